@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from appliance_spark import (
+    export_balance,
     export_generation,
     export_iceberg,
     export_infer,
@@ -290,8 +291,8 @@ def _pin_schemas(
 def commit(
     job: Job, manifest: dict[str, Any], plan: Plan, done: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    partitions = export_plan.balance(plan, done)
-    export_plan.check_dead_letters(partitions, job.dead_letter_share)
+    partitions = export_balance.balance(plan, done)
+    export_balance.check_dead_letters(partitions, job.dead_letter_share)
     files = [file for split in done for file in split["files"]]
     new = export_manifest.committed(
         manifest, plan, [_without_staged(file) for file in files], partitions, job.now_ms()

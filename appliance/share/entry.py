@@ -15,11 +15,11 @@ from appliance._log import Log
 from appliance.config import ShareGroupsConfig
 from appliance.process import event_log
 from appliance.protocol import ErrorCode
+from appliance.share.acquisition import Limits
 from appliance.share.runs import NEVER_MS, Change
 from appliance.share.session import TopicPartition, Waiter
 from appliance.share.state_log import SharePartitionKey, Stored
 from appliance.share.states import ShareRefused
-from appliance.share.turn import Limits
 
 logger = event_log.named("share_partitions")
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 
 from appliance.config import ShareGroupsConfig
 from appliance.errors import ApplianceError, OffsetOutOfRange
+from appliance.share.acquisition import Acquired, Asked
 from appliance.share.entry import READ_COMMITTED, Entry, limits_of
 from appliance.share.reading import Job, ReadBatches, read_all
 from appliance.share.session import TopicPartition, Waiter
-from appliance.share.turn import Acquired, Asked
 
 
 @dataclass(frozen=True)

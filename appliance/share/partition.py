@@ -19,9 +19,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from appliance.protocol import ErrorCode
+from appliance.share.acquisition import Acquired, Acquisition, Asked, Extent, Limits, pieces
 from appliance.share.runs import NEVER_MS, Change, Run, Runs, StateBatch, clipped, compact, joined
 from appliance.share.states import AFTER, FINAL, AcknowledgeType, RecordState, ShareRefused
-from appliance.share.turn import Acquired, Asked, Extent, Limits, Turn, pieces
 
 # One batch may have millions of records, and each a state of its own: that is time on the event
 # loop, and a record of the state that has to fit into a batch. As many locks as a group may ever be
@@ -74,57 +74,57 @@ class SharePartition(Runs):
         room = limits.record_locks - self.in_flight_count
         if room <= 0:
             last = min(last, end_offset - 1)
-        turn = Turn(asked, limits, now_ms, asked.records_max)
+        acquisition = Acquisition(asked, limits, now_ms, asked.records_max)
         for piece in pieces(max(offset, self.start_offset), last, extents):
             if piece.last >= end_offset:
-                turn.limit_new(room)
+                acquisition.limit_new(room)
             if not (
-                self._take_new(piece, turn)
+                self._take_new(piece, acquisition)
                 if piece.first == self.end_offset
-                else self._take_again(piece, turn)
+                else self._take_again(piece, acquisition)
             ):
                 break
         self.merge()
         self.advance()
-        return turn.acquired
+        return acquisition.acquired
 
-    def _take_new(self, piece: Extent, turn: Turn) -> bool:
+    def _take_new(self, piece: Extent, acquisition: Acquisition) -> bool:
         """Of a batch that nobody was given anything of, which most are; whether there may be more
-        in this turn."""
+        in this acquisition."""
         if not piece.is_deliverable:
             self.append(Run(piece.first, piece.last, RecordState.ARCHIVED))
             self._unstored.append((piece.first, piece.last))
-            return turn.has_room
-        if not turn.has_room:
+            return acquisition.has_room
+        if not acquisition.has_room:
             return False
         run = Run(piece.first, piece.last)
-        run.last, _ = turn.bound(run, run.first, run.last)
+        run.last, _ = acquisition.bound(run, run.first, run.last)
         if run.last >= run.first:
-            turn.take(run, is_batch_start=True)
+            acquisition.take(run, is_batch_start=True)
             self.append(run)
-        return turn.has_room
+        return acquisition.has_room
 
-    def _take_again(self, piece: Extent, turn: Turn) -> bool:
+    def _take_again(self, piece: Extent, acquisition: Acquisition) -> bool:
         """Of a batch of which somebody was given something before; whether there may be more."""
         self.extend(piece.last)
         if not piece.is_deliverable:
             self._archive(piece)
-            return turn.has_room
+            return acquisition.has_room
         first = piece.first
-        while first <= piece.last and turn.has_room:
+        while first <= piece.last and acquisition.has_room:
             run = self.run_at(first)
             last = min(run.last, piece.last)
             if run.is_free:
-                last, goes_on = turn.bound(run, first, last)
+                last, goes_on = acquisition.bound(run, first, last)
                 if last < first:
                     break
                 own = self.isolate(first, last)
-                turn.take(own, is_batch_start=first == piece.first)
+                acquisition.take(own, is_batch_start=first == piece.first)
                 if not goes_on:
                     break
             first = last + 1
         self._give_back_unread(first)
-        return turn.has_room
+        return acquisition.has_room
 
     def _give_back_unread(self, offset: int) -> None:
         """What was never given to anybody is no state to keep."""

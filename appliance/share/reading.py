@@ -14,7 +14,7 @@ from typing import NamedTuple
 from appliance._log import Log
 from appliance.errors import ApplianceError, OffsetInHole
 from appliance.record import _batch
-from appliance.share.turn import Acquired, Extent
+from appliance.share.acquisition import Acquired, Extent
 
 STEP_BYTES = 64 << 10
 

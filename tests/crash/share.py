@@ -18,11 +18,11 @@ from uuid import UUID
 from appliance.config import ShareStateConfig
 from appliance.data_dir.log_dir import LogDir
 from appliance.record import _build
+from appliance.share.acquisition import Asked, Extent, Limits
 from appliance.share.partition import Acknowledgement, SharePartition
 from appliance.share.state_log import SharePartitionKey, Stored
 from appliance.share.state_store import StateStore
 from appliance.share.states import FINAL, AcknowledgeType
-from appliance.share.turn import Asked, Extent, Limits
 from appliance.topics.internal_topic import Record
 from appliance.topics.topic import SHARE_STATE
 

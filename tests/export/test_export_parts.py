@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from appliance_spark import (
+    export_balance,
     export_compact,
     export_hash,
     export_infer,
@@ -361,11 +362,11 @@ def done_of(start: int, end: int, rows: int, dead: int = 0, **gone: int) -> dict
 
 def test_a_run_that_does_not_balance_fails_with_the_numbers() -> None:
     plan = plan_of(0, 100, 1)
-    (row,) = export_plan.balance(plan, [done_of(0, 100, 90, 5, markers=3, compacted=2)])
+    (row,) = export_balance.balance(plan, [done_of(0, 100, 90, 5, markers=3, compacted=2)])
     assert (row["missing"], row["hash"]) == (5, "00000000000000ff")
     for done in ([done_of(0, 100, 99)], [done_of(0, 100, 100), done_of(0, 100, 100)], []):
         with pytest.raises(ExportFailed, match="100 offsets from 0 to 100, but"):
-            export_plan.balance(plan, done)
+            export_balance.balance(plan, done)
 
 
 def test_splits_that_leave_out_or_repeat_an_offset_are_found() -> None:

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from appliance.protocol import ErrorCode
+from appliance.share.acquisition import Acquired, Asked, Extent, Limits
 from appliance.share.partition import Acknowledgement, SharePartition
 from appliance.share.runs import NEVER_MS, Change, StateBatch
 from appliance.share.states import AcknowledgeType, RecordState, ShareRefused
-from appliance.share.turn import Acquired, Asked, Extent, Limits
 
 ACCEPT, RELEASE = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE
 REJECT, RENEW, GAP = AcknowledgeType.REJECT, AcknowledgeType.RENEW, AcknowledgeType.GAP

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
+from appliance.share.acquisition import Asked, Extent, Limits
 from appliance.share.partition import Acknowledgement, SharePartition
 from appliance.share.runs import Change, StateBatch
 from appliance.share.states import AFTER, AcknowledgeType, RecordState, ShareRefused
-from appliance.share.turn import Asked, Extent, Limits
 
 LOCK_MS = 100
 LIMITS = Limits(delivery_count=4, record_locks=12, lock_ms=LOCK_MS)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from appliance._log import Log
+from appliance.share.acquisition import Acquired
 from appliance.share.reading import Job, read, read_all
-from appliance.share.turn import Acquired
 from tests.support.damaged import SETTINGS, Damaged, build
 from tests.support.logs import batch, end_txn, one_log, opened, produced, values
 

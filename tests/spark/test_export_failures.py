@@ -20,7 +20,7 @@ from appliance.export.book import Book
 from appliance.export.due import NEXT_RUN_BELIEVED_S, overdue
 from appliance.export.export_rows import ExportRows
 from appliance.testing import RunningBroker, running_broker
-from appliance_spark import export_plan
+from appliance_spark import export_balance
 from appliance_spark.export_broker import AdminPort
 from appliance_spark.export_layout import ExportFailed
 from appliance_spark.export_outcome import Outcomes
@@ -288,7 +288,7 @@ def test_a_target_is_accepted_on_purpose(place: Place) -> None:
 def test_a_run_of_dead_letters_commits_nothing(dead: int, is_failed: bool) -> None:
     rows = [{"rows": 10 - dead, "dead_letters": dead}]
     if not is_failed:
-        export_plan.check_dead_letters(rows, 0.5)
+        export_balance.check_dead_letters(rows, 0.5)
         return
     with pytest.raises(ExportFailed, match=f"{dead} of 10 records are dead letters, at most a "):
-        export_plan.check_dead_letters(rows, 0.5)
+        export_balance.check_dead_letters(rows, 0.5)

@@ -1,4 +1,4 @@
-"""One member's turn to acquire: how much it may have, and how that is cut into ranges.
+"""What one member acquires by one fetch: how much it may have, and how that is cut into ranges.
 
 A record that keeps failing is kept from dragging down those beside it: from half of the limit on
 fewer and fewer are delivered together, and a record's last delivery is of it alone, as in Kafka.
@@ -51,8 +51,8 @@ class Asked:
 
 
 @dataclass
-class Turn:
-    """One member's turn to acquire."""
+class Acquisition:
+    """What one member acquires by one fetch."""
 
     asked: Asked
     limits: Limits

@@ -1,0 +1,59 @@
+"""Whether a run read all of its plan: rows, dead letters and offsets without a record add up.
+
+It is asked before the commit, so that a run that lost something commits nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from appliance_spark import export_manifest
+from appliance_spark.export_layout import ExportFailed
+from appliance_spark.export_plan import Plan
+
+
+def balance(plan: Plan, done: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Compares plan and results per partition. The run fails if they differ."""
+    rows, problems = [], []
+    for topic in plan["topics"]:
+        for part in topic["partitions"]:
+            mine = [each for each in done if (each["topic"], each["partition"])
+                    == (topic["topic"], part["partition"])]
+            row = {"topic": topic["topic"], **part, **_counted(mine)}
+            rows.append(row)
+            wanted = part["to"] - part["from"]
+            found = row["rows"] + row["dead_letters"] + row["missing"]
+            if wanted != found:
+                problems.append(
+                    f"{topic['topic']} partition {part['partition']}: {wanted} offsets from "
+                    f"{part['from']} to {part['to']}, but {row['rows']} rows, "
+                    f"{row['dead_letters']} dead letters and {row['gone']} make {found}"
+                )
+    if problems:
+        raise ExportFailed("the run does not balance: " + "; ".join(problems))
+    return rows
+
+
+def check_dead_letters(partitions: list[dict[str, Any]], share: float) -> None:
+    """Before the commit: an uncommitted range is read again after the schema is corrected."""
+    dead = sum(part["dead_letters"] for part in partitions)
+    total = dead + sum(part["rows"] for part in partitions)
+    if dead > share * total:
+        raise ExportFailed(
+            f"{dead} of {total} records are dead letters, at most a share of {share} may be: "
+            "nothing was committed. Is the schema theirs? --dead-letter-share, or "
+            "dead_letter_share in a definition, takes more")
+
+
+def _counted(splits: list[dict[str, Any]]) -> dict[str, Any]:
+    gone = {name: sum(each["gone"].get(name, 0) for each in splits)
+            for name in ("markers", "aborted", "compacted")}
+    return {
+        "rows": sum(each["rows"] for each in splits),
+        "dead_letters": sum(each["dead_letters"] for each in splits),
+        "gone": gone,
+        "missing": sum(gone.values()),
+        "hash": export_manifest.hash_of(splits),
+        "min_offset": min((e["min_offset"] for e in splits if e["min_offset"] >= 0), default=None),
+        "max_offset": max((e["max_offset"] for e in splits if e["max_offset"] >= 0), default=None),
+    }

@@ -27,6 +27,7 @@ from appliance_spark import (
     export_outcome,
     export_run,
     export_schema,
+    export_tasks,
     export_verify,
 )
 from appliance_spark.export_broker import AdminPort, BrokerRefused, BrokerUnreachable
@@ -287,7 +288,10 @@ def backfill(lost_files: bool, as_json: bool, **given: Any) -> None:
 def _repair(target: Target, given: dict[str, Any], as_json: bool) -> None:
     spark = Sessions(given["master"], given["conf"])
     broker = AdminPort(given["admin"], given["token"])
-    reading = export_run.reading_of(broker, given["retries"], given["isolation"])
+
+    def reading() -> export_tasks.Reading:
+        return export_run.reading_of(broker, given["retries"], given["isolation"])
+
     with progress(spark, "repair") as say:
         made = export_compact.repair(target, spark, reading, now_ms(), say)
     if as_json:

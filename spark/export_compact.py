@@ -125,8 +125,8 @@ def _show(
 # Lost files
 
 def repair(
-    target: Target, spark: Callable[[], SparkSession], reading: export_tasks.Reading, now_ms: int,
-    say: Say = lambda text: None,
+    target: Target, spark: Callable[[], SparkSession],
+    reading: Callable[[], export_tasks.Reading], now_ms: int, say: Say = lambda text: None,
 ) -> list[str]:
     """Exports missing and changed files again from the log, under their old names if a run made
     them. The log must still have their records. Returns the paths."""
@@ -140,7 +140,7 @@ def repair(
             return []
         staging = target.staging / f"repair-{manifest['sequence'] + 1:06d}"
         try:
-            new = _made_again(manifest, lost, spark(), reading, staging)
+            new = _made_again(manifest, lost, spark(), reading(), staging)
             _show(target, manifest, {file["path"] for file in lost}, new, now_ms)
             export_iceberg.follow(target, export_manifest.load(target), say)
         finally:

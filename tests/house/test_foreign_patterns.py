@@ -14,8 +14,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 COMPILING = {"compile", "match", "fullmatch", "search", "sub", "subn", "split", "findall",
              "finditer"}  # fmt: skip
-# The user's own, in a process of the user's own, with all that Python's have.
+# The user's own, in a process of the user's own, with all that Python's have; and our routes' paths.
 THEIR_OWN = {
+    "appliance/bulk_http/answers.py": (
+        "re.compile(re.sub('{(\\\\w+)}', '(?P<\\\\1>[^/]+)', route.url))"
+    ),
     "spark/options.py": "re.compile(text)",
     "spark/planning.py": "re.compile(topics.pattern)",
 }

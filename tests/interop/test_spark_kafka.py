@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.interop import kafka_jars
 from tests.interop.test_transactions import created
+from tests.support.spark_data import a_new_jvm
 from tests.test_server import Broker
 
 PARTITIONS = 3
@@ -40,10 +41,11 @@ def spark() -> Iterator[SparkSession]:
         "spark.sql.shuffle.partitions": "1",
     }.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
+    with a_new_jvm():  # jars are a JVM's from its start on
+        session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("ERROR")
+        yield session
+        session.stop()
 
 
 class Kafka:

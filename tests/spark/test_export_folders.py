@@ -193,7 +193,7 @@ def test_repair_shows_another_generation_too(make: Make) -> None:
     lost = next(export.target.data_files())
     (export.target.root / lost).unlink()
     reading = export_run.reading_of(export.broker, 3, "read_committed")
-    export_compact.repair(export.target, lambda: export.spark, reading, 0)
+    export_compact.repair(export.target, lambda: export.spark, lambda: reading, 0)
     assert folder.resolve() != pinned
     assert counts(folder, export.spark) == {COUNT}
     assert export.verify() == []

@@ -98,7 +98,7 @@ def test_a_schema_is_inferred_again_from_the_present_log(spoiled: Export) -> Non
     wanted = (spoiled.target.root / lost).read_bytes()
     (spoiled.target.root / lost).unlink()
     reading = export_run.reading_of(spoiled.broker, 3, "read_committed")
-    made = export_compact.repair(spoiled.target, lambda: spoiled.spark, reading, 0)
+    made = export_compact.repair(spoiled.target, lambda: spoiled.spark, lambda: reading, 0)
     assert (made, (spoiled.target.root / lost).read_bytes()) == ([lost], wanted)
     assert [(each["version"], each["rows"]) for each in told(spoiled)["files"]] == [(0, 2), (1, 8)]
 

@@ -91,7 +91,7 @@ def test_verify_finds_what_is_planted_and_lost_files_are_made_again(make: Make) 
     assert any(text == f"{first} is missing" for text in problems)
     assert any(text.startswith(f"{third} has changed") for text in problems)
     reading = export_run.reading_of(export.broker, 3, "read_committed")
-    made = export_compact.repair(export.target, lambda: export.spark, reading, 0)
+    made = export_compact.repair(export.target, lambda: export.spark, lambda: reading, 0)
     assert made == sorted([first, third])
     assert (root / first).read_bytes() == wanted
     assert export.verify() == []

@@ -12,12 +12,10 @@ import sysconfig
 import time
 import venv
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
 import pytest
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from appliance_spark import shipping
@@ -28,6 +26,7 @@ from tests.support.spark_data import (
     DEADLINE_S,
     Sending,
     Topics,
+    a_new_jvm,
     rows_of,
     spark_session,
 )
@@ -121,25 +120,6 @@ def spark(cluster: Cluster) -> Iterator[SparkSession]:
             **{"spark.executor.memory": "512m", "spark.executorEnv.PYTHONPATH": ""},
         ) as session:
             yield session
-
-
-@contextmanager
-def a_new_jvm() -> Iterator[None]:
-    """A session of another file may have left its JVM, which has the environment of that time."""
-    end_jvm()
-    yield
-    end_jvm()
-
-
-def end_jvm() -> None:
-    """Killed: its session was stopped by whoever made it, and a JVM that is asked to exit waits for
-    its shutdown hooks, which once took longer than any deadline."""
-    if (gateway := SparkContext._gateway) is not None:
-        gateway.shutdown()
-        gateway.proc.kill()
-        gateway.proc.wait(DEADLINE_S)
-        gateway.proc.stdin.close()
-        SparkContext._gateway = SparkContext._jvm = None
 
 
 def imported(spark: SparkSession, name: str) -> set[str]:

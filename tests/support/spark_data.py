@@ -12,6 +12,7 @@ from typing import Any
 
 import confluent_kafka as ck
 from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from appliance_spark import ApplianceDataSource
@@ -53,6 +54,25 @@ def spark_session(master: str = "local[2]", **settings: str) -> Iterator[SparkSe
         yield session
     finally:
         session.stop()
+
+
+@contextmanager
+def a_new_jvm() -> Iterator[None]:
+    """A session of another file may have left its JVM, which has the environment of that time."""
+    end_jvm()
+    yield
+    end_jvm()
+
+
+def end_jvm() -> None:
+    """Killed: its session was stopped by whoever made it, and a JVM that is asked to exit waits for
+    its shutdown hooks, which once took longer than any deadline."""
+    if (gateway := SparkContext._gateway) is not None:
+        gateway.shutdown()
+        gateway.proc.kill()
+        gateway.proc.wait(DEADLINE_S)
+        gateway.proc.stdin.close()
+        SparkContext._gateway = SparkContext._jvm = None
 
 
 def bounded(rows: int) -> dict[str, int]:

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 COMPILING = {"compile", "match", "fullmatch", "search", "sub", "subn", "split", "findall",
              "finditer"}  # fmt: skip
-# The user's own, in a process of the user's own, with all that Python's have; and our routes' paths.
+# The user's own, in a process of the user's own, with all that Python's have; our routes' paths.
 THEIR_OWN = {
     "appliance/bulk_http/answers.py": (
         "re.compile(re.sub('{(\\\\w+)}', '(?P<\\\\1>[^/]+)', route.url))"

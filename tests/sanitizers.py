@@ -25,7 +25,7 @@ TESTS = Path(__file__).resolve().parent
 REPOSITORY = TESTS.parent
 CACHE = TESTS / ".cache"
 ENGINE_TESTS = (
-    "admin/test_admin_bulk_read.py",
+    "bulk_http/test_bulk_http.py",
     "record/test_batch.py",
     "storage/test_committer.py",
     "network/test_data_plane.py",
@@ -130,7 +130,8 @@ def build(sanitizer: Sanitizer) -> None:
     shutil.copy2(REPOSITORY / "pyproject.toml", sanitizer.folder)
     for folder in ("support", "data"):
         shutil.copytree(TESTS / folder, sanitizer.folder / "tests" / folder, dirs_exist_ok=True)
-    for name in ENGINE_TESTS:
+    fixtures = {Path(name).with_name("conftest.py") for name in ENGINE_TESTS}
+    for name in [*ENGINE_TESTS, *(each for each in fixtures if (TESTS / each).exists())]:
         (sanitizer.folder / "tests" / name).parent.mkdir(exist_ok=True)
         shutil.copy2(TESTS / name, sanitizer.folder / "tests" / name)
 

@@ -12,6 +12,7 @@ from test_layers import modules_of
 
 from appliance.api.handlers import HANDLERS
 from appliance.protocol import MODULES
+from tests.sanitizers import ENGINE_TESTS, SANITIZERS
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "appliance"
@@ -163,6 +164,11 @@ def test_no_two_test_files_have_the_same_name() -> None:
     tests = [path for path in sources("py") if path.name.startswith("test_")]
     assert same_names(tests) == []
     assert same_names([*tests, Path("elsewhere") / tests[0].name]) == [tests[0].name]
+
+
+def test_the_tests_that_the_sanitizers_run_are_there() -> None:
+    named = {*ENGINE_TESTS, *(name for each in SANITIZERS.values() for name in each.tests)}
+    assert sorted(name for name in named if not (ROOT / "tests" / name).exists()) == []
 
 
 def test_every_folder_of_the_package_is_installed() -> None:

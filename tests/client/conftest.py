@@ -13,14 +13,12 @@ import pytest
 from appliance.testing import RunningBroker, running_broker
 from appliance.zookeeper.server import ZooKeeperServer
 from tests.support.consumer_site import Site
-from tests.support.zookeeper import zookeeper_in
+from tests.support.zookeeper import serving_zookeeper_in
 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    with zookeeper_in(tmp_path_factory.mktemp("zookeeper")) as server:
-        server.start()
-        server.wait_until_serving()
+    with serving_zookeeper_in(tmp_path_factory.mktemp("zookeeper")) as server:
         yield server
 
 

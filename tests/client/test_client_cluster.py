@@ -31,7 +31,7 @@ from appliance.protocol.messages.metadata import MetadataRequest, MetadataRespon
 from appliance.testing import RunningBroker, running_broker
 from appliance.zookeeper.server import ZooKeeperServer
 from tests.support.serving import Serving
-from tests.support.zookeeper import DEADLINE_S, eventually, free_port, zookeeper_in
+from tests.support.zookeeper import DEADLINE_S, eventually, free_port, serving_zookeeper_in
 
 SESSION_MS = 2000
 
@@ -150,9 +150,7 @@ def test_names_of_partitions_are_read_as_they_are_written() -> None:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    with zookeeper_in(tmp_path_factory.mktemp("zookeeper")) as server:
-        server.start()
-        server.wait_until_serving()
+    with serving_zookeeper_in(tmp_path_factory.mktemp("zookeeper")) as server:
         yield server
 
 
@@ -236,9 +234,7 @@ def test_a_killed_broker_goes_with_its_session_and_is_found_at_its_new_address(
 
 
 def test_what_zookeeper_said_stays_true_while_it_is_away(tmp_path: Path) -> None:
-    with zookeeper_in(tmp_path / "zookeeper") as server:
-        server.start()
-        server.wait_until_serving()
+    with serving_zookeeper_in(tmp_path / "zookeeper") as server:
         root = f"{server.address}/away"
         with running_broker(tmp_path / "1", registered(root, 1)) as broker, watching(root) as found:
             create(broker, "t", 1)

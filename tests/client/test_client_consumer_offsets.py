@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, TopicPartition
 from appliance.client.errors import CommitFailed, OffsetOutOfRange, TopicMadeAnew
 from appliance.testing import running_broker
 from tests.support.consumer_site import Site, take, until_quiet
-from tests.support.zookeeper import DEADLINE_S, eventually, zookeeper_in
+from tests.support.zookeeper import DEADLINE_S, eventually, serving_zookeeper_in
 
 
 @pytest.mark.parametrize("storage", ["zookeeper", "kafka"])
@@ -145,9 +145,7 @@ def test_a_stream_begins_at_the_new_topic_if_it_may(storage: str, site: Site) ->
 
 
 def test_without_zookeeper_a_commit_says_so(tmp_path: Path) -> None:
-    with zookeeper_in(tmp_path / "zookeeper") as server:
-        server.start()
-        server.wait_until_serving()
+    with serving_zookeeper_in(tmp_path / "zookeeper") as server:
         settings = {"zookeeper.connect": str(server.address)}
         with running_broker(tmp_path / "data", settings) as broker:
             site = Site(server, "", broker)

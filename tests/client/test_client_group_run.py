@@ -30,7 +30,7 @@ from appliance.client.assignment import assign
 from appliance.client.partition import BrokerPartition
 from appliance.zookeeper.server import ZooKeeperServer
 from tests.support.serving import Serving
-from tests.support.zookeeper import zookeeper_in
+from tests.support.zookeeper import serving_zookeeper_in
 
 PARTITIONS = 4  # of each broker
 PACE_S = 0.01  # between two rounds of a record to each partition
@@ -218,9 +218,7 @@ class Run:
 @contextmanager
 def three_brokers(folder: Path) -> Iterator[Run]:
     with ExitStack() as stack:
-        server = stack.enter_context(zookeeper_in(folder / "zookeeper"))
-        server.start()
-        server.wait_until_serving()
+        server = stack.enter_context(serving_zookeeper_in(folder / "zookeeper"))
         run = Run(folder, server, stack)
         try:
             for number in (1, 2, 3):

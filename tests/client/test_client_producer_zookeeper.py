@@ -14,13 +14,11 @@ from appliance.testing import RunningBroker, running_broker
 from tests.support.consumed import consumed
 from tests.support.producing import Heard, create
 from tests.support.serving import Serving
-from tests.support.zookeeper import eventually, zookeeper_in
+from tests.support.zookeeper import eventually, serving_zookeeper_in
 
 
 def test_producers_follow_the_brokers_in_zookeeper(tmp_path: Path) -> None:
-    with zookeeper_in(tmp_path / "zookeeper") as server, ExitStack() as stack:
-        server.start()
-        server.wait_until_serving()
+    with serving_zookeeper_in(tmp_path / "zookeeper") as server, ExitStack() as stack:
         root = f"{server.address}/producers"
 
         def start(number: int) -> RunningBroker:
@@ -48,9 +46,7 @@ def test_producers_follow_the_brokers_in_zookeeper(tmp_path: Path) -> None:
 
 def test_a_killed_broker_of_zookeeper_is_waited_for_or_left(tmp_path: Path) -> None:
     """What goes to it waits until it is back, or goes to the others; all is told and is there."""
-    with zookeeper_in(tmp_path / "zookeeper") as server, ExitStack() as stack:
-        server.start()
-        server.wait_until_serving()
+    with serving_zookeeper_in(tmp_path / "zookeeper") as server, ExitStack() as stack:
         root = f"{server.address}/killed"
 
         def start(number: int) -> Serving:

@@ -37,3 +37,11 @@ def zookeeper_in(folder: Path) -> Iterator[ZooKeeperServer]:
             yield server
         finally:
             server.stop()
+
+
+@contextmanager
+def serving_zookeeper_in(folder: Path) -> Iterator[ZooKeeperServer]:
+    with zookeeper_in(folder) as server:
+        server.start()
+        server.wait_until_serving()
+        yield server

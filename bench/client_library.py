@@ -22,8 +22,8 @@ from appliance.zookeeper.server import ZooKeeperServer
 from bench.peers.brokers import Appliance
 from bench.peers.consumers import WAYS
 from bench.peers.producers import WAYS as PRODUCERS
+from loadtest.ports import lasting_port
 from tests.support.wire_client import WireClient
-from tests.support.zookeeper import free_port
 
 LOADS = {100: 2_000_000, 1000: 300_000}  # bytes of a value, and number of records
 SHARES = {"kafka_python": 20}  # percent of the records to read, to keep a turn short
@@ -122,7 +122,7 @@ def main() -> None:
     loads = {int(size): int(count) for size, _, count in (r.partition("=") for r in given.records)}
     with (
         tempfile.TemporaryDirectory(prefix="bench-client-") as folder,
-        ZooKeeperServer(Path(folder, "zookeeper"), free_port()) as keeper,
+        ZooKeeperServer(Path(folder, "zookeeper"), lasting_port()) as keeper,
     ):
         keeper.wait_until_serving()
         site = Site(Path(folder), keeper)

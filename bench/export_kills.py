@@ -15,7 +15,6 @@ import argparse
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -32,6 +31,7 @@ from pyiceberg.catalog import load_catalog
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from appliance_spark.export_layout import Target
+from loadtest.ports import lasting_ports
 from tests.support.spark_data import log_of
 
 TOPIC, PARTITIONS = "clicks", 4
@@ -40,18 +40,12 @@ DISK = "256m"
 KINDS = ("driver", "workers", "broker", "disk")
 
 
-def free_port() -> int:
-    with socket.socket() as made:
-        made.bind(("127.0.0.1", 0))
-        return int(made.getsockname()[1])
-
-
 class Broker:
     """On ports that stay, so that who lost it finds it again."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.kafka, self.admin = (f"127.0.0.1:{free_port()}" for _ in range(2))
+        self.kafka, self.admin, self.export = (f"127.0.0.1:{each}" for each in lasting_ports(3))
         self.start()
 
     def start(self) -> None:

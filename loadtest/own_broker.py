@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from loadtest.ports import lasting_ports
+
 ROOT = Path(__file__).resolve().parents[1]
 STOP_S = 60.0  # for a clean stop with everything on disk
 
@@ -19,7 +21,8 @@ class BrokerFailed(RuntimeError):
 class OwnBroker:
     def __init__(self, folder: Path, settings: list[str] | None = None) -> None:
         self.folder, self._settings = folder, settings or []
-        self.host = self.admin = "127.0.0.1:0"  # stays the same after the first start
+        addresses = [f"127.0.0.1:{port}" for port in lasting_ports(3)]  # the same after a restart
+        self.host, self.admin, self.export = addresses
         folder.mkdir(parents=True, exist_ok=True)
         self.process = self._started()
 
@@ -27,7 +30,7 @@ class OwnBroker:
         command = [sys.executable, "-m", "appliance", "serve"]
         command += ["--data-dir", str(self.folder / "data")]
         command += ["--listen", self.host, "--admin", self.admin]
-        for each in self._settings:
+        for each in [f"export.address={self.export}", *self._settings]:
             command += ["--set", each]
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         with (self.folder / "broker.log").open("a") as log:
@@ -46,8 +49,6 @@ class OwnBroker:
             process.wait()
             said = (self.folder / "broker.log").read_text()[-2000:]
             raise BrokerFailed(f"exit code {process.returncode}:\n{said}")
-        facts = dict(word.split("=", 1) for word in ready.split()[1:])
-        self.host, self.admin = facts["kafka"], facts["admin"]
         return process
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:

@@ -27,6 +27,7 @@ from appliance.protocol.messages.incremental_alter_configs import IncrementalAlt
 from appliance.protocol.messages.metadata import MetadataRequest
 from appliance.record import _build
 from appliance.server import Interval, Server
+from loadtest.ports import lasting_port
 from tests.support.broker import with_broker
 from tests.support.wire_client import WireClient, frame_of
 
@@ -174,15 +175,9 @@ def test_systemd_is_told(tmp_path: Path) -> None:
             assert channel.recv(4096) == b"STOPPING=1"
 
 
-def free_address() -> config.Address:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return config.Address(*probe.getsockname())
-
-
 def test_while_it_recovers_it_is_alive_and_not_healthy(tmp_path: Path) -> None:
     fill(tmp_path, "orders", 1)
-    address = free_address()
+    address = config.Address("127.0.0.1", lasting_port())
     server = Server(config.BrokerConfig(data_dir=tmp_path, admin_address=address))
     seen = []
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from bench.peers import stream_clients
 from bench.peers.brokers import STOP_S
 from bench.peers.streams import Streams
-from tests.interop.kafka_broker import free_ports
+from loadtest.ports import lasting_ports
 
 CONFIG = """\
 listeners.tcp = none
@@ -30,7 +30,7 @@ class RabbitMQ(Streams):
 
     def start(self) -> float:
         if self._names is None:
-            self._names_port, self._nodes_port = free_ports(2)
+            self._names_port, self._nodes_port = lasting_ports(2)
             self._names = self._run(["epmd"], self._names_port)
         try:
             return super().start()

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.peers.brokers import STOP_S, Broker, ended_in_time, has_not_ended
-from tests.interop.kafka_broker import free_ports, wait_until
+from loadtest.ports import lasting_port
+from tests.interop.kafka_broker import wait_until
 
 # The programs, each with the Debian package that has it; the client's module, and its PyPI package
 NEEDS: dict[str, tuple[Mapping[str, str], str, str]] = {
@@ -61,7 +62,7 @@ class Streams(Broker):
 
     def start(self) -> float:
         begin = time.perf_counter()
-        (self._port,) = free_ports(1)
+        self._port = lasting_port()
         self.address = f"127.0.0.1:{self._port}"
         self._process = self._run(self.words(self._port), self._port)
         self.pid = self._process.pid

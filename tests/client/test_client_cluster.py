@@ -30,8 +30,9 @@ from appliance.protocol.messages.metadata import API as METADATA
 from appliance.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from appliance.testing import RunningBroker, running_broker
 from appliance.zookeeper.server import ZooKeeperServer
+from loadtest.ports import lasting_port
 from tests.support.serving import Serving
-from tests.support.zookeeper import DEADLINE_S, eventually, free_port, serving_zookeeper_in
+from tests.support.zookeeper import DEADLINE_S, eventually, serving_zookeeper_in
 
 SESSION_MS = 2000
 
@@ -110,7 +111,7 @@ def test_new_partitions_are_found_when_what_is_known_is_old(two: list[RunningBro
 
 
 def test_a_broker_that_is_away_is_left_out_and_none_is_an_error(two: list[RunningBroker]) -> None:
-    config = ClientConfig(broker_list=f"127.0.0.1:{free_port()},{two[0].bootstrap}")
+    config = ClientConfig(broker_list=f"127.0.0.1:{lasting_port()},{two[0].bootstrap}")
     with Cluster(config) as cluster:
         assert [*cluster.brokers()] == [1]
         create(two[0], "t", 1)
@@ -259,7 +260,7 @@ def test_the_later_form_names_brokers_and_these_are_asked(root: str, tmp_path: P
 
 
 def test_a_zookeeper_that_does_not_answer_is_an_error() -> None:
-    where = f"127.0.0.1:{free_port()}"
+    where = f"127.0.0.1:{lasting_port()}"
     config = ClientConfig(zk_connect=where, zk_connection_timeout_ms=200)
     with pytest.raises(BrokerUnavailable, match=f"{where} did not answer within 200 ms"):
         Cluster(config)

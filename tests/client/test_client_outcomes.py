@@ -32,9 +32,10 @@ from appliance.client.outcome import (
 from appliance.client.producer import Producer
 from appliance.client.producer_config import ProducerConfig
 from appliance.testing import RunningBroker
+from loadtest.ports import lasting_port
 from tests.support.consumed import consumed
 from tests.support.serving import Serving
-from tests.support.zookeeper import eventually, free_port
+from tests.support.zookeeper import eventually
 
 DEADLINE_S = 30.0
 SHORT_MS = 700  # for deliveries that are to fail
@@ -100,7 +101,7 @@ def serve(tmp_path: Path) -> Iterator[Any]:
     with ExitStack() as stack:
 
         def start(number: int, port: int = 0) -> Serving:
-            serving = Serving(tmp_path / str(number), port, **{"node.id": number})
+            serving = Serving(tmp_path / str(number), port or lasting_port(), **{"node.id": number})
             stack.callback(serving.stop, signal.SIGKILL)
             return serving
 
@@ -147,7 +148,7 @@ def test_a_full_queue_makes_send_wait_when_it_may(appliance_broker: RunningBroke
 
 def test_who_waits_for_room_is_told_when_it_closes(serve: Any) -> None:
     ledger, given = Ledger(), values(0, 100)
-    nobody = f"127.0.0.1:{free_port()}"
+    nobody = f"127.0.0.1:{lasting_port()}"
     settings = config(nobody, producer_type="async", queue_size=30, close_timeout=0)
     producer = Producer(settings, callback_handler=ledger)
     raised: list[Exception] = []
@@ -173,7 +174,7 @@ def test_who_waits_for_room_is_told_when_it_closes(serve: Any) -> None:
 
 def test_a_broker_that_was_never_there(serve: Any) -> None:
     ledger, given = Ledger(), values(0, 50)
-    nobody = f"127.0.0.1:{free_port()}"
+    nobody = f"127.0.0.1:{lasting_port()}"
     settings = config(nobody, producer_type="async", delivery_timeout_ms=SHORT_MS)
     begin = time.monotonic()
     with Producer(settings, callback_handler=ledger) as producer:

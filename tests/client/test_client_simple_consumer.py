@@ -40,6 +40,7 @@ from appliance.protocol.messages.fetch import API as FETCH
 from appliance.protocol.messages.fetch import FetchResponse
 from appliance.record import _build
 from appliance.testing import RunningBroker, running_broker
+from loadtest.ports import lasting_port
 from tests.support.wire_client import WireClient
 
 DEADLINE_S = 20.0
@@ -481,11 +482,11 @@ def test_what_was_aborted_is_read_only_on_demand(broker: RunningBroker) -> None:
 
 
 def test_a_broker_that_comes_back_is_found_again(tmp_path: Path) -> None:
-    with running_broker(tmp_path) as running:
+    address = f"127.0.0.1:{lasting_port()}"
+    with running_broker(tmp_path, {"listen.address": address}) as running:
         with wire(running) as client:
             client.create_topic("t", 1)
         produce(running, values(4))
-        address = running.bootstrap
         reader = consumer(running)
         assert offsets(reader.fetch("t", 0, 0)) == [0, 1, 2, 3]
     with pytest.raises(BrokerUnavailable):

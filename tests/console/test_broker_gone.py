@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from loadtest.ports import lasting_port
 from tests.console.conftest import WAIT_S, Console, define_export, fill
 from tests.console.test_pages import SERIOUS
 from tests.support.rest import Rest
@@ -49,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def serving(folder: Path) -> Iterator[Serving]:
-    made = Serving(folder)
+    made = Serving(folder, admin_port=lasting_port())
     yield made
     made.process.send_signal(signal.SIGCONT)
     made.stop(signal.SIGKILL)

@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
 from appliance.record._batch import records
+from loadtest.ports import lasting_port
 from tests.support.serving import Serving
 from tests.support.wire_client import WireClient
 
@@ -121,7 +122,7 @@ def everything(address: tuple[str, int]) -> Found:
 @pytest.mark.alone
 def test_kill_9_of_the_broker_loses_nothing_acknowledged_or_seen(tmp_path: Path) -> None:
     chance = random.Random(SEED)
-    serving = Serving(tmp_path)
+    serving = Serving(tmp_path, lasting_port())
     with WireClient(serving.kafka) as client:
         client.create_topic(TOPIC, PARTITIONS)
     host, port = serving.kafka

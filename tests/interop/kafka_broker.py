@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from loadtest.ports import lasting_ports
 from tests.interop import kafka_jars
 from tests.interop.kafka_tools import KafkaTools
 
@@ -37,16 +37,6 @@ SETTINGS = {
     "log.cleaner.dedupe.buffer.size": "4194304",
     "log.initial.task.delay.ms": "500",
 }
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on just now; held together so that they differ."""
-    holders = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [holder.getsockname()[1] for holder in holders]
-    finally:
-        for holder in holders:
-            holder.close()
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
@@ -145,7 +135,7 @@ class KafkaBroker:
 
     def _write_properties(self) -> Path:
         self.directory.mkdir(parents=True, exist_ok=True)
-        client, controller = free_ports(2)
+        client, controller = lasting_ports(2)
         self.address = f"127.0.0.1:{client}"
         here = {
             "listeners": f"PLAINTEXT://{self.address},CONTROLLER://127.0.0.1:{controller}",

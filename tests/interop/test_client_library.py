@@ -16,7 +16,8 @@ from appliance.client import (
     SimpleConsumer,
 )
 from appliance.client.partition import NO_BROKER
-from tests.interop.kafka_broker import SETTINGS, KafkaBroker, free_ports, wait_until
+from loadtest.ports import lasting_port
+from tests.interop.kafka_broker import SETTINGS, KafkaBroker, wait_until
 from tests.support.consumed import consumed
 
 TOPIC, PARTITIONS = "replicated", 4
@@ -38,8 +39,7 @@ class SecondNode(KafkaBroker):
 
     def _write_properties(self) -> Path:
         self.directory.mkdir(parents=True, exist_ok=True)
-        (port,) = free_ports(1)
-        self.address = f"127.0.0.1:{port}"
+        self.address = f"127.0.0.1:{lasting_port()}"
         text = (self._first.directory / "server.properties").read_text()
         voters = re.search(r"controller\.quorum\.voters=.*", text)
         assert voters

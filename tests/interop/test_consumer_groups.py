@@ -23,6 +23,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from loadtest.ports import lasting_port
 from tests.interop import kafka_jars
 from tests.interop.test_groups import (
     COUNT,
@@ -31,7 +32,6 @@ from tests.interop.test_groups import (
     Member,
     committed,
     filled,
-    free_address,
     produce,
     shared,
     until,
@@ -179,7 +179,7 @@ KILLS = 3
 def test_consumers_carry_on_when_the_broker_is_killed(tmp_path: Path) -> None:
     """Their epochs are on disk: nobody joins again, and no committed offset is lost. The last time
     it is killed in the middle of a rebalance."""
-    address = free_address()  # the same after the kill, as consumers know it
+    address = f"127.0.0.1:{lasting_port()}"  # the same after the kill, as consumers know it
     options = [*PACE, "--listen", address]
     slack = {"reconnect_backoff_max_ms": 200}
     members: list[Member] = []

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
-import socket
 import subprocess
 import sys
 import textwrap
@@ -24,6 +23,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from appliance.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from loadtest.ports import lasting_port
 from tests.support.wire_client import WireClient, frame_of
 from tests.test_server import Broker
 
@@ -280,16 +280,10 @@ async def through_aiokafka(bootstrap: str, topic: str) -> None:
     await last.stop()
 
 
-def free_address() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return "{}:{}".format(*probe.getsockname())
-
-
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 def test_consumers_carry_on_when_the_broker_is_killed(tmp_path: Path, strategy: str) -> None:
     """Their generation is on disk: nobody joins again, and no committed offset is lost."""
-    address = free_address()  # the same after the kill, as consumers know it
+    address = f"127.0.0.1:{lasting_port()}"  # the same after the kill, as consumers know it
     options = [*QUICK, "--listen", address]
     with Broker(tmp_path, *options) as broker:
         topic = filled(address, "t")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ import pytest
 
 from loadtest import broker, soak
 from loadtest.__main__ import environment, locust_command
+from loadtest.ports import lasting_port
 from tests.loadtest.test_loadtest import delete_records
 from tests.support.serving import Serving
 
@@ -130,7 +130,7 @@ def test_a_breached_goal_is_the_exit_code(runs: Runs) -> None:
 def test_what_workers_acked_is_looked_for_and_a_loss_is_found(runs: Runs) -> None:
     """Two workers; the first records of a partition are deleted while they run."""
     options = ["ProducerUser", "-u", "4", "-t", "5s", "--processes", "2", "--rate", "10"]
-    port = str(free_port())
+    port = str(lasting_port())
     options += ["--master-bind-port", port, "--master-port", port, "--slo", "duplicates=0"]
     process = runs.start("--headless", "--only-summary", *options)
     with closing(eventually(lambda: connected(runs))) as connection:
@@ -156,14 +156,9 @@ def connected(runs: Runs) -> Any:
     return connection
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
 def test_a_broker_killed_under_load_loses_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "loadtest.soak", "--users", "30", "--minutes", "0.15"]
-    port = str(free_port())
+    port = str(lasting_port())
     command += ["--out", str(tmp_path), "--no-ceiling", "--rate", "4", "--stop-timeout", "1"]
     command += ["--master-bind-port", port, "--master-port", port]
     done = subprocess.run(
@@ -190,7 +185,7 @@ def asked(url: str, data: bytes | None = None) -> str:
 
 
 def test_the_web_page_has_a_tab_of_ours(runs: Runs) -> None:
-    port = free_port()
+    port = lasting_port()
     page = f"http://127.0.0.1:{port}"
     process = runs.start(
         "ProducerUser", "ConsumerUser", "-u", "4", "--autostart", "--web-host", "127.0.0.1",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from confluent_kafka.admin import ConfigResource, NewPartitions
 from appliance.mirror.config import MirrorConfig
 from appliance.mirror.site import TopicPartition
 from appliance.testing import RunningBroker, running_broker
+from loadtest.ports import lasting_port
 from tests.support.logs import batch
 from tests.support.mirroring import (
     BOTH,
@@ -213,9 +213,7 @@ def test_a_link_that_comes_late_is_waited_for(
 ) -> None:
     make(source, "t")
     produce(source, *"abc")
-    with socket.create_server(("127.0.0.1", 0)) as holder:
-        port = holder.getsockname()[1]
-    address = f"127.0.0.1:{port}"
+    address = f"127.0.0.1:{lasting_port()}"
     with running(config(source, address, offsets=offsets)) as mirror:
         until(lambda: mirror.progress.failures > 2, "it tries again")
         assert not mirror.progress.is_connected

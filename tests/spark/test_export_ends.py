@@ -25,7 +25,15 @@ from appliance_spark.export_broker import AdminPort
 from appliance_spark.export_layout import ExportFailed
 from appliance_spark.export_outcome import Outcomes
 from appliance_spark.export_scheduler import Scheduler
-from tests.support.export_place import Place, run_once, scheduler_of, small_disk, topic_of_ten
+from loadtest.ports import lasting_ports
+from tests.support.export_place import (
+    Place,
+    hourly,
+    run_once,
+    scheduler_of,
+    small_disk,
+    topic_of_ten,
+)
 from tests.support.exporting import rows_in
 from tests.support.people import logged_in, make_people
 from tests.support.rest import Rest
@@ -154,14 +162,19 @@ def test_a_disk_that_is_full_and_has_room_again(
 def going(tmp_path: Path, patch: pytest.MonkeyPatch) -> Iterator[tuple[Place, list[Broker]]]:
     """A broker that goes, and comes back where it was."""
     with ExitStack() as stack:
-        first = stack.enter_context(Broker(tmp_path / "data"))
+        kafka, admin, export = (f"127.0.0.1:{port}" for port in lasting_ports(3))
+        first = stack.enter_context(started(tmp_path, kafka, admin, export))
         topic_of_ten(first.kafka, Rest(first.admin), SIZE)
         yield Place(first, tmp_path / "lakes", patch), [first]
 
 
+def started(tmp_path: Path, kafka: str, admin: str, export: str) -> Broker:
+    return Broker(tmp_path / "data", "--admin", admin, "--listen", kafka,
+                  "--set", f"export.address={export}")
+
+
 def back(tmp_path: Path, gone: Broker) -> Broker:
-    return Broker(tmp_path / "data", "--admin", gone.admin, "--listen", gone.kafka,
-                  "--set", f"export.address={gone.export}")
+    return started(tmp_path, gone.kafka, gone.admin, gone.export)
 
 
 def test_a_broker_that_comes_back_during_a_run(
@@ -239,14 +252,13 @@ def scheduling(admin: str, root: Path, token: str) -> Iterator[subprocess.Popen[
 
 
 class Due:
-    """An export whose scheduler must log in, defined before the broker began: one of the last hour
-    is due."""
+    """An export whose scheduler must log in, defined before the broker began."""
 
     def __init__(self, tmp_path: Path) -> None:
         make_people(tmp_path / "data")
         self.data, self.root = tmp_path / "data", tmp_path / "lakes"
         definition = {"topics": ["orders"], "target": str(self.root / "lake"),
-                      "schedule": {"cron": "0 * * * *"}}
+                      "schedule": hourly()}
         with running_broker(self.data) as broker:
             assert logged_in(broker, "ada").ask("PUT", "/exports/daily", definition).status == 200
 

@@ -15,7 +15,8 @@ from click.testing import CliRunner
 from kazoo.client import KazooClient
 
 from appliance.cli.main import main
-from tests.support.zookeeper import DEADLINE_S, free_port
+from loadtest.ports import lasting_port
+from tests.support.zookeeper import DEADLINE_S
 
 pytestmark = pytest.mark.first
 
@@ -31,7 +32,7 @@ def running(command: list[str]) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_the_command_runs_a_zookeeper_until_it_is_told_to_stop(tmp_path: Path) -> None:
-    data, port = tmp_path / "data", free_port()
+    data, port = tmp_path / "data", lasting_port()
     command = [sys.executable, "-m", "appliance", "zookeeper"]
     command += ["--port", str(port), "--data-dir", str(data)]
     with running(command) as process:
@@ -61,7 +62,7 @@ def test_the_command_runs_a_zookeeper_until_it_is_told_to_stop(tmp_path: Path) -
 def test_without_java_or_pyspark_one_sentence_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = ["zookeeper", "--port", str(free_port()), "--data-dir", str(tmp_path / "data")]
+    run = ["zookeeper", "--port", str(lasting_port()), "--data-dir", str(tmp_path / "data")]
     with monkeypatch.context() as patch:
         patch.setenv("PATH", str(tmp_path))
         answer = CliRunner().invoke(main, run)

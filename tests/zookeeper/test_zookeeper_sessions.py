@@ -13,8 +13,9 @@ from kazoo.security import OPEN_ACL_UNSAFE
 from appliance.testing import running_broker
 from appliance.zookeeper.nodes import NodeIdTaken
 from appliance.zookeeper.registration import SESSION_FILE
+from loadtest.ports import lasting_port
 from tests.support.registration import LONG_MS, SHORT_MS, Admin, Looker, bootstrap, health, serving
-from tests.support.zookeeper import DEADLINE_S, eventually, free_port, zookeeper_in
+from tests.support.zookeeper import DEADLINE_S, eventually, zookeeper_in
 
 pytestmark = pytest.mark.first
 
@@ -145,7 +146,7 @@ def test_a_topic_deleted_unheard_goes_with_the_next_start(look: Looker, tmp_path
 def test_it_starts_without_zookeeper_and_registers_later(tmp_path: Path) -> None:
     with zookeeper_in(tmp_path / "zookeeper") as server:
         settings = {
-            "zookeeper.connect": f"127.0.0.1:{free_port()},{server.address}",
+            "zookeeper.connect": f"127.0.0.1:{lasting_port()},{server.address}",
             "zookeeper.connection.timeout.ms": "100",
             "zookeeper.session.timeout.ms": str(LONG_MS),
         }

@@ -26,13 +26,14 @@ from appliance_spark.export_layout import ExportFailed
 from appliance_spark.export_outcome import Outcomes
 from tests.support.export_place import (
     Place,
-    hourly,
     run_once,
     scheduler_of,
     small_disk,
     topic_of_ten,
 )
 from tests.support.rest import Rest
+
+HOURLY = {"cron": "0 * * * *"}
 
 
 @pytest.fixture
@@ -233,7 +234,7 @@ def test_a_wrong_cron_is_refused_and_an_old_one_reported(
 
 def test_an_export_without_a_scheduler_is_overdue(tmp_path: Path) -> None:
     catalog = Catalog.open(tmp_path / "catalog.db")
-    definition = {"name": "daily", "topics": ["t"], "target": "/x", "schedule": hourly()}
+    definition = {"name": "daily", "topics": ["t"], "target": "/x", "schedule": HOURLY}
     ExportRows(catalog).put("daily", json.dumps(definition))
     book = Book(ExportRows(catalog), 3)
     now, later = 1_800_000_000.0, book.since + NEXT_RUN_BELIEVED_S  # a quarter past: 08:00
@@ -268,7 +269,7 @@ def test_a_run_of_a_wrong_clock_hides_no_failure(place: Place) -> None:
 
 def test_a_run_of_a_wrong_clock_hides_no_absence(tmp_path: Path) -> None:
     catalog = Catalog.open(tmp_path / "catalog.db")
-    ExportRows(catalog).put("daily", json.dumps({"name": "daily", "schedule": hourly()}))
+    ExportRows(catalog).put("daily", json.dumps({"name": "daily", "schedule": HOURLY}))
     book = Book(ExportRows(catalog), 3)
     now, later = 1_800_000_000.0, book.since + NEXT_RUN_BELIEVED_S
     book.put_run("daily", {"id": "r", "state": "succeeded", "started_ms": round(now * 2000)})

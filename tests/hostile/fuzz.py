@@ -28,6 +28,7 @@ from tests import sanitizers
 from tests.hostile.conftest import GROWTH_MAX, MIB, SETTINGS
 from tests.hostile.generator import (
     Ground,
+    cleared,
     framed,
     golden,
     ground,
@@ -43,8 +44,7 @@ ROUND_S = 300.0  # then the broker starts again
 FRAMES_AT_ONCE = 12
 CONNECTIONS = 16  # at a time
 KINDS = {"request": 70, "mutation": 15, "batch": 12, "noise": 3}  # how often
-# Each round has topics of its own, beside what the storm has made: 500 in twenty minutes.
-PARTITIONS_MAX = 10_000
+PARTITIONS_MAX = 10_000  # what a storm of five minutes makes has room
 ALTER_CLIENT_QUOTAS = 49  # a real one may hold back everybody, and the witness with them
 # The sanitizer keeps freed memory for a while and puts a fence around what is in use.
 SANITIZED_MAX = 2048 * MIB
@@ -141,6 +141,7 @@ class Run:
             self.faults.append(f"not foreseen: {broker.log.partition('Traceback')[2][:3000]}")
 
     def _blow(self, broker: Serving, seconds: float, number: int) -> None:
+        cleared(broker.kafka)
         about = ground(broker.kafka, f"ground-{number}")
         witness = Witness(broker.kafka, f"witness-{number}")
         end = time.monotonic() + seconds

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from appliance._crc import crc32c
 from appliance.api.handlers import HANDLERS, SERVED
 from appliance.protocol import API
+from appliance.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from appliance.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -29,6 +30,7 @@ from tests.support.wire_client import WireClient, frame_of
 from tests.support.wire_frames import frames
 
 INTEGERS = {"b": 8, "h": 16, "i": 32, "q": 64, "H": 16, "I": 32}
+DELETE_TOPICS = 20
 INIT_PRODUCER_ID = 22
 
 # What a valid request has in a field of this name. The rest is made by its kind.
@@ -85,6 +87,18 @@ def ground(address: tuple[str, int], topic: str = "ground") -> Ground:
         client.send(frame_of(InitProducerIdRequest(None, 1000), INIT_PRODUCER_ID, 4))
         producer = client.answer(InitProducerIdResponse, INIT_PRODUCER_ID, 4)
     return Ground(topic, found.topic_id, producer.producer_id)
+
+
+def cleared(address: tuple[str, int]) -> None:
+    """Deletes every topic, as an operator would: one storm's topics may fill a broker."""
+    with WireClient(address) as client:
+        client.send(frame_of(MetadataRequest(topics=None), METADATA, 12))
+        topics = client.answer(MetadataResponse, METADATA, 12).topics
+        rows = [DeleteTopicsRequest.DeleteTopicState(each.name)
+                for each in topics if not each.is_internal]
+        client.send(frame_of(DeleteTopicsRequest(rows, timeout_ms=10_000), DELETE_TOPICS, 6))
+        answers = client.answer(DeleteTopicsResponse, DELETE_TOPICS, 6).responses
+    assert [each for each in answers if each.error_code] == []
 
 
 class Place(NamedTuple):

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from appliance.testing import running_broker
 from tests.hostile.conftest import GROWTH_MAX, MIB
 from tests.hostile.fuzz import Run, Storm
+from tests.hostile.generator import cleared, ground
+from tests.support.wire_client import WireClient
 
 SEED = 20261123
 
@@ -17,3 +22,15 @@ def test_a_storm_and_a_start_on_what_it_left(tmp_path: Path) -> None:
     print(run.storm.told())
     assert run.faults == []
     assert run.storm.answers > 200
+
+
+def test_a_round_has_room_when_the_storm_before_it_left_none(tmp_path: Path) -> None:
+    with running_broker(tmp_path, {"max.partitions.total": 3}) as broker:
+        host, _, port = broker.bootstrap.rpartition(":")
+        address = host, int(port)
+        with WireClient(address) as client:
+            client.create_topic("full", 3)
+        with pytest.raises(AssertionError, match="wanted at most 3 together"):
+            ground(address)
+        cleared(address)
+        assert ground(address).topic == "ground"

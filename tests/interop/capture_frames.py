@@ -24,7 +24,7 @@ from appliance import protocol
 from appliance.protocol import codec, headers
 from tests.interop import kafka_jars, test_client_admins, test_clients
 from tests.interop.clients import CLIENTS, Client, Record
-from tests.interop.kafka_tools import TOOLS, java_classes
+from tests.interop.kafka_tools import TOOLS
 from tests.support.frame_relay import FrameRelay
 from tests.support.wire_frames import FOLDER
 from tests.test_server import Broker
@@ -138,7 +138,7 @@ def kcat(address: str) -> None:
 
 
 def java(address: str) -> None:
-    said = subprocess.run(kafka_jars.command("ClientChecks", [address], classes=java_classes()),
+    said = subprocess.run(kafka_jars.command("ClientChecks", [address]),
                           capture_output=True, text=True, check=True).stdout
     assert "failed" not in said, said
     broker = ("--bootstrap-server", address)

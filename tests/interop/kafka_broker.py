@@ -70,14 +70,14 @@ class KafkaBroker:
 
     def format(self) -> None:
         """A new directory's first step; `start` takes it when nobody did."""
-        properties = self._write_properties()
+        properties = self.write_properties()
         kafka_jars.must_run("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID,
                             "-c", str(properties))
 
     def start(self) -> None:
         if not (self.log_dir / "meta.properties").exists():
             self.format()
-        properties = self._write_properties()
+        properties = self.write_properties()
         with open(self.output, "wb") as output:
             self._process = kafka_jars.start("kafka.Kafka", str(properties), output=output,
                                              flags=self._flags)
@@ -133,7 +133,7 @@ class KafkaBroker:
     def partition(self, topic: str) -> Path:
         return self.log_dir / f"{topic}-0"
 
-    def _write_properties(self) -> Path:
+    def write_properties(self) -> Path:
         self.directory.mkdir(parents=True, exist_ok=True)
         client, controller = lasting_ports(2)
         self.address = f"127.0.0.1:{client}"

@@ -12,16 +12,20 @@ import hashlib
 import re
 import shutil
 import subprocess
+import tempfile
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
+from tests.support import class_archive
 from tests.support.made_once import made_once
 
 HERE = Path(__file__).resolve().parent
-POM = HERE / "kafka" / "pom.xml"
+PROGRAMS = HERE / "kafka"
+POM = PROGRAMS / "pom.xml"
 SPARK_POM = HERE / "spark" / "pom.xml"
-LOGGING = HERE / "kafka" / "log4j2.properties"
+LOGGING = PROGRAMS / "log4j2.properties"
 CACHE = HERE.parent / ".cache"
 JAVA_NEEDED = 17
 
@@ -107,12 +111,44 @@ def _maven(*words: str) -> None:
         raise KafkaUnavailable(f"Maven failed at {' '.join(words)}:\n{done.stdout}{done.stderr}")
 
 
+@functools.cache
+def programs() -> Path:
+    """The jar of our programs, all compiled at once when one changed; an archive of classes wants
+    a jar."""
+    sources = sorted(PROGRAMS.glob("*.java"))
+    texts = b"".join(each.read_bytes() for each in sources)
+    named = hashlib.sha256(jars().name.encode() + texts).hexdigest()[:16]
+    wanted = CACHE / f"kafka-programs-{named}"
+    with made_once(wanted) as folder:
+        if folder is not None:
+            _compile(sources, folder / "programs.jar")
+    return wanted / "programs.jar"
+
+
+def _compile(sources: Sequence[Path], jar: Path) -> None:
+    with tempfile.TemporaryDirectory() as classes, zipfile.ZipFile(jar, "w") as packed:
+        command = [javac(), "-Xlint:all,-serial", "-Werror", "-cp", f"{jars()}/*", "-d", classes,
+                   *map(str, sources)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        for each in sorted(Path(classes).iterdir()):
+            packed.write(each, each.name)
+
+
+@functools.cache
+def mapped_classes() -> tuple[str, ...]:
+    """Flags of a JVM that maps the classes of Kafka's tools and broker, instead of loading them."""
+    named = CACHE / programs().parent.name.replace("programs", "classes")
+    return tuple(class_archive.start_flags(named, java(), "tests.interop.kafka_classes"))
+
+
 def command(main: str, arguments: Sequence[str], flags: Sequence[str] = TOOL_FLAGS,
-            classes: Path | None = None) -> list[str]:
-    """One plain Java command line for a main class of Kafka's, or of ours in `classes`."""
-    path = f"{jars()}/*" if classes is None else f"{classes}:{jars()}/*"
-    return [java(), *flags, f"-Dlog4j2.configurationFile=file:{LOGGING}",
-            "-cp", path, main, *arguments]
+            sharing: Sequence[str] | None = None) -> list[str]:
+    """One plain Java command line for a main class of Kafka's, or of ours. `sharing` stands for the
+    flags by which the JVM maps its classes."""
+    return [java(), *flags, *(mapped_classes() if sharing is None else sharing),
+            f"-Dlog4j2.configurationFile=file:{LOGGING}", "-cp", f"{jars()}/*:{programs()}", main,
+            *arguments]
 
 
 def run(main: str, *arguments: str, stdin: str | None = None,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import struct
 import subprocess
 import threading
@@ -12,9 +10,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.interop import kafka_jars
-from tests.support.made_once import made_once
-
-HERE = Path(__file__).resolve().parent / "kafka"
 
 # What each script of Kafka's starts
 TOOLS = {
@@ -52,22 +47,6 @@ DEADLINE_S = 60.0
 SUBCOMMAND_FIRST = {"kafka-cluster"}
 
 
-@functools.cache
-def java_classes() -> Path:
-    """The folder to put on the class path: our programs, all compiled at once when one changed."""
-    jars, sources = kafka_jars.jars(), sorted(HERE.glob("*.java"))
-    texts = b"".join(each.read_bytes() for each in sources)
-    named = hashlib.sha256(jars.name.encode() + texts).hexdigest()[:16]
-    wanted = kafka_jars.CACHE / f"classes-{named}"
-    with made_once(wanted) as folder:
-        if folder is not None:
-            command = [kafka_jars.javac(), "-Xlint:all,-serial", "-Werror", "-cp", f"{jars}/*",
-                       "-d", str(folder), *map(str, sources)]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-            assert done.returncode == 0, done.stderr
-    return wanted
-
-
 class Ended(NamedTuple):
     """How a tool ended, and what it printed."""
 
@@ -79,11 +58,11 @@ class Ended(NamedTuple):
 class KafkaTools:
     """`tools.run("kafka-topics", "--list")` against one broker."""
 
-    def __init__(self, address: str, folder: Path) -> None:
+    def __init__(self, address: str, folder: Path, sharing: Sequence[str] | None = None) -> None:
         self.address = address
         self._errors = folder / "errors"
         folder.mkdir(parents=True, exist_ok=True)
-        command = kafka_jars.command("Tools", [], classes=java_classes())
+        command = kafka_jars.command("Tools", [], sharing=sharing)
         with self._errors.open("wb") as errors:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)

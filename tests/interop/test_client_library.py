@@ -37,7 +37,7 @@ class SecondNode(KafkaBroker):
         super().__init__(directory, {**SETTINGS, **TOPICS, "process.roles": "broker"})
         self._first = first
 
-    def _write_properties(self) -> Path:
+    def write_properties(self) -> Path:
         self.directory.mkdir(parents=True, exist_ok=True)
         self.address = f"127.0.0.1:{lasting_port()}"
         text = (self._first.directory / "server.properties").read_text()

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from tests.interop import kafka_jars
-from tests.interop.kafka_tools import HERE, java_classes
 from tests.test_server import Broker
 
 PROGRAM = ("ClientChecks", "ProduceChecks", "ConsumeChecks", "GroupChecks", "ShareChecks",
@@ -23,7 +22,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 def names() -> list[str]:
     """Of all checks, as the sources list them."""
-    sources = "".join((HERE / f"{program}.java").read_text() for program in PROGRAM)
+    sources = "".join((kafka_jars.PROGRAMS / f"{program}.java").read_text() for program in PROGRAM)
     listed = re.findall(r'checks\.put\("([^"]+)",', sources)
     by_codec = [f"sizes {codec}" for codec in CODECS]
     by_acks = [f"produce {codec} acks={acks}" for codec in CODECS for acks in ("0", "1", "all")]
@@ -37,7 +36,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     with Broker(folder / "data", "--set", "group.consumer.heartbeat.interval.ms=1000", "--set",
                 "group.share.heartbeat.interval.ms=1000") as broker:
         done = subprocess.run(
-            kafka_jars.command("ClientChecks", [broker.kafka], classes=java_classes()),
+            kafka_jars.command("ClientChecks", [broker.kafka]),
             capture_output=True, text=True, timeout=DEADLINE_S)
     assert done.returncode == 0, done.stdout + done.stderr
     return parsed(done.stdout)

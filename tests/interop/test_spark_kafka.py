@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.interop import kafka_jars
 from tests.interop.test_transactions import created
+from tests.support.spark_classes import start_flags
 from tests.support.spark_data import a_new_jvm
 from tests.test_server import Broker
 
@@ -33,7 +34,7 @@ def spark() -> Iterator[SparkSession]:
     builder = SparkSession.builder.master("local[1]").appName("interop")
     for name, value in {
         "spark.jars": jars,
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": " ".join(start_flags()),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.bindAddress": "127.0.0.1",

@@ -15,7 +15,6 @@ import confluent_kafka as ck
 import pytest
 
 from tests.interop import kafka_jars
-from tests.interop.kafka_tools import java_classes
 from tests.interop.test_restart import Restarted, until
 from tests.interop.test_transactions import DEADLINE_S, created
 
@@ -37,7 +36,7 @@ def broker(tmp_path: Path) -> Iterator[Restarted]:
 @contextmanager
 def word_count(address: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Streams runs; at the end of the block it stops as it should, if it was not killed."""
-    command = kafka_jars.command("WordCount", [address, str(folder)], classes=java_classes())
+    command = kafka_jars.command("WordCount", [address, str(folder)])
     with (folder / "said").open("ab") as said:
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=said, stderr=subprocess.STDOUT)

@@ -1,24 +1,19 @@
-"""The classes of Spark's JVM as it can map them into memory: to load them from jars is most of its
-start, and a run of the tests starts twenty.
-
-A JVM of another version, or with other jars, passes over the archive and loads as ever.
+"""The archive of the classes of Spark's JVM: a run of the tests starts twenty.
 
     python -m tests.support.spark_classes FILE
 """
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tempfile
-from pathlib import Path
 
 import pyspark
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tests.interop.kafka_jars import CACHE, java
-from tests.support.made_once import made_once
+from tests.support import class_archive
 
 # None lives long: most of its work is its start, and what a second compiler made would not be used
 JAVA_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
@@ -26,16 +21,10 @@ MAKING_S = 120.0
 
 
 def start_flags() -> list[str]:
-    """Of a driver; the first call on a machine makes the archive."""
-    of_java = Path(java()).resolve().stat().st_mtime_ns  # an update of Java wants another archive
-    name = f"spark-classes-{pyspark.__version__}-{of_java}"
-    with made_once(CACHE / name) as folder:
-        if folder is not None:
-            command = [sys.executable, "-m", __name__, folder / "classes.jsa"]
-            made = subprocess.run(command, check=False, capture_output=True, text=True)
-            if made.returncode:  # it is slower without, and tests the same
-                print(f"Spark's JVMs start without an archive: {made.stderr}", file=sys.stderr)
-    return [*JAVA_FLAGS, "-Xlog:disable", f"-XX:SharedArchiveFile={CACHE / name / 'classes.jsa'}"]
+    """Of a driver."""
+    archive = class_archive.start_flags(
+        CACHE / f"spark-classes-{pyspark.__version__}", java(), __name__)
+    return [*JAVA_FLAGS, *archive]
 
 
 def work(spark: SparkSession, folder: str) -> None:

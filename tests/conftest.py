@@ -12,6 +12,10 @@ from appliance.process import event_log
 
 pytest_plugins = ["appliance.testing"]
 
+# aiohttp reads the system's certificate authorities when it is imported, a twelfth of a broker's
+# start. The tests start hundreds, and have authorities of their own.
+os.environ["SSL_CERT_FILE"] = os.devnull
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files of minutes begin while there are others to run beside them; otherwise by name."""

@@ -41,10 +41,10 @@ def list_suites() -> None:
     for name, about in BESIDE.items():
         click.echo(f"{name:18} {about}")
     for name in streams.NEEDS:
-        click.echo(f"peer {name:13} {streams.missing(name) or 'is here'}")
+        click.echo(f"peer {name:13} {streams.missing(name) or 'is installed'}")
 
 
-@main.command(help="Measure. Exit code 3: something could not be measured.")
+@main.command(help="Measure. Exit code 3: some cases failed.")
 @click.option("--suite", "suites", multiple=True, type=click.Choice([*SUITES, *BESIDE, "all"]),
               help="A suite; repeatable. Default: all.")
 @click.option("--peer", "peers", multiple=True,
@@ -93,7 +93,7 @@ def write_report(file: Path, page: Path, readme: Path | None) -> None:
         raise click.UsageError(f"{readme} has no <!-- benchmarks --> and <!-- /benchmarks -->")
 
 
-@main.command(help="List regressions from OLD to NEW. Exit code 1: there are some.")
+@main.command(help="List regressions from OLD to NEW. Exit code 1: there are regressions.")
 @click.argument("old", type=FILE)
 @click.argument("new", type=FILE)
 @click.option("--json", "as_json", is_flag=True)
@@ -102,14 +102,14 @@ def compare(old: Path, new: Path, as_json: bool) -> None:
     count = comparison.compared(before, now)
     if not count:
         raise click.UsageError(f"{old} and {new} have no figure in common")
-    found = comparison.regressions(before, now)
+    worse = comparison.regressions(before, now)
     if as_json:
-        click.echo(json.dumps({"compared": count, "worse": [each.as_row() for each in found]}))
+        click.echo(json.dumps({"compared": count, "worse": [each.as_row() for each in worse]}))
     else:
-        for each in found:
+        for each in worse:
             click.echo(f"{each.what}: {each.old:,.4g} -> {each.new:,.4g} ({each.percent:+.1f} %)")
-        click.echo(f"{len(found)} of {count} figures became worse")
-    sys.exit(REGRESSION if found else 0)
+        click.echo(f"{len(worse)} of {count} figures became worse")
+    sys.exit(REGRESSION if worse else 0)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
     python -m bench.batch
 
-check    the client rules: header, CRC and, where uncompressed, a walk of every record
-stamp    the same, and writing base offset and leader epoch in place: the whole cost of a Produce
-here records  a Python object per record columns  Arrow columns without one
+check    the rules for client batches: header, CRC and, if uncompressed, a walk of every record
+records  a Python object per record
+columns  Arrow columns, without a Python object per record
 
 Best of many rounds; 1000 records of about 118 bytes per batch, 50 batches per read.
 """
@@ -24,7 +24,7 @@ SECONDS_A_FIGURE = 0.5
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Seconds per call, the best of as many as fit."""
+    """Seconds of the fastest call within SECONDS_A_FIGURE."""
     best, ends = float("inf"), time.perf_counter() + SECONDS_A_FIGURE
     while time.perf_counter() < ends:
         began = time.perf_counter()
@@ -56,11 +56,11 @@ def row(name: str, records: list[_records.Record], codec: str) -> str:
 
 
 def small_batches() -> str:
-    """Keyed traffic makes batches of one record: nanoseconds per batch, not GB/s."""
+    """Producers with keys send batches of one record, so the figure is nanoseconds per batch."""
     one = bytearray(_build.batch(given(0)[:1]))
     took = seconds(lambda: [_batch_check.check(one) for _ in range(1000)]) / 1000
     return (
-        f"one record of {len(one)} bytes: check {took * 1e9:.0f} ns, the call from Python included"
+        f"one record of {len(one)} bytes: check {took * 1e9:.0f} ns, with the call from Python"
     )
 
 

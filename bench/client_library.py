@@ -1,4 +1,4 @@
-"""Our client library beside kafka-python and confluent-kafka, on one broker, in turns; medians.
+"""Our client library compared with kafka-python and confluent-kafka: one broker, turns, medians.
 
     python -m bench.client_library [SUITE ...] [--rounds 3] [--records 100=2000000 1000=300000]
 
@@ -26,8 +26,8 @@ from loadtest.ports import lasting_port
 from tests.support.wire_client import WireClient
 
 LOADS = {100: 2_000_000, 1000: 300_000}  # bytes of a value, and number of records
-SHARES = {"kafka_python": 20}  # percent of the records to read, to keep a turn short
-BATCH_BYTES = 100_000  # of a batch, as a busy producer fills it
+SHARES = {"kafka_python": 20}  # divisor of the number of records, for a shorter turn
+BATCH_BYTES = 100_000  # the size that a busy producer reaches
 TIMEOUT_S = 120
 STORAGE = {"storage.low.water.bytes": "0", "storage.reserve.bytes": "0"}
 
@@ -35,7 +35,7 @@ Figures = dict[str, list[float]]
 
 
 class Site:
-    """One broker and one ZooKeeper for all."""
+    """One broker and one ZooKeeper for all clients."""
 
     def __init__(self, folder: Path, zookeeper: ZooKeeperServer) -> None:
         self.zookeeper = str(zookeeper.address)
@@ -72,12 +72,12 @@ def consume(site: Site, loads: dict[int, int], rounds: int) -> None:
             for way in WAYS:
                 some = count // SHARES.get(way, 1)
                 words = ["bench.peers.consumers", way, site.broker.address, site.zookeeper]
-                told = run([*words, topic, str(some)])
-                assert told["records"] == some, (way, told)
+                output = run([*words, topic, str(some)])
+                assert output["records"] == some, (way, output)
                 if turn:  # the first turn warms up
                     figures = found.setdefault(way, {})
                     for name in ("seconds", "cpu"):
-                        figures.setdefault(name, []).append(some / told[name])
+                        figures.setdefault(name, []).append(some / output[name])
         show(f"consume {size} B", found, peer="confluent")
 
 
@@ -89,12 +89,12 @@ def produce(site: Site, loads: dict[int, int], rounds: int) -> None:
                 topic = f"produce-{size}-{turn}-{way}"
                 site.broker.create_topic(topic, 1, {})
                 words = ["bench.peers.producers", way, site.broker.address]
-                told = run([*words, topic, str(size), str(count)])
+                output = run([*words, topic, str(size), str(count)])
                 site.broker.delete_topic(topic)
                 if turn:
                     figures = found.setdefault(way, {})
                     for name in ("seconds", "cpu"):
-                        figures.setdefault(name, []).append(told["records"] / told[name])
+                        figures.setdefault(name, []).append(output["records"] / output[name])
         show(f"produce {size} B", found, peer="confluent")
 
 

@@ -1,8 +1,8 @@
-"""The cost of the notes of durable offsets for a commit: without them, with them, synced each time.
+"""The cost of noted durable offsets (`watermarks`) per commit: without, with, and with a sync each.
 
 `python bench/commit_notes.py [DIR]`. Each round appends IN_FLIGHT batches of 1 KiB to every
-partition and waits until all are durable. "synced" adds what a synced record in the journal would:
-one write and one fdatasync after every round. A B C A B C, for a disk with other load.
+partition and waits until all are durable. "synced" adds the cost of a synced journal record: one
+write and one fdatasync after every round. A B C A B C, because the disk has other load.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def run(directory: Path, partitions: int, batch: bytes, variant: str) -> float:
     """Rounds per second."""
     directory.mkdir()
     if variant != "with":
-        (directory / "watermarks").mkdir()  # a directory of that name, so that nothing is noted
+        (directory / "watermarks").mkdir()  # a directory of this name prevents notes
     log_dir = LogDir.open(directory, StorageConfig(low_water_bytes=0, reserve_bytes=0))
     settings = LogConfig(flush_ms=600_000, flush_messages=1 << 40)
     logs = log_dir.create_all("bench", range(partitions), settings)
@@ -64,11 +64,11 @@ def main() -> None:
             rates: dict[str, list[float]] = {each: [] for each in VARIANTS}
             for turn in range(ROUNDS):
                 for variant in VARIANTS:
-                    place = Path(name) / f"{variant}-{partitions}-{turn}"
-                    rates[variant].append(run(place, partitions, batch, variant))
-            for variant, found in rates.items():
-                print(f"{partitions:4} logs, {variant:8}{statistics.median(found):10,.0f} commits/s"
-                      f"  ({min(found):,.0f} to {max(found):,.0f})", flush=True)
+                    folder = Path(name) / f"{variant}-{partitions}-{turn}"
+                    rates[variant].append(run(folder, partitions, batch, variant))
+            for variant, measured in rates.items():
+                print(f"{partitions:4} logs, {variant:8}{statistics.median(measured):10,.0f} "
+                      f"commits/s  ({min(measured):,.0f} to {max(measured):,.0f})", flush=True)
 
 
 if __name__ == "__main__":

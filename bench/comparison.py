@@ -1,8 +1,8 @@
 """Compares two files of results, old and new, and lists regressions.
 
 Instructions are compared directly: the same program takes the same number on any load. Rates and
-times are compared as ratios to the peer of the same run, and only if the spreads of both runs do
-not overlap: then it is no noise.
+times are compared as ratios to the peer of the same run. They count as worse only if the spreads of
+both runs do not overlap, so that noise does not count.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def more_instructions(old: Run, new: Run) -> list[Regression]:
 
 def worse_ratios(old: Run, new: Run) -> list[Regression]:
     before = {(each.case, each.figure, each.peer): each for each in old.comparisons}
-    found = []
+    worse = []
     for now in new.comparisons:
         then = before.get((now.case, now.figure, now.peer))
         if then and is_worse(then, now):
-            found.append(Regression(f"{now.case}, {now.figure}, beside {now.peer}", then.ratio,
+            worse.append(Regression(f"{now.case}, {now.figure}, beside {now.peer}", then.ratio,
                                     now.ratio))
-    return found
+    return worse
 
 
 def is_worse(then: Comparison, now: Comparison) -> bool:
@@ -58,7 +58,7 @@ def is_worse(then: Comparison, now: Comparison) -> bool:
 
 
 def compared(old: Run, new: Run) -> int:
-    """The number of figures in both files; a comparison of none must not look good."""
+    """The number of figures in both files. A comparison without figures is an error."""
     figures = {(each.case, each.figure, each.peer) for each in old.comparisons}
     figures &= {(each.case, each.figure, each.peer) for each in new.comparisons}
     return len(figures) + len(old.instructions.keys() & new.instructions.keys())

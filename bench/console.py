@@ -1,20 +1,20 @@
-"""What the console costs with 1,000 topics of 10 partitions and 200 groups: how soon it is there
-and how it filters in Chromium, what a page of metrics takes, and what 20 consoles do to producers.
+"""The cost of the console with 1,000 topics of 10 partitions and 200 groups: times of loading and
+filtering in Chromium, the time of a scrape, and the effect of 20 consoles on a producer.
 
     python -m bench.console [SUITE ...] [--rounds 5] [--seconds 10] [--json FILE]
 
-    pages      each page in a browser that has seen nothing of it: first paint, all rows known, the
-               longest time in which it answered nobody, from a key in the filter to the picture
-    metrics    /metrics, with every partition in it
-    requests   what the broker's processor has to do for an answer: for the first of a list, and for
-               the next of them within the same second
-    consoles   20 consoles and none, A B A B: a producer's latency at 1,000 records a second. What a
-               console asks was written down from the pages in Chromium, event stream and all; 20
-               clients without a screen ask it in the same rhythm, since 20 browsers on the broker's
-               machine would measure the browsers. They take only what of the two cores the
-               broker and the producer leave
+    pages      each page in a browser with an empty cache: first paint, all rows loaded, the longest
+               task of the browser, the time from a key in the filter to the next frame
+    metrics    /metrics, with every partition
+    requests   the broker's processor time per response: for the first request of a list, and for
+               the next ones within the same second
+    consoles   20 consoles and none, A B A B: a producer's latency at 1,000 records a second. The
+               suite records the requests of the pages in Chromium, and the event stream; 20 clients
+               repeat them at the same times, because 20 browsers on the broker's machine would
+               dominate the figures. The clients only use idle processor time
 
-Latencies count from when a record was due. The figure of `consoles` is the median of the ratios.
+A latency counts from the time when the record was due. The figure of `consoles` is the median of
+the ratios.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ from bench.peers import clients, members
 from tests.support.serving import Serving
 
 TOPICS, PARTITIONS, GROUPS = 1000, 10, 200
-GROUP_TOPICS = 5  # that a group reads, all partitions of them
+GROUP_TOPICS = 5  # topics of a group, with all partitions
 CONSOLES = 20
 RATE, RECORD_BYTES = 1000, 100
-RHYTHM_S = 12.0  # for so long it is written down what a page asks
+RHYTHM_S = 12.0  # the requests of a page are recorded for this time
 FILTER = "topic-07"
-ASKED = "/topics?limit=10000", "/groups?limit=10000", "/topics/topic-0000", "/groups/group-000"
-ASKED_AGAIN = 10
+LISTED = "/topics?limit=10000", "/groups?limit=10000", "/topics/topic-0000", "/groups/group-000"
+REPEATS = 10
 FIND_COORDINATOR, OFFSET_COMMIT = (10, 3), (8, 7)
-# Beside those of the topics there are the broker's own partitions.
+# The limits also count partitions of internal topics.
 LIMITS = ("max.partitions.total", "metrics.partitions.max")
 SETTINGS = dict.fromkeys(LIMITS, TOPICS * PARTITIONS + 1000)
-# Those that ask most; the consoles are spread over them.
-PLACES = {
+# The pages with most requests; the consoles are spread over them.
+PATHS = {
     "home": "",
     "topics": "topics",
     "topic": "topics/topic-0000",
@@ -66,7 +66,7 @@ PLACES = {
     "group": "groups/group-000",
 }
 LISTS = {"topics": FILTER, "consumers": "group-07"}
-# Before anything of the page runs: when it painted, and for how long at most it answered nobody.
+# Runs before the page's scripts: records the first paint and the longest task.
 WATCH = """
 window.seen = {paint: 0, longest: 0};
 new PerformanceObserver((list) => {
@@ -77,7 +77,7 @@ new PerformanceObserver((list) => {
   for (const each of list.getEntries()) seen.longest = Math.max(seen.longest, each.duration);
 }).observe({type: 'longtask', buffered: true});
 """
-# A key's way to the next picture: two frames, of which the second begins when the first is drawn.
+# From a key to the next drawn frame: the second frame begins when the first is drawn.
 TYPE = """
 async (text) => {
   const field = document.querySelector('[data-filter]'), took = [];
@@ -106,12 +106,12 @@ async () => {
 """
 
 
-class Asked(NamedTuple):
+class Request(NamedTuple):
     at_s: float  # since the page was opened
     path: str
 
 
-# What there is to see
+# Topics and groups
 
 
 def fill(serving: Serving) -> None:
@@ -140,8 +140,8 @@ def commit(link: members.Link, group: str, topics: Sequence[str]) -> None:
     rows = [OffsetCommitRequest.OffsetCommitRequestTopic(name) for name in topics]
     for row in rows:
         row.partitions = [each(index, index % 2, -1, "") for index in range(PARTITIONS)]
-    told = members.ask(link, OFFSET_COMMIT, OffsetCommitRequest(group, -1, "", topics=rows))
-    codes = {one.error_code for row in told.topics for one in row.partitions}
+    response = members.ask(link, OFFSET_COMMIT, OffsetCommitRequest(group, -1, "", topics=rows))
+    codes = {one.error_code for row in response.topics for one in row.partitions}
     assert codes == {0}, f"{group}: got {codes}"
 
 
@@ -181,7 +181,7 @@ def opened(browser: Browser, url: str) -> Iterator[Page]:
 
 
 def look(browser: Browser, admin: str, name: str) -> dict[str, float]:
-    with opened(browser, f"http://{admin}/#/{PLACES[name]}") as page:
+    with opened(browser, f"http://{admin}/#/{PATHS[name]}") as page:
         full = page.evaluate("performance.now()")
         page.wait_for_timeout(300)
         seen = page.evaluate("seen")
@@ -193,33 +193,33 @@ def look(browser: Browser, admin: str, name: str) -> dict[str, float]:
         return found
 
 
-def rhythm(browser: Browser, admin: str, name: str) -> list[Asked]:
-    """What the page asks, and when, as long as somebody looks at it."""
-    found: list[Asked] = []
+def rhythm(browser: Browser, admin: str, name: str) -> list[Request]:
+    """The requests of an open page, with their times."""
+    requests: list[Request] = []
     begin = time.monotonic()
 
     def note(request: Any) -> None:
         path = request.url.partition(admin)[2]
         if path.startswith("/api/"):
-            found.append(Asked(time.monotonic() - begin, path))
+            requests.append(Request(time.monotonic() - begin, path))
 
     context = browser.new_context(viewport={"width": 1320, "height": 900})
     page = context.new_page()
     page.on("request", note)
-    page.goto(f"http://{admin}/#/{PLACES[name]}")
+    page.goto(f"http://{admin}/#/{PATHS[name]}")
     page.wait_for_timeout(RHYTHM_S * 1000)
     context.close()
-    return found
+    return requests
 
 
 # Without a browser
 
 
-def watch(admin: str, asked: Sequence[Asked], until: threading.Event, bytes_got: list[int]) -> None:
-    """One console. What is a stream stays open; the rest is asked again every RHYTHM_S."""
+def watch(admin: str, asked: Sequence[Request], until: threading.Event, sizes: list[int]) -> None:
+    """One console: keeps event streams open, and repeats its other requests every RHYTHM_S."""
     streams = [each for each in asked if each.path.startswith("/api/v1/live")]
     for each in streams:
-        threading.Thread(target=listen, args=(admin, each.path, until, bytes_got)).start()
+        threading.Thread(target=listen, args=(admin, each.path, until, sizes)).start()
     others = [each for each in asked if each not in streams]
     connection = http.client.HTTPConnection(admin, timeout=30)
     begin = time.monotonic()
@@ -229,36 +229,36 @@ def watch(admin: str, asked: Sequence[Asked], until: threading.Event, bytes_got:
                 return
             connection.request("GET", each.path, headers={"Accept-Encoding": "gzip"})
             answer = connection.getresponse()
-            bytes_got.append(len(answer.read()))
+            sizes.append(len(answer.read()))
             assert answer.status == 200, f"{each.path}: got {answer.status}"
         begin += RHYTHM_S
 
 
-def listen(admin: str, path: str, until: threading.Event, bytes_got: list[int]) -> None:
+def listen(admin: str, path: str, until: threading.Event, sizes: list[int]) -> None:
     connection = http.client.HTTPConnection(admin, timeout=30)
     connection.request("GET", path)
     answer = connection.getresponse()
     while not until.is_set():
-        bytes_got.append(len(answer.read1(1 << 16)))
+        sizes.append(len(answer.read1(1 << 16)))
     connection.close()
 
 
-def watch_all(admin: str, rhythms: Sequence[Sequence[Asked]], consoles: int) -> None:
-    """Until standard input ends; a process of its own, which takes only what of the processor all
-    others leave: those who look sit at other machines."""
+def watch_all(admin: str, rhythms: Sequence[Sequence[Request]], consoles: int) -> None:
+    """Runs until standard input ends. This separate process only uses idle processor time, because
+    consoles run on other machines."""
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    until, bytes_got = threading.Event(), [0]
+    until, sizes = threading.Event(), [0]
     threads = []
     for number in range(consoles):
-        own = [Asked(at + RHYTHM_S * number / consoles, path)
+        own = [Request(at + RHYTHM_S * number / consoles, path)
                for at, path in rhythms[number % len(rhythms)]]
-        threads.append(threading.Thread(target=watch, args=(admin, own, until, bytes_got)))
+        threads.append(threading.Thread(target=watch, args=(admin, own, until, sizes)))
         threads[-1].start()
     begin = time.monotonic()
     sys.stdin.read()
     until.set()
     took = time.monotonic() - begin
-    print(json.dumps({"requests/s": len(bytes_got) / took, "bytes/s": sum(bytes_got) / took}))
+    print(json.dumps({"requests/s": len(sizes) / took, "bytes/s": sum(sizes) / took}))
 
 
 # Suites
@@ -267,7 +267,7 @@ def watch_all(admin: str, rhythms: Sequence[Sequence[Asked]], consoles: int) -> 
 def pages(serving: Serving, words: argparse.Namespace) -> dict[str, float]:
     found: dict[str, float] = {}
     with chromium() as browser:
-        for name in PLACES:
+        for name in PATHS:
             turns = [look(browser, serving.admin, name) for _ in range(words.rounds)]
             for figure in turns[0]:
                 found[f"{name}: {figure}"] = statistics.median(each[figure] for each in turns)
@@ -282,7 +282,7 @@ def metrics(serving: Serving, words: argparse.Namespace) -> dict[str, float]:
         connection.request("GET", "/metrics")
         size = len(connection.getresponse().read())
         took.append((time.perf_counter() - begin) * 1000)
-        time.sleep(1.1)  # past the age of what was worked out for the last
+        time.sleep(1.1)  # until the result of the last request has expired
     cpu = cpu_seconds(serving) - cpu
     return {"scrape ms": statistics.median(took), "scrape cpu ms": cpu / words.rounds * 1000,
             "scrape bytes": size}
@@ -294,15 +294,15 @@ def cpu_seconds(serving: Serving) -> float:
 
 
 def requests(serving: Serving, words: argparse.Namespace) -> dict[str, float]:
-    """Counted by the kernel, so that others on the machine change little."""
+    """The kernel counts processor time, so that other load changes it little."""
     found: dict[str, float] = {}
     connection = http.client.HTTPConnection(serving.admin, timeout=60)
-    for path in ASKED:
+    for path in LISTED:
         firsts, nexts = [], []
         for _ in range(words.rounds):
             time.sleep(AGE_SECONDS_MAX)
             firsts.append(cost(serving, connection, path, 1))
-            nexts.append(cost(serving, connection, path, ASKED_AGAIN))
+            nexts.append(cost(serving, connection, path, REPEATS))
         found[f"{path}: first, cpu ms"] = statistics.median(firsts)
         found[f"{path}: next, cpu ms"] = statistics.median(nexts)
     return found
@@ -319,23 +319,23 @@ def cost(
 
 
 def run_ns(serving: Serving) -> int:
-    """For so long its threads have had a processor."""
-    found = Path(f"/proc/{serving.process.pid}/task").glob("*/schedstat")
-    return sum(int(each.read_text().split()[0]) for each in found)
+    """The processor time of all threads."""
+    files = Path(f"/proc/{serving.process.pid}/task").glob("*/schedstat")
+    return sum(int(file.read_text().split()[0]) for file in files)
 
 
 def consoles(serving: Serving, words: argparse.Namespace) -> dict[str, float]:
     with chromium() as browser:
-        rhythms = [rhythm(browser, serving.admin, name) for name in PLACES]
+        rhythms = [rhythm(browser, serving.admin, name) for name in PATHS]
     alone, beside, asked, quiet, busy = [], [], [], [], []
     for turn in range(words.rounds + 1):
         first, cores = probed(serving, words, f"probe-{turn}-alone")
-        with watching(serving.admin, rhythms) as told:
+        with watching(serving.admin, rhythms) as figures:
             second, more_cores = probed(serving, words, f"probe-{turn}-beside")
         if turn:  # the first one warms up
             alone.append(first)
             beside.append(second)
-            asked.append(told)
+            asked.append(figures)
             quiet.append(cores)
             busy.append(more_cores)
     ratios = [b / a for a, b in zip(alone, beside, strict=True)]
@@ -353,31 +353,31 @@ def consoles(serving: Serving, words: argparse.Namespace) -> dict[str, float]:
 
 
 @contextlib.contextmanager
-def watching(admin: str, rhythms: Sequence[Sequence[Asked]]) -> Iterator[dict[str, float]]:
-    """Told: filled in at the end."""
-    told: dict[str, float] = {}
+def watching(admin: str, rhythms: Sequence[Sequence[Request]]) -> Iterator[dict[str, float]]:
+    """The dictionary gets its figures when the block ends."""
+    figures: dict[str, float] = {}
     command = [sys.executable, "-m", "bench.console", "--watch", admin, json.dumps(rhythms)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None
     assert process.stdout is not None
-    time.sleep(2)  # all of them have begun
-    yield told
+    time.sleep(2)  # until all consoles have started
+    yield figures
     process.stdin.close()
-    told |= json.loads(process.stdout.readline())
+    figures |= json.loads(process.stdout.readline())
     process.wait(60)
 
 
 def probed(serving: Serving, words: argparse.Namespace, topic: str) -> tuple[float, float]:
-    """The latency, and how many cores the broker had meanwhile."""
+    """The latency, and the number of cores that the broker used meanwhile."""
     address = f"127.0.0.1:{serving.kafka[1]}"
     admin = AdminClient({"bootstrap.servers": address})
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
     count = int(RATE * (words.seconds + 1))
     begin, used = time.monotonic(), cpu_seconds(serving)
-    found = clients.probe_latency(address, topic, RECORD_BYTES, 1, RATE, count)
+    latency = clients.probe_latency(address, topic, RECORD_BYTES, 1, RATE, count)
     cores = (cpu_seconds(serving) - used) / (time.monotonic() - begin)
     admin.delete_topics([topic])[topic].result(30)
-    return found["ack_p99_us"], cores
+    return latency["ack_p99_us"], cores
 
 
 SUITES = {"pages": pages, "metrics": metrics, "requests": requests, "consoles": consoles}
@@ -389,12 +389,12 @@ def main() -> None:
     parser.add_argument("suites", nargs="*", metavar="SUITE", help="of " + ", ".join(SUITES))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=10)
-    parser.add_argument("--json", type=Path, help="where every figure goes")
+    parser.add_argument("--json", type=Path, help="file for the figures")
     parser.add_argument("--watch", nargs=2, help=argparse.SUPPRESS)
     words = parser.parse_args()
     if words.watch:
         admin, rhythms = words.watch
-        watch_all(admin, [[Asked(*each) for each in own] for own in json.loads(rhythms)], CONSOLES)
+        watch_all(admin, [[Request(*row) for row in own] for own in json.loads(rhythms)], CONSOLES)
         return
     folder = Path(tempfile.mkdtemp(prefix="bench-console-"))
     results: dict[str, dict[str, float]] = {}

@@ -2,7 +2,7 @@
 
     python -m bench.core_path append|append-one|read|columns|request-one|fetch-one COUNT [FOLDER]
 
-It uses a log of its own, or the one in the folder. The last two go through a socket and the network
+It uses a new log, or the log in the folder. The last two paths go through a socket and the network
 threads, with a client that repeats the same bytes.
 """
 
@@ -27,7 +27,7 @@ from appliance.protocol.messages.produce import ProduceRequest
 from appliance.record import _build, arrow
 
 TOPIC = "bench"
-RECORD_BYTES, RECORDS, READ_BYTES, PLACES = 100, 500, 1 << 20, 100
+RECORD_BYTES, RECORDS, READ_BYTES, OFFSETS = 100, 500, 1 << 20, 100
 STORAGE = StorageConfig(low_water_bytes=0, reserve_bytes=0, checkpoint_interval_ms=60_000)
 LOG = LogConfig(flush_ms=600_000, flush_messages=1 << 40)
 
@@ -49,12 +49,12 @@ def append_one(_: LogDir, log: Log, count: int) -> None:
 
 
 def read(log_dir: LogDir, log: Log, count: int) -> None:
-    """At a hundred positions, all over the log."""
-    append(log_dir, log, PLACES)
+    """Reads at a hundred offsets, spread over the log."""
+    append(log_dir, log, OFFSETS)
     log.flush()
-    step = log.log_end_offset // RECORDS // PLACES * RECORDS
-    for each in range(count):
-        log.read(each % PLACES * step, READ_BYTES)
+    step = log.log_end_offset // RECORDS // OFFSETS * RECORDS
+    for number in range(count):
+        log.read(number % OFFSETS * step, READ_BYTES)
 
 
 def columns(_: LogDir, __: Log, count: int) -> None:

@@ -2,8 +2,8 @@
 
     python -m bench.crc
 
-Best of 15 rounds; a round sums about 4 MB. The call from Python (some 150 ns) is inside, which is
-what small buffers show.
+Best of 15 rounds; a round sums about 4 MB. The time includes the call from Python (some 150 ns),
+which dominates for small buffers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ROUND_SIZE = 4 << 20
 
 
 def seconds(kernel: str, data: bytes) -> float:
-    """Of one sum, in the best round."""
+    """Seconds per sum, in the best round."""
     calls = max(1, ROUND_SIZE // len(data))
     best = float("inf")
     for _ in range(ROUNDS):

@@ -1,12 +1,12 @@
-"""Exports killed at random while producers run: is every record in Parquet, once?
+"""Kills exports at random while producers run, and checks that every record is in Parquet once.
 
     python bench/export_kills.py --kills 100 --dir /somewhere
 
 Each round starts a run and after a random time kills its driver, its Python workers or the broker
-(which is started again), or fills the target's disk. The target is a small tmpfs, so that wants
-root; without it the disk is not filled. At the end a run is let through, `export verify` says
-what it thinks, and all files are compared with what a foreign consumer reads of the log; so is the
-Iceberg table of --iceberg.
+(and restarts the broker), or fills the target's disk. The target is a small tmpfs, which needs
+root; without root no disk is filled. The last run is undisturbed. `export verify` then checks the
+target, and all files, with --iceberg also the Iceberg table, are compared with the records that a
+foreign consumer reads from the log.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ KINDS = ("driver", "workers", "broker", "disk")
 
 
 class Broker:
-    """On ports that stay, so that who lost it finds it again."""
+    """Its ports stay the same, so that clients reconnect after a restart."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -77,26 +77,26 @@ def produce(address: str, rate: int, over: threading.Event) -> None:
 def children(process: int) -> list[int]:
     text = subprocess.run(["ps", "-eo", "pid,ppid"], capture_output=True, text=True, check=True)
     pairs = [tuple(map(int, line.split())) for line in text.stdout.splitlines()[1:]]
-    found, todo = [], [process]
+    below, todo = [], [process]
     while todo:
         parent = todo.pop()
         mine = [child for child, above in pairs if above == parent]
-        found += mine
+        below += mine
         todo += mine
-    return found
+    return below
 
 
 def workers(process: int) -> list[int]:
     """Spark's Python processes below a driver."""
-    found = []
+    pids = []
     for child in children(process):
         try:
             words = Path(f"/proc/{child}/cmdline").read_bytes()
         except OSError:
-            continue  # it has ended meanwhile
+            continue  # the process has ended meanwhile
         if b"pyspark" in words and b"java" not in words.split(b"\0")[0]:
-            found.append(child)
-    return found
+            pids.append(child)
+    return pids
 
 
 def export(verb: str, *words: str) -> subprocess.Popen[str]:
@@ -112,7 +112,7 @@ def strike(kind: str, run: subprocess.Popen[str], broker: Broker, target: Path) 
             try:
                 os.kill(each, signal.SIGKILL)
             except ProcessLookupError:
-                continue  # the first one took it along
+                continue  # this worker ended with another one
     elif kind == "broker":
         broker.kill()
         broker.start()
@@ -123,18 +123,18 @@ def strike(kind: str, run: subprocess.Popen[str], broker: Broker, target: Path) 
                     ballast.write(bytes(1 << 20))
                     ballast.flush()
             except OSError:
-                pass  # full, as it should be
+                pass  # the disk is full now
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="no kill after that")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="time of the last kill")
     parser.add_argument("--rate", type=int, default=2000, help="records a second")
     parser.add_argument("--longest", type=float, default=30, help="seconds before a kill")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--iceberg", action="store_true", help="with a table, compared as well")
-    parser.add_argument("--dir", type=Path, help="made when it is not there")
+    parser.add_argument("--iceberg", action="store_true", help="also write and compare a table")
+    parser.add_argument("--dir", type=Path, help="created if it is missing")
     given = parser.parse_args()
     if given.dir is not None:
         given.dir.mkdir(parents=True, exist_ok=True)
@@ -185,7 +185,7 @@ def torture(scratch: Path, target: Path, given: argparse.Namespace, is_mounted: 
 
 
 def begun(target: Path) -> bool:
-    """What a kill before that leaves is no target yet."""
+    """Whether the target exists: an earlier kill leaves none."""
     return Target(target).manifest.exists()
 
 
@@ -198,20 +198,20 @@ def judge(
         print(said.splitlines()[-1], f"code {process.returncode}")
         if process.returncode:
             sys.exit(said[-3000:])
-    found: Counter[tuple[int, int, bytes, bytes]] = Counter()
+    rows: Counter[tuple[int, int, bytes, bytes]] = Counter()
     for path in target.glob("topic=*/**/*.parquet"):
         columns = pq.ParquetFile(path).read(COLUMNS).to_pydict()
-        found.update(zip(*columns.values(), strict=True))
+        rows.update(zip(*columns.values(), strict=True))
     read = log_of(broker.kafka, TOPIC)
     log = Counter({(p, o, k, v): count for (p, o, _, k, v, _), count in read.items()})
-    print(f"struck {dict(struck)}; log {log.total()} records, Parquet {found.total()} rows, lost "
-          f"{(log - found).total()}, twice or from elsewhere {(found - log).total()}")
+    print(f"struck {dict(struck)}; log {log.total()} records, Parquet {rows.total()} rows, lost "
+          f"{(log - rows).total()}, twice or unknown {(rows - log).total()}")
     if has_table:
         shown = in_table(target)
-        print(f"Iceberg table {shown.total()} rows, lost {(log - shown).total()}, twice or from "
-              f"elsewhere {(shown - log).total()}")
-        found = found if found != log else shown
-    if log != found:
+        print(f"Iceberg table {shown.total()} rows, lost {(log - shown).total()}, twice or "
+              f"unknown {(shown - log).total()}")
+        rows = rows if rows != log else shown
+    if log != rows:
         sys.exit(1)
 
 

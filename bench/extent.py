@@ -8,9 +8,9 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Extent:
     rounds: int = 5
-    long_rounds: int = 3  # of a case that takes a minute
+    long_rounds: int = 3  # rounds of a case that takes a minute
     minutes: float = 60
-    load: float = 1  # share of the records and the seconds of every case
+    load: float = 1  # share of the full records and seconds of a case
     recovered_gb: int = 10
     grown_gb: int = 100
 
@@ -18,7 +18,7 @@ class Extent:
         return round(count * self.load)
 
     def seconds(self, count: float) -> float:
-        """At least a second: shorter loads are all start-up."""
+        """At least a second: shorter loads measure the start-up."""
         return max(1.0, count * self.load)
 
 

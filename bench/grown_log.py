@@ -1,17 +1,16 @@
-"""What a log costs that has grown: one partition, at the engine, without a broker around it.
+"""The cost of a large log: one partition in the engine, without a broker.
 
     python -m bench.grown_log fill|turn|kill|open FOLDER [GIGABYTES]
 
-Each in a process of its own: `fill` makes the log, where there is none; `turn` opens it, appends,
-and reads at places all over it, and prints what that took; `kill` appends and dies; `open` opens
-and closes.
+Each step is a new process: `fill` creates the log if it is missing; `turn` opens the log, appends,
+reads at offsets all over it, and prints the times; `kill` appends and kills itself; `open` opens
+and closes the log.
 
-A log of 100 GB takes 7 GB of the disk. The engine writes its first segment; the others are copies
-of that, under their own base offsets, which no batch's CRC covers. A batch is as large as producers
-may send, and has as many records for its size as those that are appended later; all but the last
-are empty, and the last is zeros. The pages with nothing else in them are left out of the files, and
-read as the zeros that they are. The engine knows nothing of it: as it opens the log for the first
-time it finds segments that nobody has told it of, and checks the CRC of every batch in them.
+A log of 100 GB takes 7 GB of disk. The engine writes the first segment; the others are copies with
+their own base offsets, which no batch's CRC covers. A batch has the largest allowed size, and as
+many records per byte as the later batches; all its records but the last are empty, and the last is
+zeros. The copies are sparse files without the pages of zeros. The engine does not know this: at the
+first open it sees segments that its journal lacks, and checks the CRC of every batch.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ from appliance._log import Log
 from appliance.record import _build
 from bench.core_path import LOG, READ_BYTES, RECORDS, TOPIC, batch_of, opened
 
-ROOM = 4 << 30  # that stays free
+RESERVE = 4 << 30  # stays free
 FILLING_BYTES, FILLING_RECORDS = 1 << 20, 16 * RECORDS
-KEPT_BYTES = 68 << 10  # of each such batch; smaller ones make more holes, and files slow to delete
+KEPT_BYTES = 68 << 10  # stored of each batch; with less there are more holes, and slow deletes
 INDEXES = ".index", ".timeindex"
 FIRST = f"{0:020d}"
-BATCHES = 400  # of one turn: 22 MB
+BATCHES = 400  # per turn: 22 MB
 READS = 200
-KILLED_BATCHES = 300  # nobody has synced them
+KILLED_BATCHES = 300  # unsynced
 
 
 def filling() -> bytearray:
-    """Behind the bytes that are kept there are zeros alone."""
+    """After the first KEPT_BYTES the batch has only zeros."""
     empty: list[tuple[int, None, bytes | None]] = [(0, None, None)] * (FILLING_RECORDS - 1)
     most = FILLING_BYTES - KEPT_BYTES
     rest = FILLING_BYTES - len(_build.batch([*empty, (0, None, bytes(most))]))
@@ -53,11 +52,11 @@ def filling() -> bytearray:
 
 
 def fill(folder: Path, gigabytes: float, segment_bytes: int = LOG.segment_bytes) -> None:
-    """To the next whole segment."""
+    """Fills a whole number of segments."""
     size = segment_bytes // FILLING_BYTES * FILLING_BYTES
     count = max(1, round(gigabytes * 10**9 / size))
     free = shutil.disk_usage(folder.parent).free
-    needed = size + size // FILLING_BYTES * KEPT_BYTES * count + ROOM
+    needed = size + size // FILLING_BYTES * KEPT_BYTES * count + RESERVE
     if free < needed:
         raise OSError(f"{folder} has {free:,} bytes free, {needed:,} are needed")
     log_dir = opened(folder)
@@ -77,7 +76,7 @@ def fill(folder: Path, gigabytes: float, segment_bytes: int = LOG.segment_bytes)
 
 
 def copied(first: Path, base_offset: int) -> None:
-    """The indexes count from the base offset and stay as they are."""
+    """Index entries are relative to the base offset, so the copies are equal."""
     for suffix in INDEXES:
         shutil.copy(first.with_suffix(suffix), first.with_name(f"{base_offset:020d}{suffix}"))
     with first.open("rb") as old, first.with_name(f"{base_offset:020d}.log").open("xb") as new:
@@ -102,10 +101,10 @@ def append(log: Log) -> None:
 
 
 def read(log: Log) -> None:
-    """At the same places each time."""
-    places = random.Random(1)
+    """Reads at the same random offsets each time."""
+    chance = random.Random(1)
     for _ in range(READS):
-        log.read(places.randrange(log.log_end_offset - 10 * RECORDS), READ_BYTES)
+        log.read(chance.randrange(log.log_end_offset - 10 * RECORDS), READ_BYTES)
 
 
 def turn(folder: Path) -> None:
@@ -114,12 +113,12 @@ def turn(folder: Path) -> None:
     figures = {"open ms": (time.perf_counter() - begin) * 1000,
                "open cpu ms": (time.process_time() - cpu) * 1000}
     log = log_dir.log(TOPIC, 0)
-    log.roll()  # where in a segment an append lands is no question of the log's size
-    append(log)  # the first pages, and whatever is made once
+    log.roll()  # an append's position in a segment does not depend on the log's size
+    append(log)  # warms up: the first pages and allocations
     figures["append cpu ns/record"] = of_processor(lambda: append(log)) / BATCHES / RECORDS
     log.flush(600)
     records = READS * (READ_BYTES // (log.size / log.log_end_offset))
-    read(log)  # into the page cache: of 1 GB more is there already than of 100
+    read(log)  # into the page cache, which has more of 1 GB than of 100 GB
     figures["fetch cpu ns/record"] = of_processor(lambda: read(log)) / records
     log_dir.close()
     print(json.dumps(figures))

@@ -116,21 +116,21 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--dir", type=Path)
-    parser.add_argument("--json", type=Path, help="where the figures go")
+    parser.add_argument("--json", type=Path, help="file for the figures")
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp(dir=given.dir))
     try:
-        found = measure(folder, given.connections, given.rounds, given.seconds)
+        figures = measure(folder, given.connections, given.rounds, given.seconds)
     finally:
         shutil.rmtree(folder)
     if given.json:
-        given.json.write_text(json.dumps(found, indent=1) + "\n")
-    print(f"resident when idle             {found['idle_mib']:8.1f} MiB")
-    print(f"{given.connections} idle connections add     {found['growth_mib']:8.1f} MiB")
-    print(f"answers a second, {BUSY} busy     {found['rate_alone']:8.0f} alone, "
-          f"{found['rate_crowded']:.0f} with them, ratio {found['rate_ratio']:.2f}")
-    print(f"p99                            {found['p99_alone_ms']:8.2f} ms alone, "
-          f"{found['p99_crowded_ms']:.2f} ms with them; median's ratio {found['p50_ratio']:.2f}")
+        given.json.write_text(json.dumps(figures, indent=1) + "\n")
+    print(f"resident when idle             {figures['idle_mib']:8.1f} MiB")
+    print(f"{given.connections} idle connections add     {figures['growth_mib']:8.1f} MiB")
+    print(f"responses a second, {BUSY} busy     {figures['rate_alone']:8.0f} alone, "
+          f"{figures['rate_crowded']:.0f} with them, ratio {figures['rate_ratio']:.2f}")
+    print(f"p99                            {figures['p99_alone_ms']:8.2f} ms alone, "
+          f"{figures['p99_crowded_ms']:.2f} ms with them; ratio of p50 {figures['p50_ratio']:.2f}")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench.core_path import PATHS
 
-COUNT = 400  # and twice as often: the difference excludes Python's start
+COUNT = 400  # and twice as many: the difference excludes Python's start
 COLLECTED = re.compile(r"Collected : (\d+)")
 
 
@@ -27,14 +27,14 @@ def counted(path: str, count: int, folder: Path | None) -> int:
              *([str(folder)] if folder else [])]
     env = {**os.environ, "PYTHONHASHSEED": "0"}
     done = subprocess.run(words, capture_output=True, text=True, env=env)
-    found = COLLECTED.search(done.stderr)
-    if done.returncode or not found:
+    collected = COLLECTED.search(done.stderr)
+    if done.returncode or not collected:
         raise Uncounted(f"{' '.join(words)} ended with {done.returncode}:\n{done.stderr[-2000:]}")
-    return int(found[1])
+    return int(collected[1])
 
 
 def of_one(path: str, folder: Path | None = None) -> int:
-    """In an existing log, or a new one."""
+    """The instructions of one step, in the log of the folder or in a new one."""
     if shutil.which("valgrind") is None:
         raise Uncounted("instructions are counted by valgrind, which is not installed")
     return (counted(path, 2 * COUNT, folder) - counted(path, COUNT, folder)) // COUNT

@@ -1,4 +1,4 @@
-"""The limits of the machine, and how near a broker comes to them."""
+"""The limits of the machine, and the share of a limit that a broker reaches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SYNCS = 200
 
 
 def written(folder: Path) -> float:
-    """MB/s of pwrite into the page cache, 1 MiB at a time, into a file that is new."""
+    """MB/s of pwrite into the page cache, 1 MiB at a time, into a new file."""
     with open(folder / "written", "wb", buffering=0) as file:
         begin = time.perf_counter()
         for each in range(CHUNKS):
@@ -31,7 +31,7 @@ def written(folder: Path) -> float:
 
 
 def on_disk(folder: Path) -> float:
-    """MB/s of the same with fdatasync at the end."""
+    """MB/s of the same pwrite with fdatasync at the end."""
     with open(folder / "synced", "wb", buffering=0) as file:
         begin = time.perf_counter()
         for each in range(CHUNKS):
@@ -43,7 +43,7 @@ def on_disk(folder: Path) -> float:
 
 
 def cold(folder: Path) -> float:
-    """MB/s of reading, 1 MiB at a time, a file that is on the disk alone."""
+    """MB/s of pread, 1 MiB at a time, from a file outside the page cache."""
     with open(folder / "cold", "w+b", buffering=0) as file:
         for each in range(CHUNKS):
             os.pwrite(file.fileno(), CHUNK, each * len(CHUNK))
@@ -109,13 +109,12 @@ class Limit:
     """For a rate: the part of the machine it uses, and the use per record or request."""
 
     name: str
-    each: float = 1  # bytes; of a sync, syncs
+    each: float = 1  # bytes, or syncs
 
     def share(
         self, rates: Sequence[float], measured: Mapping[str, Sequence[float]]
     ) -> float | None:
-        """None: nobody has measured the machine. More than 1 is no wonder where one sync is for
-        many."""
+        """None if the limit was not measured. More than 1 is possible if one sync serves many."""
         if self.name not in measured or not rates:
             return None
         given = median(measured[self.name])

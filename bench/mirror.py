@@ -5,8 +5,8 @@
 One source, an appliance, is filled once. In each round every case reads the whole topic, in turns:
 
     batches, not decoded   our own client's multifetch, without decoding batches
-    lists, not looked at   confluent-kafka's consume(), thousands of records at a time, not read
-    record by record       confluent-kafka's poll(), and the value of each, as in a usual consumer
+    lists, not read        confluent-kafka's consume(), thousands of records at a time, not read
+    record by record       confluent-kafka's poll() and value() of each, as in a usual consumer
     mirror to appliance    to a second appliance that keeps the offsets, durably
     mirror to kafka        to Apache Kafka, in transactions
 
@@ -76,8 +76,8 @@ def take_batches(source: Broker, count: int, partitions: int) -> None:
     offsets = [0] * partitions
     with SimpleConsumer(FetchConfig(broker_list=source.address)) as consumer:
         while sum(offsets) < count:
-            asked = [FetchRequest(TOPIC, each, offsets[each]) for each in range(partitions)]
-            for part in consumer.multifetch(asked):
+            fetches = [FetchRequest(TOPIC, index, offsets[index]) for index in range(partitions)]
+            for part in consumer.multifetch(fetches):
                 if isinstance(part, BrokerRefused):
                     raise part
                 offsets[part.partition.partition] = part.next_offset
@@ -98,7 +98,7 @@ def take_records(source: Broker, count: int, partitions: int) -> None:
 
 
 def plain(source: Broker, partitions: int) -> ck.Consumer:
-    """Returns at its first record: until then it connects."""
+    """A consumer of all partitions, from their first offsets."""
     consumer = ck.Consumer({
         "bootstrap.servers": source.address, "group.id": "plain", "enable.auto.commit": False,
         "auto.offset.reset": "earliest", "fetch.min.bytes": 1,
@@ -142,7 +142,7 @@ def mirror(source: Broker, target: Broker, count: int) -> Turn:
     return Turn(*(after - before for after, before in zip(ended, began, strict=True)))
 
 
-CONSUMERS = {"batches, not decoded": take_batches, "lists, not looked at": take_lists,
+CONSUMERS = {"batches, not decoded": take_batches, "lists, not read": take_lists,
              "record by record": take_records}
 
 

@@ -1,6 +1,6 @@
-"""Tests that a slower append path is detected: extra work is planted into a copy of the tree, so
-much that an append takes a fifth more instructions. `bench compare` must report it, and must accept
-an unchanged build of the same copy.
+"""Tests that a slower append path is detected: plants extra work into a copy of the tree, so that
+an append takes a fifth more instructions. `bench compare` must report the planted build, and must
+accept an unchanged build of the same copy.
 
     python -m bench.planted [--percent 20] [--times 5] [--dir DIR]
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MODULE = Path("storage/_append.pyx")
 LENGTH = "APPLIANCE_PLANTED"
 PATH = "append"
-TRIAL = 10_000  # rounds of the loop, to measure one
+TRIAL = 10_000  # rounds of the loop, to measure the cost of one
 BEFORE = "# ---- without the GIL ----\n"
 LOOP = f'''cdef extern from *:
     """
@@ -49,7 +49,7 @@ def planted(text: str) -> str:
     for wanted in (BEFORE, FUNCTION):
         if text.count(wanted) != 1:
             raise ValueError(f"{MODULE} has {wanted!r} {text.count(wanted)} times, not once")
-    # behind the declarations, which Cython wants first
+    # after the declarations, which Cython requires first
     body = text.index(FUNCTION) + len(FUNCTION)
     first = text.index("    log.guard.lock()", body)
     text = text[:first] + "    planted_work()\n" + text[first:]
@@ -57,7 +57,7 @@ def planted(text: str) -> str:
 
 
 def copied(folder: Path) -> None:
-    """Without the sources of the other modules: what is not there is not built again."""
+    """Copies the tree without the sources of the other modules, which are then not built again."""
     def others(where: str, names: list[str]) -> set[str]:
         return {name for name in names if name == "__pycache__" or name.endswith(".cpp")
                 or (name.endswith(".pyx") and name != MODULE.name)}
@@ -83,18 +83,18 @@ def built(folder: Path, plant: bool) -> Path:
 
 
 def counted(folder: Path, rounds: int = 0) -> int:
-    """By the counter of that copy, so that nothing of this tree is in it."""
+    """Runs the counter of the copy, which imports nothing of this tree."""
     script = f"from bench import instructions; print(instructions.of_one({PATH!r}))"
     env = {**os.environ, "PYTHONPATH": str(folder), LENGTH: str(rounds)}
     done = subprocess.run([sys.executable, "-c", script], cwd=folder, env=env, capture_output=True,
                           text=True)
     if done.returncode:
-        raise RuntimeError(f"{folder} could not be counted:\n{done.stderr}"[-4000:])
+        raise RuntimeError(f"no instructions counted in {folder}:\n{done.stderr}"[-4000:])
     return int(done.stdout)
 
 
 def rounds_for(folder: Path, percent: float) -> int:
-    """Of the loop, for that much more than without it."""
+    """The rounds of the loop that add this percentage to an append."""
     bare, trial = counted(folder), counted(folder, TRIAL)
     each = (trial - bare) / TRIAL
     print(f"an append takes {bare:,} instructions, a round of the loop {each:.2f}", flush=True)
@@ -102,17 +102,17 @@ def rounds_for(folder: Path, percent: float) -> int:
 
 
 def compared(folder: Path, old: int, new: int) -> list[str]:
-    """What `bench compare` names as worse."""
+    """The regressions that `bench compare` reports."""
     files = []
     for name, count in (("old", old), ("new", new)):
         files.append(folder / f"{name}.json")
         Run({}, 1, instructions={PATH: count}).save(files[-1])
     words = [sys.executable, "-m", "bench", "compare", *map(str, files), "--json"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
-    found = [row["what"] for row in json.loads(done.stdout)["worse"]]
-    if done.returncode != bool(found):
-        raise RuntimeError(f"compare ended with {done.returncode} and named {found}")
-    return found
+    worse = [row["what"] for row in json.loads(done.stdout)["worse"]]
+    if done.returncode != bool(worse):
+        raise RuntimeError(f"compare ended with {done.returncode} and reported {worse}")
+    return worse
 
 
 def main() -> None:
@@ -133,10 +133,10 @@ def main() -> None:
             is_named = bool(compared(Path(name), before, now))
             caught, let_pass = caught + is_caught, let_pass + (not is_named)
             print(f"{each}: planted {planted_now:,} ({planted_now / before - 1:+.1%}) "
-                  f"{'caught' if is_caught else 'NOT CAUGHT'}; unchanged {now:,} "
-                  f"({now / before - 1:+.2%}) {'NAMED' if is_named else 'passes'}", flush=True)
+                  f"{'detected' if is_caught else 'NOT DETECTED'}; unchanged {now:,} "
+                  f"({now / before - 1:+.2%}) {'REPORTED' if is_named else 'passes'}", flush=True)
             before = now
-    print(f"planted: caught {caught} of {given.times}; unchanged: passes {let_pass} of "
+    print(f"planted: detected {caught} of {given.times}; unchanged: passes {let_pass} of "
           f"{given.times}")
     sys.exit(0 if caught == let_pass == given.times else 1)
 

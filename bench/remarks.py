@@ -1,4 +1,4 @@
-"""bench/remarks.md: why figures are behind or under their goals, by case and figure."""
+"""bench/remarks.md: the reasons why figures are behind or miss their goals, by case and figure."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ Remarks = Mapping[str, str]  # by heading
 
 
 def load(file: Path = FILE) -> Remarks:
-    found: dict[str, list[str]] = {}
+    remarks: dict[str, list[str]] = {}
     heading = ""
     for line in file.read_text().splitlines():
         if line.startswith(HEADING):
             heading = line.removeprefix(HEADING)
-            if heading in found:
+            if heading in remarks:
                 raise ValueError(f"{file} has two remarks on {heading!r}")
-            found[heading] = []
+            remarks[heading] = []
         elif heading:
-            found[heading].append(line)
-    return {heading: "\n".join(lines).strip() for heading, lines in found.items()}
+            remarks[heading].append(line)
+    return {heading: "\n".join(lines).strip() for heading, lines in remarks.items()}
 
 
 def is_about(heading: str, case: str, figure: str) -> bool:
@@ -34,5 +34,5 @@ def is_about(heading: str, case: str, figure: str) -> bool:
 
 
 def heading_of(remarks: Remarks, each: Comparison) -> str | None:
-    """The first remark about it."""
+    """The heading of the first remark on the figure."""
     return next((heading for heading in remarks if is_about(heading, each.case, each.figure)), None)

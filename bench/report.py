@@ -1,4 +1,4 @@
-"""docs/benchmarks.md and its charts, from a file of results: what was won, and what was lost."""
+"""Writes docs/benchmarks.md and its charts from a file of results."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from bench.scripts import SCRIPTS
 from bench.suites import SUITES
 
 REPEAT = (
-    "To repeat it: `make bench` (an hour), or `make bench ARGS=--quick` (15 minutes, smaller "
-    "loads), then `python -m bench report results.json`. It takes Java, Maven and librdkafka's "
-    "`rdkafka_performance`; as root it also empties the page cache and, with perf, counts syncs; "
-    "with valgrind it counts instructions. "
-    "`python -m bench.planted` shows that `python -m bench compare` finds an append that takes a "
+    "To repeat the run: `make bench` (an hour), or `make bench ARGS=--quick` (15 minutes, "
+    "smaller loads), then `python -m bench report results.json`. The run needs Java, Maven and "
+    "librdkafka's `rdkafka_performance`; as root it also empties the page cache and, with perf, "
+    "counts syncs; with valgrind it counts instructions. "
+    "`python -m bench.planted` shows that `python -m bench compare` detects an append that takes a "
     "fifth more instructions."
 )
-PATH = re.compile(r"(?:/[\w.+-]+)+/")  # of the machine, which is nobody's business
+PATH = re.compile(r"(?:/[\w.+-]+)+/")  # paths of the machine, which do not belong on the page
 BLOCK = re.compile(r"(<!-- benchmarks -->\n).*?(<!-- /benchmarks -->)", re.DOTALL)
 
 
 def written(run: Run, page: Path, images: Path) -> list[Path]:
-    """The page and the charts that it shows."""
+    """Writes the page and its charts. Returns their paths."""
     images.mkdir(parents=True, exist_ok=True)
     drawn = {}
     for suite, rows in by_suite(run).items():
@@ -40,7 +40,7 @@ def written(run: Run, page: Path, images: Path) -> list[Path]:
 
 
 def fill_block(run: Run, page: Path) -> bool:
-    """The goals, between the two marks of a page that has them."""
+    """Writes the goals between the two marks of a page. Returns whether the page has the marks."""
     text = page.read_text()
     goals = "\n".join(goals_table(run)) + "\n"
     new = BLOCK.sub(lambda marks: marks[1] + goals + marks[2], text)
@@ -66,12 +66,11 @@ def head(run: Run) -> Iterator[str]:
     yield from ("# Benchmarks", "")
     yield (
         "Written by `python -m bench report`; measured by `python -m bench run`. Both took "
-        f"turns, A B A B, {run.rounds} rounds after one to warm up, fewer where the time of a run "
-        "was over; each figure is a median, with "
-        "the lowest and the highest. The ratio is ours to theirs; what it was at its lowest and "
-        "its highest, round by round, stands behind it. A goal that was missed is marked, and so "
-        "is a figure at which we are behind; below each table stands why, and what was tried. "
-        "Where it says one round there was time for no more: such a ratio may be off by a third."
+        f"turns, A B A B, {run.rounds} rounds after a warm-up, fewer if the time of the run ended; "
+        "each figure is a median, with the lowest and the highest value. The ratio is ours to "
+        "theirs, with the lowest and the highest ratio of a round. Missed goals are marked, and so "
+        "are figures that are behind; the text below each table has the reasons and the attempts. "
+        "A ratio of one round may be wrong by a third: the run had no time for more rounds."
     )
     yield ""
     took = {"took": f"{run.minutes:.0f} minutes"} if run.minutes else {}
@@ -89,7 +88,7 @@ def goals_table(run: Run) -> Iterator[str]:
     behind = sum(is_behind(each) for each in run.comparisons)
     yield (f"{met} of {len(rows)} goals are met; of {len(run.comparisons)} figures "
            f"{behind} are behind the peer's.")
-    yield from ("", "| what | figure | ours to theirs, and its spread | goal | met |",
+    yield from ("", "| case | figure | ours to theirs, with its spread | goal | met |",
                 "|---|---|---|---|---|")
     for each in rows:
         sign = "≥" if each.is_more_better else "≤"
@@ -100,7 +99,7 @@ def goals_table(run: Run) -> Iterator[str]:
 def table(rows: Iterable[Comparison], run: Run) -> Iterator[str]:
     of_case = limits_of_cases()
 
-    yield "| | figure | ours | theirs | ratio | goal | ours of what the machine gives |"
+    yield "| | figure | ours | theirs | ratio | goal | ours as a share of the machine's limit |"
     yield "|---|---|---|---|---|---|---|"
     last = ""
     for each in rows:
@@ -126,7 +125,7 @@ def of_machine(each: Comparison, limit: Limit | None, run: Run) -> str:
 
 
 def why(rows: Iterable[Comparison], known: Remarks) -> Iterator[str]:
-    """What is known of each figure that is behind or under its goal."""
+    """The remark on each figure that is behind or misses its goal."""
     lost = [each for each in rows if is_behind(each) or each.is_met is False]
     groups: dict[str | None, list[Comparison]] = {}
     for each in lost:
@@ -134,7 +133,7 @@ def why(rows: Iterable[Comparison], known: Remarks) -> Iterator[str]:
     if lost:
         yield from ("", "**Behind, or under the goal:**", "")
     for heading, each_of in groups.items():
-        text = known[heading] if heading else "nobody has looked into it yet."
+        text = known[heading] if heading else "the reason is not known yet."
         yield f"- {named(each_of)}: " + text.replace("\n\n", "\n\n  ").replace("\n", "\n  ")
 
 
@@ -148,7 +147,7 @@ def named(rows: Sequence[Comparison]) -> str:
 
 
 def is_behind(each: Comparison) -> bool:
-    """Beside nothing at all (a mock writes no bytes) there is no ratio."""
+    """False without a ratio: the peer may have 0, as a mock that writes no bytes."""
     return isfinite(each.ratio) and not each.is_won and not charts.is_close(each.ratio)
 
 
@@ -183,7 +182,7 @@ def number(value: float) -> str:
 
 def appendix(run: Run) -> Iterator[str]:
     if run.limits:
-        yield from ("", "## What the machine itself gives", "", "| | |", "|---|---|")
+        yield from ("", "## Limits of the machine", "", "| | |", "|---|---|")
         for name, values in run.limits.items():
             yield f"| {name} | {figures(values)} |"
     for name, figures_of in run.scripts.items():
@@ -196,6 +195,6 @@ def appendix(run: Run) -> Iterator[str]:
         for path, count in run.instructions.items():
             yield f"| {path} | {count:,} |"
     if run.resident_mb:
-        yield from ("", "## Memory at its peak, over the whole run", "", "| | MB |", "|---|---|")
+        yield from ("", "## Peak memory of the whole run", "", "| | MB |", "|---|---|")
         for broker, size in run.resident_mb.items():
             yield f"| {broker} | {size:.0f} |"

@@ -16,7 +16,7 @@ from appliance import __version__
 from bench.peers.turns import Case, Results, known
 from tests.interop import kafka_jars
 
-CONGESTION = Path("/proc/sys/net/ipv4/tcp_congestion_control")  # BBR paces, also within a machine
+CONGESTION = Path("/proc/sys/net/ipv4/tcp_congestion_control")  # BBR paces even on loopback
 MORE_IS_BETTER = ("records/s", "requests/s", "commits/s", "heartbeats/s", "MB/s", "GB/s")
 
 
@@ -41,13 +41,13 @@ class Comparison:
 
     @property
     def spread(self) -> tuple[float, float]:
-        """Of the ratio, turn by turn: both had the same load beside them."""
-        each = [one / other for one, other in self.turns if other]
-        return (min(each), max(each)) if each else (float("nan"), float("nan"))
+        """The lowest and the highest ratio of a turn; both brokers had the same other load."""
+        ratios = [ours / theirs for ours, theirs in self.turns if theirs]
+        return (min(ratios), max(ratios)) if ratios else (float("nan"), float("nan"))
 
     @property
     def turns(self) -> list[tuple[float, float]]:
-        """None if one of the two could not be measured."""
+        """Empty if one broker was not measured in every turn."""
         is_whole = len(self.ours) == len(self.theirs)
         return list(zip(self.ours, self.theirs, strict=True)) if is_whole else []
 
@@ -75,7 +75,7 @@ class Run:
     limits: dict[str, list[float]] = field(default_factory=dict)
     instructions: dict[str, int] = field(default_factory=dict)
     resident_mb: dict[str, float] = field(default_factory=dict)  # peak by broker
-    scripts: dict[str, dict[str, list[float]]] = field(default_factory=dict)  # its figures
+    scripts: dict[str, dict[str, list[float]]] = field(default_factory=dict)  # figures by script
     failed: dict[str, str] = field(default_factory=dict)  # reason by case
     minutes: float = 0  # duration
 
@@ -132,7 +132,7 @@ def file_system(directory: Path) -> str:
 
 
 def commit() -> str:
-    """Empty without a repository."""
+    """The commit, or an empty text without a repository."""
     words = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
     return subprocess.run(words, capture_output=True, text=True).stdout.strip()
 
@@ -142,7 +142,7 @@ def middle_and_ends(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def by_suite(run: Run) -> Mapping[str, list[Comparison]]:
-    found: dict[str, list[Comparison]] = {}
+    suites: dict[str, list[Comparison]] = {}
     for each in run.comparisons:
-        found.setdefault(each.suite, []).append(each)
-    return found
+        suites.setdefault(each.suite, []).append(each)
+    return suites

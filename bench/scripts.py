@@ -1,5 +1,5 @@
-"""Measurements of the appliance alone, as steps of a run: each is a separate program, which takes
-its own turns and writes its figures as JSON."""
+"""Measurements of the appliance without a peer, as steps of a run: each is a separate program,
+which takes its own turns and writes its figures as JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bench.extent import Extent
 from bench.peers import clients
 
 PATIENCE_S = 1800
-SHORT = 0.5  # smaller loads are those of a quick run
+SHORT = 0.5  # share of the load; below it the run is a quick one
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Script:
 
 
 def words(**of: tuple[float, float]) -> Callable[[Extent], list[str]]:
-    """By option, for a whole run and for a quick one."""
+    """The options of a script: each has a value for a full run and one for a quick run."""
     def chosen(extent: Extent) -> list[str]:
         at = int(extent.load < SHORT)
         return [word for name, each in of.items() for word in (f"--{name}", f"{each[at]:g}")]
@@ -35,12 +35,12 @@ def words(**of: tuple[float, float]) -> Callable[[Extent], list[str]]:
 
 
 SCRIPTS = {
-    "export": Script("bench.export", "A full export, cold, and a producer beside it",
+    "export": Script("bench.export", "A full export, cold, beside a producer",
                      words(gigabytes=(1, 0.3), rounds=(5, 2), seconds=(8, 3))),
-    "console": Script("bench.console", "The console with 10,000 partitions, and twenty of them "
+    "console": Script("bench.console", "The console with 10,000 partitions, and 20 consoles "
                       "beside a producer", words(rounds=(5, 2), seconds=(10, 3))),
-    "large_start": Script("bench.start", "Start on nothing, and on a large log after a clean stop "
-                          "and kill -9", words(gigabytes=(10, 1), rounds=(7, 3))),
+    "large_start": Script("bench.start", "Start of an empty directory, and of a large log after "
+                          "a clean stop and kill -9", words(gigabytes=(10, 1), rounds=(7, 3))),
     "idle_crowd": Script("bench.idle", "5,000 idle connections beside ten busy ones, acks=all",
                          words(rounds=(5, 2), seconds=(2, 1))),
 }
@@ -55,9 +55,9 @@ def measured(name: str, extent: Extent) -> dict[str, list[float]]:
         return dict(flat(json.loads(file.read_text())))
 
 
-def flat(found: dict[str, Any], of: str = "") -> Iterator[tuple[str, list[float]]]:
-    """Of figures, of lists of them, or of both by name."""
-    for name, value in found.items():
+def flat(figures: dict[str, Any], of: str = "") -> Iterator[tuple[str, list[float]]]:
+    """Flattens figures, lists of figures, and dictionaries of both."""
+    for name, value in figures.items():
         if isinstance(value, dict):
             yield from flat(value, f"{of}{name}: ")
         else:

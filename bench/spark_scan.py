@@ -5,11 +5,11 @@
     kafka       the connector, from Apache Kafka
     kafka on us the connector, from the appliance
     ours        our data source, from the appliance
-    ours, value the same with .schema("value binary"): what a query with one column can say
+    ours, value the same with .schema("value binary"), for queries that need one column
 
-Each of them counts the records, sums the lengths of the values and writes everything as Parquet
-(zstd); in turns, A B A B, each turn in a driver of its own. The figures are medians in records a
-second, and the largest resident memory of the driver's JVM and its Python workers together.
+Each counts the records, sums the lengths of the values and writes all records as Parquet (zstd), in
+turns, A B A B, each turn with a new driver. The figures are medians in records per second, and the
+largest resident memory of the driver's JVM and its Python workers together.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def fill(address: str, topic: str, count: int, size: int, codec: str) -> None:
         "bootstrap.servers": address, "compression.type": codec, "linger.ms": 50, "acks": 1,
         "batch.num.messages": 100_000, "queue.buffering.max.messages": 1_000_000, "log_level": 0,
     })  # fmt: skip
-    # a tenth of each value differs from its neighbours', so that zstd has something to do
+    # a tenth of each value differs from the next value, so that zstd has work
     pad = b"the quick brown fox jumps over the lazy dog " * (size // 44 + 1)
     for number in range(count):
         value = (b"%010d" % number + pad)[:size]
@@ -104,7 +104,7 @@ def do(frame: DataFrame, job: str, folder: Path) -> int:
 
 
 class Memory:
-    """The largest sum of a process and all below it, asked again and again."""
+    """The peak of the resident memory of this process and all processes below it, by sampling."""
 
     def __init__(self) -> None:
         self.largest = 0
@@ -145,7 +145,7 @@ def resident(pid: int) -> int:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Its own, and of its children that have ended."""
+    """The processor time of the process and of its ended children."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -154,7 +154,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def turn_of(turn: dict[str, Any]) -> None:
-    """One turn, in a process of its own; prints its figures. The first run warms up the JVM."""
+    """Runs one turn in this process and prints its figures. The first query warms up the JVM."""
     spark = session(turn["cores"], turn["memory"])
     frame = rows(spark, turn["way"], turn)
     folder = Path(turn["folder"])
@@ -163,10 +163,10 @@ def turn_of(turn: dict[str, Any]) -> None:
     with Memory() as memory:
         for job in JOBS:
             began = time.perf_counter()
-            found = do(frame, job, folder)
+            result = do(frame, job, folder)
             figures[job] = turn["count"] / (time.perf_counter() - began)
             wanted = {"count": turn["count"], "sum": turn["count"] * turn["size"], "parquet": 0}
-            assert found == wanted[job], (turn["way"], job, found, wanted[job])
+            assert result == wanted[job], (turn["way"], job, result, wanted[job])
     figures["memory"] = memory.largest
     figures["cpu"] = sum(map(cpu_seconds, family(os.getpid())))
     spark.stop()
@@ -175,7 +175,7 @@ def turn_of(turn: dict[str, Any]) -> None:
 
 def measured(turn: dict[str, Any]) -> dict[str, float]:
     command = [sys.executable, "-m", "bench.spark_scan", "--turn", json.dumps(turn)]
-    # Spark's workers would be whichever python3 is the first on PATH
+    # the default of Spark's workers is the first python3 on PATH
     env = {"PYSPARK_PYTHON": sys.executable, **os.environ}
     done = subprocess.run(command, capture_output=True, text=True, env=env)
     if done.returncode != 0:
@@ -208,9 +208,9 @@ def main() -> None:
     parser.add_argument("--large", type=int, default=2_000_000, help="records of 1 KB; 0: none")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cores", type=int, default=os.cpu_count())
-    parser.add_argument("--memory", default="2g", help="of the driver's heap")
+    parser.add_argument("--memory", default="2g", help="size of the driver's heap")
     parser.add_argument("--codecs", default="none,zstd")
-    parser.add_argument("--turn", help="of the bench itself")
+    parser.add_argument("--turn", help="internal: one turn as JSON")
     words = parser.parse_args()
     if words.turn:
         turn_of(json.loads(words.turn))

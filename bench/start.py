@@ -101,11 +101,11 @@ def on_empty(folder: Path, rounds: int) -> list[float]:
 
 
 def measure(folder: Path, gigabytes: float, rounds: int) -> dict[str, list[float]]:
-    found = {"empty": on_empty(folder / "empty", rounds)}
+    times = {"empty": on_empty(folder / "empty", rounds)}
     fill(folder / "large/data", gigabytes)
-    found[f"{gigabytes:g} GB, clean stop"] = after_clean_stops(folder / "large", rounds)
-    found[f"{gigabytes:g} GB, kill -9"] = after_kills(folder / "large", rounds)
-    return found
+    times[f"{gigabytes:g} GB, clean stop"] = after_clean_stops(folder / "large", rounds)
+    times[f"{gigabytes:g} GB, kill -9"] = after_kills(folder / "large", rounds)
+    return times
 
 
 def main() -> None:
@@ -115,19 +115,19 @@ def main() -> None:
     parser.add_argument("--gigabytes", type=float, default=10)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--dir", type=Path)
-    parser.add_argument("--json", type=Path, help="where the figures go")
+    parser.add_argument("--json", type=Path, help="file for the figures")
     given = parser.parse_args()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package has its bytecode
     folder = Path(tempfile.mkdtemp(dir=given.dir))
     try:
         started(folder / "first")[0].stop()  # writes missing bytecode
-        found = measure(folder, given.gigabytes, given.rounds)
+        times = measure(folder, given.gigabytes, given.rounds)
     finally:
         shutil.rmtree(folder)
     if given.json:
-        given.json.write_text(json.dumps(found, indent=1) + "\n")
+        given.json.write_text(json.dumps(times, indent=1) + "\n")
     print(f"{'ready after':<22} {'median':>8} {'max':>8}")
-    for name, took in found.items():
+    for name, took in times.items():
         print(f"{name:<22} {statistics.median(took):6.3f} s {max(took):6.3f} s")
 
 

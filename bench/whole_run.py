@@ -1,4 +1,4 @@
-"""A run: its cases one after the other, in bounded time, whatever becomes of one of them."""
+"""A run: its cases one after the other, in bounded time. A failed case does not stop the run."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ import click
 from bench import instructions, limits, scripts
 from bench.extent import Extent
 from bench.peers.running import Running, key_of
-from bench.peers.turns import Case, Turns, told
+from bench.peers.turns import Case, Turns, summary
 from bench.results import Run
 
-# They measure no broker, or ours alone
+# Steps that measure no broker, or only ours.
 BESIDE = {name: (each.__doc__ or "").partition(":")[0].strip(".") + "."
           for name, each in (("limits", limits), ("instructions", instructions))}
 BESIDE |= {name: f"{each.about}." for name, each in scripts.SCRIPTS.items()}
-OVERTIME = 1.5  # as a multiple of a run's minutes: what has not begun by then does not begin
-WIDTH = 24  # of the bar
-LINE_S = 10  # between two lines, where nobody sits at a terminal
+OVERTIME = 1.5  # multiple of the run's minutes, after which no step begins
+WIDTH = 24  # characters of the progress bar
+LINE_S = 10  # between two lines without a terminal
 
-Named = tuple[str, Case]  # its suite
+Named = tuple[str, Case]  # the suite and the case
 
 
 class Course:
-    """How far a run is, on stderr."""
+    """The progress of a run, on stderr."""
 
     def __init__(self, cases: int, minutes: float) -> None:
         self._cases, self._seconds = cases, minutes * 60
         self._done = 0
-        self._begin = self._told = time.monotonic()
+        self._begin = self._printed = time.monotonic()
         self._is_terminal = sys.stderr.isatty()
 
     def spent(self) -> float:
@@ -47,9 +47,9 @@ class Course:
 
     def say(self, what: str) -> None:
         now = time.monotonic()
-        if not self._is_terminal and now - self._told < LINE_S:
+        if not self._is_terminal and now - self._printed < LINE_S:
             return
-        self._told = now
+        self._printed = now
         bar = "#" * (WIDTH * self._done // max(self._cases, 1))
         line = (f"[{bar:-<{WIDTH}}] {self._done}/{self._cases}, {self.spent() / 60:.0f} min, at "
                 f"most {max(self.left(), 0) / 60:.0f} more: {what}")
@@ -67,7 +67,7 @@ class Course:
 
 def measured(run: Run, cases: Sequence[Named], beside: Sequence[str], extent: Extent,
              directory: Path | None, out: Path) -> None:
-    """What was measured is kept in `out`, whatever comes after it."""
+    """Saves the run to `out` after every step, so that a later error loses no figure."""
     course = Course(len(cases) + len(beside), extent.minutes)
 
     def step(name: str, job: Callable[[], Sequence[str]]) -> None:
@@ -92,22 +92,22 @@ def measured(run: Run, cases: Sequence[Named], beside: Sequence[str], extent: Ex
 
 
 def attempted(run: Run, course: Course, name: str, job: Callable[[], Sequence[str]]) -> list[str]:
-    """What there is to tell; a failure is told, and kept."""
+    """Returns the lines to print. Adds a failure to `run`."""
     course.say(name)
     try:
         if course.is_over():
             raise TimeoutError(f"not begun: {course.spent() / 60:.0f} minutes were over")
         return list(job())
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+    except Exception as error:  # noqa: BLE001 - reported as the reason
         run.failed[name] = reason(error)
         return [f"{name:34} FAILED, {run.failed[name]}"]
 
 
 def reason(error: Exception) -> str:
-    """With the place of ours where it happened: many errors of clients say little."""
+    """The error with its line in bench/, because many errors of clients say little."""
     ours = [each for each in traceback.extract_tb(error.__traceback__) if "bench" in each.filename]
-    place = f" ({Path(ours[-1].filename).name}, line {ours[-1].lineno})" if ours else ""
-    return f"{type(error).__name__}: {error}{place}"
+    line = f" ({Path(ours[-1].filename).name}, line {ours[-1].lineno})" if ours else ""
+    return f"{type(error).__name__}: {error}{line}"
 
 
 def of_machine(run: Run, name: str, extent: Extent, directory: Path | None) -> list[str]:
@@ -124,13 +124,13 @@ def of_machine(run: Run, name: str, extent: Extent, directory: Path | None) -> l
 
 
 def of_case(run: Run, turns: Turns, suite: str, case: Case, seconds: float) -> list[str]:
-    found = turns.take(case, seconds)
-    run.add(suite, case, found)
-    return [f"{case.name:34} {figure:18} {told(each)}" for figure, each in found.items()]
+    results = turns.take(case, seconds)
+    run.add(suite, case, results)
+    return [f"{case.name:34} {figure:18} {summary(values)}" for figure, values in results.items()]
 
 
 def share(left: float, cases: Sequence[Case]) -> float:
-    """Of the first of them."""
+    """The seconds for the first of the cases, by its weight."""
     return max(left, 0) * cases[0].weight / sum(each.weight for each in cases)
 
 

@@ -1,4 +1,4 @@
-"""The brokers that are compared: each a process of its own on loopback, on the same file system."""
+"""The compared brokers: one process each, on loopback and on the same file system."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from bench.peers import clients
 from tests.interop import kafka_broker
 
-# What Kafka's own start script gives a broker, with the heap that it gives on a server.
+# The flags and the heap of Kafka's own start script.
 KAFKA_FLAGS = ("-Xms1g", "-Xmx1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
                "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent")
-# One node for three, no wait for group members that do not come, and deleted topics gone before the
-# next turn, as ours are; the rest is its default.
+# A single node, no wait for more group members, and deleted topics gone before the next turn, as
+# with ours; the other settings have their defaults.
 KAFKA_SETTINGS = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -36,62 +36,62 @@ KAFKA_SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "log.segment.delete.delay.ms": "100",
 }
-CPUCLOCK_SCHED = 2  # with the complement of a process's id above it: what clock_getcpuclockid gives
-FORGET_PEAK = "5"  # to clear_refs: the largest resident size is set to the present one
+CPUCLOCK_SCHED = 2  # a clock id is this with the complement of the pid above, as in glibc
+FORGET_PEAK = "5"  # written to clear_refs: resets the peak of the resident size
 STOP_S = 60
-ANSWER_S = 120  # a disk that others write to
-FLOOR_RECORD_BYTES = 100  # as the probe's
+ANSWER_S = 120  # seconds on a busy disk
+FLOOR_RECORD_BYTES = 100  # like the probe's
 NOT_YET = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE,
            KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError._NOENT)
 
 
 class Broker:
-    """What a comparison asks of any of them."""
+    """The interface of a compared broker."""
 
     name = ""
     directory = Path()
     address = ""
     pid = 0
-    words: tuple[str, ...] = ()  # that rdkafka_performance needs for it
-    has_process = True  # of its own, for as long as it is there
-    peak_of_run = 0  # bytes resident, before the last `forget_peak`
+    words: tuple[str, ...] = ()  # additional options of rdkafka_performance
+    has_process = True  # false: it lives in another process, or has one per topic
+    peak_of_run = 0  # resident bytes before the last `forget_peak`
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
         admin = self._admin()
         wanted = NewTopic(topic, partitions, 1, config=dict(configs))
         admin.create_topics([wanted])[topic].result(ANSWER_S)
-        self.wait_for_leaders(topic, partitions)  # Kafka answers before there are any
+        self.wait_for_leaders(topic, partitions)  # Kafka responds before it has elected them
 
     def _admin(self) -> AdminClient:
-        """Silent: one that is not yet collected when its broker stops would tell it, and again."""
+        """Logs nothing: a client that outlives its broker logs errors again and again."""
         return AdminClient({"bootstrap.servers": self.address, "log_level": 0})
 
     def wait_for_leaders(self, topic: str, partitions: int) -> None:
         admin = self._admin()
-        each = {TopicPartition(topic, index): OffsetSpec.latest() for index in range(partitions)}
-        kafka_broker.wait_until(lambda: are_led(admin, each), f"the leaders of {topic}")
+        latest = {TopicPartition(topic, index): OffsetSpec.latest() for index in range(partitions)}
+        kafka_broker.wait_until(lambda: are_led(admin, latest), f"the leaders of {topic}")
 
     def delete_topic(self, topic: str) -> None:
         admin = self._admin()
         admin.delete_topics([topic])[topic].result(ANSWER_S)
 
     def is_alive(self) -> bool:
-        """One that has no process of its own cannot die."""
+        """A broker without its own process counts as alive."""
         return not self.has_process or has_not_ended(self.pid)
 
     def cpu_seconds(self) -> float:
-        """By the process's own clock, in nanoseconds: /proc counts in hundredths of a second."""
+        """From the process's clock, in nanoseconds; /proc counts hundredths of a second."""
         return time.clock_gettime(~self.pid << 3 | CPUCLOCK_SCHED)
 
     def resident_bytes(self) -> int:
         return self._status("VmRSS") * 1024
 
     def peak_resident_bytes(self) -> int:
-        """Since it started, or since `forget_peak`."""
+        """The peak since the start, or since `forget_peak`."""
         return self._status("VmHWM") * 1024
 
     def forget_peak(self) -> None:
-        """What was is the run's; the next peak is a job's."""
+        """Resets the peak for the next job, and keeps the old one for the run."""
         self.peak_of_run = max(self.peak_of_run, self.peak_resident_bytes())
         Path(f"/proc/{self.pid}/clear_refs").write_text(FORGET_PEAK)
 
@@ -102,19 +102,19 @@ class Broker:
         raise ValueError(f"/proc/{self.pid}/status has no {name}")
 
     def start(self) -> float:
-        """On what its directory has; seconds until it serves."""
+        """Starts on the existing directory. Returns the seconds until it serves."""
         raise AssertionError("each broker starts in its own way")
 
     def stop(self) -> None:
         raise AssertionError("each broker stops in its own way")
 
     def kill(self) -> None:
-        """With no time for anything."""
+        """Kills the broker without a shutdown."""
         os.kill(self.pid, signal.SIGKILL)
 
 
 def has_not_ended(pid: int) -> bool:
-    """A child that ended is there until somebody waits for it."""
+    """False also for a zombie, which nobody has waited for."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -122,7 +122,7 @@ def has_not_ended(pid: int) -> bool:
 
 
 def ended_in_time(process: subprocess.Popen[Any]) -> None:
-    """Asked to end, and killed when it has not: then the wait says so."""
+    """Terminates the process. Kills it after STOP_S and raises."""
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(STOP_S)
@@ -132,8 +132,8 @@ def ended_in_time(process: subprocess.Popen[Any]) -> None:
 
 def are_led(admin: AdminClient, partitions: Mapping[TopicPartition, OffsetSpec]) -> bool:
     try:
-        for asked in admin.list_offsets(dict(partitions), request_timeout=30).values():
-            asked.result(ANSWER_S)
+        for future in admin.list_offsets(dict(partitions), request_timeout=30).values():
+            future.result(ANSWER_S)
     except KafkaException as error:
         if error.args[0].code() in NOT_YET:
             return False
@@ -168,7 +168,7 @@ class Appliance(Broker):
         return time.perf_counter() - begin
 
     def stop(self) -> None:
-        with self._process:  # what it has not said goes with it
+        with self._process:  # closes the pipe of its output
             ended_in_time(self._process)
 
     def kill(self) -> None:
@@ -189,7 +189,7 @@ class Kafka(Broker):
 
     def start(self) -> float:
         begin = time.perf_counter()
-        self._node.kill()  # what is left of one that died
+        self._node.kill()  # removes the rest of a node that died
         self._node.start()
         self.address, self.pid = self._node.address, self._node.pid
         return time.perf_counter() - begin
@@ -202,10 +202,10 @@ class Kafka(Broker):
 
 
 class Mock(Broker):
-    """librdkafka's own broker, which lives in the client's process and keeps nothing."""
+    """librdkafka's mock broker, which lives in the client's process and stores nothing."""
 
     name = "mock"
-    address = "127.0.0.1:0"  # what the client is given in its place
+    address = "127.0.0.1:0"  # the client ignores it
     words = ("-X", "test.mock.num.brokers=1")
     has_process = False
 
@@ -214,27 +214,27 @@ class Mock(Broker):
         self.pid = os.getpid()
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
-        """It has every topic that is asked for."""
+        """The mock has every topic."""
 
     def delete_topic(self, topic: str) -> None:
-        """It went with the client."""
+        """The topic ended with the client."""
 
     def cpu_seconds(self) -> float:
         return 0.0
 
     def peak_resident_bytes(self) -> int:
-        """It is the client's."""
+        """The memory is the client's."""
         return 0
 
     def forget_peak(self) -> None:
-        """It has none."""
+        """The mock has no peak of its own."""
 
     def stop(self) -> None:
-        """It went with the client."""
+        """The mock ended with the client."""
 
 
 class Floor(Broker):
-    """The least that a broker must do, one process for each topic; of the probe's requests only."""
+    """The minimum work of a broker (`floor.c`): a process per topic, for the probe's requests."""
 
     name = "floor"
     has_process = False
@@ -257,11 +257,11 @@ class Floor(Broker):
         (self.directory / topic).unlink()
 
     def stop(self) -> None:
-        """It went with its topic."""
+        """The process ended with its topic."""
 
 
 class Nobody(Broker):
-    """In the place of a peer, where ours is compared with itself."""
+    """Stands for the peer if our broker is compared with itself."""
 
     has_process = False
 
@@ -271,10 +271,10 @@ class Nobody(Broker):
         self.name = directory.name.rpartition("-")[0]
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
-        """The case has logs of its own."""
+        """The case creates its own logs."""
 
     def delete_topic(self, topic: str) -> None:
-        """It had none."""
+        """There are no topics."""
 
     def stop(self) -> None:
-        """It was never there."""
+        """There is no process."""

@@ -1,4 +1,4 @@
-"""The clients that load the brokers: the same program, with the same words, for each of them."""
+"""The clients that load the brokers: the same program with the same options for each broker."""
 
 from __future__ import annotations
 
@@ -29,48 +29,48 @@ PERFORMANCE = "RDKAFKA_PERFORMANCE"
 RATE = re.compile(r"([\d.]+) (?:records/sec|msgs/s)")
 ASKED = re.compile(r"% Sending (\d+) messages")
 DELIVERED = re.compile(r"(\d+) delivered \(offset -?\d+, 0 failed\)")
-# The client of the throughput figures: large batches, as one who wants throughput would ask for.
+# Large batches, as users set them for throughput.
 JAVA_PRODUCER = ("batch.size=65536", "linger.ms=5", "buffer.memory=67108864")
-# librdkafka's default. Its performance tool would ask for 1000: the last batch of a run then waits
-# a second, which is in the rate, and brokers that take the rest in 0.5 and 1 s differ by a third.
+# librdkafka's default. Its performance tool sets 1000: then the last batch of a run waits a second,
+# so that brokers that take 0.5 s and 1 s for the rest differ only by a third.
 LINGER = ("-X", "linger.ms=5")
-# The newest versions whose fields stand at fixed places
+# The newest versions with fields at fixed positions
 PRODUCE, FETCH, OFFSET_COMMIT, OFFSET_FETCH = (0, 7), (1, 11), (8, 7), (9, 5)
 
 
 class ClientFailed(RuntimeError):
-    """What it said is in the text."""
+    """The text has the output of the client."""
 
 
 def rdkafka_performance() -> str:
-    found = os.environ.get(PERFORMANCE) or shutil.which("rdkafka_performance")
-    if found is None:
+    program = os.environ.get(PERFORMANCE) or shutil.which("rdkafka_performance")
+    if program is None:
         raise SystemExit(
             f"librdkafka's rdkafka_performance is needed: name the program in {PERFORMANCE}. Its "
             "source is examples/rdkafka_performance.c of librdkafka, and of Debian's librdkafka-dev"
         )
-    return found
+    return program
 
 
 def rates(text: str) -> list[float]:
-    """Every rate in what a client told; the last is that of the whole run. Java's consumer tells a
-    row of figures; the last is its rate without the time that its group took to form."""
+    """Every rate in the output of a client; the last is for the whole run. Java's consumer prints a
+    row of figures; the last is the rate without the first rebalance of its group."""
     return [float(each) for each in RATE.findall(text) or text.strip().rpartition(",")[2:]]
 
 
 def run(command: Sequence[str], timeout_s: float = 300) -> str:
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
-    told = done.stdout + done.stderr
-    check_end(command[0], done.returncode, told)
-    return told
+    output = done.stdout + done.stderr
+    check_end(command[0], done.returncode, output)
+    return output
 
 
-def check_end(program: str, code: int, told: str) -> None:
-    """rdkafka_performance ends with 1 although all was delivered, when an event that is no record
-    is in its queue at the end: it takes the queue's length from what it has sent."""
-    asked, delivered = ASKED.search(told), DELIVERED.search(told)
+def check_end(program: str, code: int, output: str) -> None:
+    """Accepts exit code 1 of rdkafka_performance if all records were delivered: it subtracts the
+    length of its queue from the count, and the queue may hold an event that is no record."""
+    asked, delivered = ASKED.search(output), DELIVERED.search(output)
     if code and not (asked and delivered and asked[1] == delivered[1]):
-        raise ClientFailed(f"{program} ended with {code}:\n{told}")
+        raise ClientFailed(f"{program} ended with {code}:\n{output}")
 
 
 def rdkafka_produce(address: str, topic: str, size: int, count: int, acks: int,
@@ -98,12 +98,12 @@ def java_consume(address: str, topic: str, count: int) -> list[str]:
     ], flags=("-Xmx512m",))
 
 
-# Our own probe
+# The probe
 
 
 @functools.cache
 def scratch() -> Path:
-    """Gone when the run ends."""
+    """A folder that is deleted at the end of the run."""
     directory = Path(tempfile.mkdtemp(prefix="probe-"))
     atexit.register(shutil.rmtree, directory)
     return directory
@@ -111,7 +111,7 @@ def scratch() -> Path:
 
 @functools.cache
 def compiled(name: str) -> str:
-    """Compiled once a run; there is nothing to install."""
+    """Compiles the C program once per run; there is nothing to install."""
     program = scratch() / name
     run([os.environ.get("CC", "cc"), "-O2", "-o", str(program), str(HERE / f"{name}.c")])
     return str(program)
@@ -127,7 +127,7 @@ def frame_file(key_version: tuple[int, int], request: Any) -> str:
 
 
 def _produce_frame(topic: str, batch: bytes, acks: int) -> tuple[str, int]:
-    """The file, and where the error code stands in the answer."""
+    """The file, and the position of the error code in the response."""
     row = ProduceRequest.TopicProduceData(name=topic)
     row.partition_data = [ProduceRequest.PartitionProduceData(index=0, records=batch)]
     asked = ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[row])
@@ -135,7 +135,7 @@ def _produce_frame(topic: str, batch: bytes, acks: int) -> tuple[str, int]:
 
 
 def floor_words(file: Path, topic: str, batch: bytes) -> list[str]:
-    """A floor whose answers are as long as a broker's to these frames."""
+    """The command of a floor whose responses are as long as a broker's."""
     produce_answer = 4 + 4 + 4 + 2 + len(topic) + 4 + 4 + 2 + 8 + 8 + 8 + 4
     at = _records_at(topic)
     return [compiled("floor"), str(file), str(produce_answer), str(at + 4), str(at),
@@ -143,30 +143,30 @@ def floor_words(file: Path, topic: str, batch: bytes) -> list[str]:
 
 
 def _records_at(topic: str) -> int:
-    """Where the length of the records stands in the answer to a fetch."""
+    """The position of the records' length in a Fetch response."""
     return 4 + 4 + 4 + 2 + 4 + 4 + 2 + len(topic) + 4 + 4 + 2 + 8 + 8 + 8 + 4 + 4
 
 
 def probe_requests(address: str, frames: Sequence[str], zero_at: int, connections: int, depth: int,
                    seconds: float) -> dict[str, float]:
-    """Each connection sends its frame again and again."""
+    """Each connection repeats one request."""
     host, _, port = address.partition(":")
-    told = run([compiled("probe"), "requests", host, port, ",".join(frames), str(zero_at),
+    output = run([compiled("probe"), "requests", host, port, ",".join(frames), str(zero_at),
                 str(connections), str(depth), str(seconds)])
-    result: dict[str, float] = json.loads(told)
+    result: dict[str, float] = json.loads(output)
     return result
 
 
 def probe_produce(address: str, topic: str, size: int, acks: int, connections: int, depth: int,
                   seconds: float) -> dict[str, float]:
-    """One record in each request."""
+    """One record per request."""
     frame, zero_at = _produce_frame(topic, one_record(size), acks)
     return probe_requests(address, [frame], zero_at, connections, depth, seconds)
 
 
 def probe_commit(address: str, topic: str, groups: int, connections: int, depth: int,
                  seconds: float) -> dict[str, float]:
-    """One offset in each request, of one group for each connection."""
+    """One offset per request, and one group per connection."""
     row = OffsetCommitRequest.OffsetCommitRequestTopic(name=topic)
     row.partitions = [OffsetCommitRequest.OffsetCommitRequestPartition(0, 5, -1, "")]
     frames = [frame_file(OFFSET_COMMIT, OffsetCommitRequest(f"group-{each}", -1, "", topics=[row]))
@@ -177,7 +177,7 @@ def probe_commit(address: str, topic: str, groups: int, connections: int, depth:
 
 def probe_offset_fetch(address: str, topic: str, groups: int, connections: int, depth: int,
                        seconds: float) -> dict[str, float]:
-    """Of what `probe_commit` committed."""
+    """Fetches the offsets that `probe_commit` committed."""
     row = OffsetFetchRequest.OffsetFetchRequestTopic(name=topic, partition_indexes=[0])
     frames = [frame_file(OFFSET_FETCH, OffsetFetchRequest(group_id=f"group-{each}", topics=[row]))
               for each in range(groups)]
@@ -187,10 +187,10 @@ def probe_offset_fetch(address: str, topic: str, groups: int, connections: int, 
 
 def probe_latency(address: str, topic: str, size: int, acks: int, rate: int,
                   count: int) -> dict[str, float]:
-    """Of a topic that is still empty."""
+    """Needs an empty topic."""
     batch = one_record(size)
     produce, zero_at = _produce_frame(topic, batch, acks)
-    most = FETCH_BYTES // len(batch) * len(batch)  # a broker that is behind cuts just there
+    most = FETCH_BYTES // len(batch) * len(batch)  # a broker that is behind cuts there
     row = FetchRequest.FetchTopic(topic=topic)
     row.partitions = [FetchRequest.FetchPartition(partition=0, fetch_offset=0x0102030405060708,
                                          partition_max_bytes=most, current_leader_epoch=-1)]
@@ -199,10 +199,10 @@ def probe_latency(address: str, topic: str, size: int, acks: int, rate: int,
     fetch = frame_file(FETCH, asked)
     offset_at = Path(fetch).read_bytes().index(struct.pack(">q", 0x0102030405060708))
     host, _, port = address.partition(":")
-    told = run([compiled("probe"), "latency", host, port, produce, str(zero_at), fetch,
+    output = run([compiled("probe"), "latency", host, port, produce, str(zero_at), fetch,
                 str(offset_at), "0", str(_records_at(topic)), str(len(batch)), str(rate),
                 str(count)])
-    result: dict[str, float] = json.loads(told)
+    result: dict[str, float] = json.loads(output)
     return result
 
 

@@ -1,9 +1,9 @@
-"""Ways to read one partition from its begin, each in a process of its own.
+"""Consumers that read one partition from its start, each in a new process.
 
     python -m bench.peers.consumers WAY ADDRESS ZOOKEEPER TOPIC COUNT
 
-prints the records, the seconds and the seconds of processor time (all threads) that they took, from
-the first question on: what a client does once when it starts is not in it.
+prints the number of records, the seconds from the first fetch on, and the processor seconds of all
+threads, without the start of the client.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import sys
 import time
 from collections.abc import Callable
 
-FETCH_SIZE = 4 << 20  # for all of them, where a client can be told
-CONSUME = 10_000  # messages for one call of consume(): more make it no faster
+FETCH_SIZE = 4 << 20  # for all clients that have such a setting
+CONSUME = 10_000  # messages per call of consume(); more are no faster
 PATIENCE_S = 60
 
 
@@ -30,10 +30,10 @@ def simple(address: str, zookeeper: str, topic: str, count: int) -> Callable[[],
     def read() -> int:
         offset = seen = 0
         while offset < count:
-            found = consumer.fetch(topic, 0, offset)
-            for _ in found:
+            messages = consumer.fetch(topic, 0, offset)
+            for _ in messages:
                 seen += 1
-            offset = found.next_offset
+            offset = messages.next_offset
         return seen
 
     return read
@@ -44,7 +44,7 @@ def stream(address: str, zookeeper: str, topic: str, count: int) -> Callable[[],
     from appliance.client.consumer_config import ConsumerConfig
     from appliance.client.consumer_connector import ConsumerConnector
 
-    # a group of its own: the turn before has ended without a word, and owns its partition still
+    # a new group: the last turn did not leave its group, and still owns the partition
     config = ConsumerConfig(zk_connect=zookeeper, group_id=f"bench-{os.getpid()}",
                             fetch_size=FETCH_SIZE, autocommit_enable=False, queuedchunks_max=4)
     connector = ConsumerConnector(config)
@@ -89,7 +89,7 @@ def confluent(address: str, zookeeper: str, topic: str, count: int) -> Callable[
         "group.id": "bench",
         "enable.auto.commit": False,
         "fetch.message.max.bytes": FETCH_SIZE,
-        # else it stops for a second whenever it is 100,000 messages ahead
+        # the default stops fetching for a second at 100,000 queued messages
         "queued.min.messages": 10_000_000,
         "queued.max.messages.kbytes": 1 << 20,
     })

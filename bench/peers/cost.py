@@ -1,4 +1,4 @@
-"""What a job takes of a broker's process: processor, memory, disk."""
+"""The cost of a job in a broker's process: processor time, memory, disk."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pathlib import Path
 
 from bench.peers.brokers import Broker
 
-# What waits until it is on disk: with sync_file_range, which only begins to write, nobody does. A
-# mapped file is synced by msync, as Kafka's indexes are.
+# The calls that wait for the disk. sync_file_range is not one: it only starts to write. Kafka syncs
+# its mapped index files with msync.
 SYNCS = ("fsync", "fdatasync", "syncfs", "msync")
-NOT_COUNTED = "<not counted>"  # by perf, of a process that had no processor meanwhile
-PATIENCE_S = 30  # with perf
+NOT_COUNTED = "<not counted>"  # perf says this of a process that did not run meanwhile
+PATIENCE_S = 30  # for perf
 TRACE = Path("/sys/kernel/tracing/events/syscalls")
 
 
@@ -29,10 +29,10 @@ class Cost:
     clients_cpu_seconds: float = 0
     written_bytes: int = 0
     peak_resident_bytes: int = 0
-    syncs: int | None = None  # None: nobody has counted them
+    syncs: int | None = None  # None: not counted
 
     def per_byte(self, moved: int) -> dict[str, float | None]:
-        """As figures of a case that moved so many bytes of records."""
+        """The figures of a case that moved this many bytes of records."""
         gigabytes = moved / 1e9
         return {"cpu s/GB": self.cpu_seconds / gigabytes,
                 "client's cpu s/GB": self.clients_cpu_seconds / gigabytes,
@@ -43,7 +43,7 @@ class Cost:
 
 @contextmanager
 def measured(broker: Broker) -> Iterator[Cost]:
-    """Complete when the block has ended."""
+    """The cost is complete after the block."""
     cost = Cost()
     broker.forget_peak()
     cpu, clients = broker.cpu_seconds(), clients_cpu_seconds()
@@ -52,7 +52,7 @@ def measured(broker: Broker) -> Iterator[Cost]:
     try:
         yield cost
     finally:
-        # before the counter ends: it would count as a client
+        # before the counter ends, which would count as a client
         cost.clients_cpu_seconds = clients_cpu_seconds() - clients
         cost.syncs = counter.stop() if counter else None
     cost.cpu_seconds = broker.cpu_seconds() - cpu
@@ -61,13 +61,13 @@ def measured(broker: Broker) -> Iterator[Cost]:
 
 
 def clients_cpu_seconds() -> float:
-    """Of all that have ended; a broker has not."""
+    """The sum of all child processes that have ended; the broker still runs."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def written_bytes(pid: int) -> int:
-    """What it has made the disk write, or will once its pages are written back."""
+    """The bytes that the process wrote to the disk, or to pages that will be written back."""
     for line in Path(f"/proc/{pid}/io").read_text().splitlines():
         if line.startswith("write_bytes"):
             return int(line.split()[1])
@@ -75,10 +75,10 @@ def written_bytes(pid: int) -> int:
 
 
 class SyncCounter:
-    """perf counts the calls in the kernel, which costs the broker nothing that shows.
+    """perf counts the calls in the kernel, without a visible cost for the broker.
 
-    It counts from the moment when it says so, and that is waited for: a signal that reaches it
-    before would end it with nothing said, as in a turn shorter than perf's own start.
+    The constructor waits until perf confirms that it counts: an earlier signal, as after a turn
+    that is shorter than perf's start, would end perf without output.
     """
 
     def __init__(self, pid: int) -> None:
@@ -94,10 +94,10 @@ class SyncCounter:
             try:
                 ours.sendall(b"enable\n")
                 ours.recv(len(b"ack\n"))
-            except OSError:  # it ended with the order unread, or says nothing
+            except OSError:  # perf ended without reading, or does not respond
                 self._process.kill()
-                told = self._process.communicate()[1]
-                raise RuntimeError(f"perf does not count: {told}") from None
+                output = self._process.communicate()[1]
+                raise RuntimeError(f"perf does not count: {output}") from None
 
     @staticmethod
     def works() -> bool:
@@ -105,10 +105,10 @@ class SyncCounter:
 
     def stop(self) -> int | None:
         self._process.send_signal(signal.SIGINT)
-        told = self._process.communicate(timeout=PATIENCE_S)[1]
-        counts = [line.split(",")[0] for line in told.splitlines() if "sys_enter" in line]
+        output = self._process.communicate(timeout=PATIENCE_S)[1]
+        counts = [line.split(",")[0] for line in output.splitlines() if "sys_enter" in line]
         if len(counts) == len(SYNCS) and NOT_COUNTED in counts:
             return None
         if len(counts) != len(SYNCS) or not all(each.isdigit() for each in counts):
-            raise RuntimeError(f"perf counted no syncs: {told}")
+            raise RuntimeError(f"perf counted no syncs: {output}")
         return sum(int(each) for each in counts)

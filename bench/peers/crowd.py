@@ -11,14 +11,14 @@ PATIENCE_S = 300
 
 
 def run_all(words: Sequence[str], count: int, whose: str) -> None:
-    """Until the last has ended; none outlives this, whatever happens."""
-    each = [subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            for _ in range(count)]
+    """Waits until all have ended; kills all after an error."""
+    processes = [subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                  text=True) for _ in range(count)]
     try:
-        told = [one.communicate(timeout=PATIENCE_S)[0] for one in each]
+        outputs = [process.communicate(timeout=PATIENCE_S)[0] for process in processes]
     finally:
-        for one in each:
-            one.kill()
-            one.wait()
-    for one, said in zip(each, told, strict=True):
-        check_end(f"{whose}: {words[0]}", one.returncode, said)
+        for process in processes:
+            process.kill()
+            process.wait()
+    for process, output in zip(processes, outputs, strict=True):
+        check_end(f"{whose}: {words[0]}", process.returncode, output)

@@ -1,11 +1,11 @@
-/* The least that a broker must do for probe.c: it reads a request, writes it to a file and answers.
+/* The minimum work of a broker for probe.c: it reads a request, writes it to a file and responds.
  *
  *   floor FILE PRODUCE_ANSWER FETCH_ANSWER RECORDS_AT BATCH_BYTES
  *
- * No topics, no checks, no other thread: what is slower than this one is the broker's doing, what is not
- * is the machine's. An answer to a produce is PRODUCE_ANSWER bytes, all of them 0 but the correlation id.
- * One fetch waits at a time; it is told of BATCH_BYTES for every produce, which stand at RECORDS_AT of
- * FETCH_ANSWER bytes. The port is printed.
+ * It has no topics, no checks and no second thread: this much time is the machine's, and only the rest
+ * is a broker's. A response to a produce has PRODUCE_ANSWER bytes, all 0 except the correlation id. One
+ * fetch waits at a time; its response has FETCH_ANSWER bytes and BATCH_BYTES for every produce, with
+ * their length at RECORDS_AT. The floor prints its port.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -26,7 +26,7 @@ enum { ROOM = 1 << 20, EVENTS = 64, PRODUCE = 0 };
 typedef struct {
     uint32_t produce_answer, fetch_answer, records_at, batch_bytes;
     int file, epoll;
-    uint32_t unseen; /* produces that no fetch was told of */
+    uint32_t unseen; /* produces that no fetch response has covered */
     int waiting;     /* the connection whose fetch waits, or -1 */
     uint32_t waiting_id;
     unsigned char input[ROOM], output[ROOM];
@@ -61,7 +61,7 @@ static void send_whole(int fd, const unsigned char *bytes, const unsigned char *
     }
 }
 
-static void tell(Floor *floor) {
+static void answer_fetch(Floor *floor) {
     if (floor->waiting < 0 || !floor->unseen) return;
     uint32_t bytes = floor->unseen * floor->batch_bytes;
     unsigned char *end = answer(floor->output, floor->fetch_answer + bytes, floor->waiting_id);
@@ -71,7 +71,7 @@ static void tell(Floor *floor) {
     floor->unseen = 0;
 }
 
-/* The probe sends whole frames, and never more than fit. */
+/* The probe sends whole frames, and never more than the input buffer holds. */
 static void serve(Floor *floor, int fd) {
     ssize_t got = recv(fd, floor->input, ROOM, 0);
     if (got <= 0) {
@@ -92,7 +92,7 @@ static void serve(Floor *floor, int fd) {
         end = answer(end, floor->produce_answer, correlation_id);
     }
     send_whole(fd, floor->output, end);
-    tell(floor);
+    answer_fetch(floor);
 }
 
 static void add(Floor *floor, int fd) {

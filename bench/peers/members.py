@@ -1,5 +1,5 @@
-"""Members of classic groups that cost next to nothing: their frames are made before the clock
-starts, and of an answer they read what stands at fixed places.
+"""Members of classic groups with little cost: they encode their requests before the measurement,
+and read only fields at fixed positions of a response.
 
     JoinGroup 5    size i32 | correlation i32 | throttle i32 | error i16 | generation i32 | ...
     SyncGroup 3    size i32 | correlation i32 | throttle i32 | error i16 | ...
@@ -20,7 +20,7 @@ from appliance.protocol.messages.join_group import JoinGroupRequest
 from appliance.protocol.messages.sync_group import SyncGroupRequest
 
 JOIN, SYNC, HEARTBEAT = (11, 5), (14, 3), (12, 3)
-ERROR = struct.Struct(">8xh")  # behind the size
+ERROR = struct.Struct(">8xh")  # after the size
 GENERATION = struct.Struct(">10xi")
 MEMBER_ID_REQUIRED = 79
 TIMEOUT_S = 30
@@ -30,7 +30,7 @@ rounds = itertools.count()
 
 
 class Link:
-    """A connection; answers come in the order of the requests."""
+    """A connection; responses come in the order of the requests."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.partition(":")
@@ -40,14 +40,14 @@ class Link:
         self._input = b""
 
     def answer(self) -> bytes:
-        """The next one, without its size."""
+        """Reads the next response, without its size."""
         while len(self._input) < 4 or len(self._input) < self._end():
             self._receive()
         whole, self._input = self._input[4 : self._end()], self._input[self._end() :]
         return whole
 
     def answers(self) -> Iterator[bytes]:
-        """Those that are there, of a socket that is readable."""
+        """Reads the complete responses that have arrived at a readable socket."""
         self._receive()
         while len(self._input) >= 4 and len(self._input) >= self._end():
             yield self.answer()
@@ -58,7 +58,7 @@ class Link:
     def _receive(self) -> None:
         got = self.socket.recv(65536)
         if not got:
-            raise ConnectionError(f"the broker closed after {len(self._input)} bytes of an answer")
+            raise ConnectionError(f"the broker closed after {len(self._input)} bytes of a response")
         self._input += got
 
 
@@ -83,7 +83,7 @@ def ask(link: Link, key_version: tuple[int, int], request: Any) -> Any:
 def must_be_0(whole: bytes, what: str) -> None:
     (code,) = ERROR.unpack_from(whole)
     if code:
-        raise ValueError(f"{what} answered error {code}")
+        raise ValueError(f"{what}: got error {code}, wanted 0")
 
 
 class Member:
@@ -104,28 +104,28 @@ class Member:
         return frame(HEARTBEAT, HeartbeatRequest(self.group, self.generation, self.id))
 
     def take_id(self) -> None:
-        told = decoded(JOIN, self.link.answer())
-        if told.error_code != MEMBER_ID_REQUIRED:
-            raise ValueError(f"JoinGroup answered error {told.error_code}, wanted a member id")
-        self.id = told.member_id
+        response = decoded(JOIN, self.link.answer())
+        if response.error_code != MEMBER_ID_REQUIRED:
+            raise ValueError(f"JoinGroup: got error {response.error_code}, wanted a member id")
+        self.id = response.member_id
 
 
 def wants() -> bytes:
-    """A subscription that differs from the one before: whoever has it must wait for the others,
-    also in a group that is stable."""
+    """A subscription that differs from the last one. So a JoinGroup waits for all members, even in
+    a stable group."""
     user_data = struct.pack(">i", next(rounds))
     return b"\0\1" + b"\0\0\0\1" + TOPIC + b"\0\0\0\4" + user_data + b"\0\0\0\0"
 
 
 def share(index: int) -> bytes:
-    """Ten partitions of a topic."""
+    """An assignment of ten partitions of a topic."""
     indexes = struct.pack(">10i", *range(index * 10, index * 10 + 10))
     return b"\0\1" + b"\0\0\0\1" + TOPIC + b"\0\0\0\x0a" + indexes + b"\xff\xff\xff\xff"
 
 
 class Rebalance:
-    """All of a group join, and each asks for its share as soon as it has joined. Whoever knows
-    which generation will come makes everything before; the first time there is none to know."""
+    """All members of a group join, and each sends SyncGroup after its JoinGroup response. All
+    requests are encoded before, because the next generation is known."""
 
     def __init__(self, members: Sequence[Member]) -> None:
         subscription = wants()
@@ -141,7 +141,7 @@ class Rebalance:
             each.link.send(join)
 
     def sync(self) -> None:
-        """The first member leads: it was the first to come."""
+        """The first member is the leader, because it joined first."""
         syncs = iter(self._syncs)
         next(syncs)
         self._sync_one(self._members[0], self._leader_sync)
@@ -149,9 +149,9 @@ class Rebalance:
             self._sync_one(each, sync)
 
     def _sync_one(self, member: Member, sync: bytes) -> None:
-        told = member.link.answer()
-        must_be_0(told, "JoinGroup")
-        (generation,) = GENERATION.unpack_from(told)
+        response = member.link.answer()
+        must_be_0(response, "JoinGroup")
+        (generation,) = GENERATION.unpack_from(response)
         if generation != self._generation:
             raise ValueError(f"{member.group}: generation {generation}, not {self._generation}")
         member.link.send(sync)
@@ -163,7 +163,7 @@ class Rebalance:
 
 
 def form(groups: Sequence[Sequence[Member]]) -> None:
-    """New groups, side by side."""
+    """Forms new groups at the same time."""
     for part in groups:
         for each in part:
             each.link.send(each.join_frame(b""))

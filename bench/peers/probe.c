@@ -1,16 +1,16 @@
-/* The cheapest client there is: it sends frames that somebody else made, and measures in nanoseconds.
+/* A client with the least possible cost: it sends given frames, and measures in nanoseconds.
  *
  *   probe requests HOST PORT FRAME ZERO_AT CONNECTIONS DEPTH SECONDS
- *     Each connection keeps DEPTH requests under way. The two bytes at ZERO_AT of every answer are its
- *     error code: they must be 0. FRAME may be several files, with commas between them: the
- *     connections take one each, in turn.
+ *     Each connection keeps DEPTH requests in flight. The two bytes at ZERO_AT of every response are
+ *     its error code and must be 0. FRAME may be several files, separated by commas: the connections
+ *     take one each, in turn.
  *   probe latency HOST PORT PRODUCE ZERO_AT FETCH OFFSET_AT OFFSET RECORDS_AT BATCH_BYTES RATE COUNT
- *     RATE records a second, one in a request, and a fetch that always waits for the next. A latency is
- *     counted from when the record was due, so that a slow answer delays nobody's clock. It asks the
- *     kernel for short turns: it stands for a client on a machine of its own, where nobody takes the
- *     core that it wakes up on.
+ *     RATE records a second, one per request, and a fetch that always waits for the next. A latency
+ *     counts from the time when the record was due, so a slow response does not hide later delays.
+ *     The probe asks the kernel for short time slices, because it stands for a client on another
+ *     machine, where no broker competes for its core.
  *
- * FRAME, PRODUCE and FETCH are files, each a whole frame. One line of JSON tells the result.
+ * FRAME, PRODUCE and FETCH are files with one whole frame each. The result is one line of JSON.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -38,7 +38,7 @@ typedef struct {
     const Frame *frame;
     uint32_t filled;
     uint64_t sent, answered;
-    uint64_t *sent_at; /* a ring of the requests under way */
+    uint64_t *sent_at; /* a ring of the requests in flight */
     unsigned char *input;
 } Connection;
 typedef struct { uint64_t *each; size_t count, room; } Latencies;
@@ -102,7 +102,7 @@ static void receive(Connection *from) {
     from->filled += (uint32_t)got;
 }
 
-/* The size of the first frame that is there whole, its length bytes included; 0 when there is none. */
+/* The size of the first complete frame with its length bytes; 0 if there is none. */
 static uint32_t whole_frame(const Connection *from, uint32_t at) {
     if (from->filled - at < 4) return 0;
     uint32_t size = get32(from->input + at) + 4;
@@ -227,7 +227,7 @@ static void latency(char **words) {
             sent++;
             due += gap;
         }
-        /* Also when it is late: a broker gives up a client that sends and does not read. */
+        /* Reads also when it is late: a broker closes a client that sends and does not read. */
         struct pollfd ready[2] = {{producer.fd, POLLIN, 0}, {consumer.fd, POLLIN, 0}};
         struct timespec wait = {5, 0};
         if (sent < count) {
@@ -253,7 +253,7 @@ static void latency(char **words) {
             }
         }
     }
-    /* The first second warms the broker up. */
+    /* The first second warms up the broker. */
     size_t skipped = (size_t)(1e9 / (double)gap);
     if (skipped >= count) fail("%lu records are not more than one second's", count);
     Latencies late_acked = {acked.each + skipped, acked.count - skipped, 0}, late_seen = {seen.each + skipped, seen.count - skipped, 0};

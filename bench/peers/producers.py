@@ -1,9 +1,9 @@
-"""Ways to send lists of values to one partition, each in a process of its own.
+"""Producers that send lists of values to one partition, each in a new process.
 
     python -m bench.peers.producers WAY ADDRESS TOPIC SIZE COUNT
 
-prints the records, the seconds and the seconds of processor time (all threads) that they took until
-the last was acknowledged, with acks=all. What a client does once when it starts is not in it.
+prints the number of records, the seconds until the last was acknowledged with acks=all, and the
+processor seconds of all threads, without the start of the client.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import sys
 import time
 from collections.abc import Callable
 
-LIST = 10_000  # records given at a time
+LIST = 10_000  # records per call
 PATIENCE_S = 100
-# confluent-kafka raises when its queue is full: room for all of it
-ROOM = {"queue.buffering.max.messages": 5_000_000, "queue.buffering.max.kbytes": 2_000_000}
+# confluent-kafka raises when its queue is full, so the queue has space for all records.
+QUEUE = {"queue.buffering.max.messages": 5_000_000, "queue.buffering.max.kbytes": 2_000_000}
 
-Send = Callable[[list[bytes], int], None]  # a list, so many times
+Send = Callable[[list[bytes], int], None]  # sends a list a number of times
 
 
 def lists(address: str, topic: str) -> Send:
@@ -43,13 +43,13 @@ def queue(address: str, topic: str) -> Send:
     from appliance.client.producer import Producer
     from appliance.client.producer_config import ProducerConfig
 
-    class AllIsWell(CallbackHandler):
+    class RaiseErrors(CallbackHandler):
         def after_send(self, outcome: Outcome) -> None:
             if outcome.error:
                 raise outcome.error
 
     config = ProducerConfig(broker_list=address, producer_type="async")
-    producer = Producer(config, callback_handler=AllIsWell())
+    producer = Producer(config, callback_handler=RaiseErrors())
 
     def send(values: list[bytes], times: int) -> None:
         for _ in range(times):
@@ -63,7 +63,7 @@ def confluent(address: str, topic: str) -> Send:
     """confluent-kafka's produce()."""
     from confluent_kafka import Producer
 
-    producer = Producer({"bootstrap.servers": address, "acks": "all", **ROOM})
+    producer = Producer({"bootstrap.servers": address, "acks": "all", **QUEUE})
 
     def send(values: list[bytes], times: int) -> None:
         for _ in range(times):
@@ -79,7 +79,7 @@ def confluent_batch(address: str, topic: str) -> Send:
     """confluent-kafka's produce_batch(), which takes lists of dicts."""
     from confluent_kafka import Producer
 
-    producer = Producer({"bootstrap.servers": address, "acks": "all", **ROOM})
+    producer = Producer({"bootstrap.servers": address, "acks": "all", **QUEUE})
 
     def send(values: list[bytes], times: int) -> None:
         for _ in range(times):
@@ -107,7 +107,7 @@ def kafka_python(address: str, topic: str) -> Send:
 
 
 WAYS = {each.__name__: each for each in (lists, queue, confluent, confluent_batch, kafka_python)}
-SLOWER = {"kafka_python": 50}  # so many times fewer records, to end the same day
+SLOWER = {"kafka_python": 50}  # divisor of the number of records, for a shorter turn
 
 
 def main(way: str, address: str, topic: str, size: str, count: str) -> None:

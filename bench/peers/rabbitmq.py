@@ -1,4 +1,4 @@
-"""A node of RabbitMQ with nothing but its streams, on loopback, all its files in one directory."""
+"""A RabbitMQ node that serves only streams, on loopback, with all its files in one directory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ stream.advertised_port = {port}
 
 
 class RabbitMQ(Streams):
-    """Erlang's register of names is a process of its own: the node would leave one behind."""
+    """Starts Erlang's name server (epmd), too: one that the node started would outlive the node."""
 
     name = "rabbitmq"
     _names: subprocess.Popen[bytes] | None = None
@@ -47,7 +47,7 @@ class RabbitMQ(Streams):
     def _end_names(self) -> None:
         if self._names is not None:
             names, self._names = self._names, None
-            names.kill()  # it keeps nothing
+            names.kill()  # epmd has no state
             names.wait(STOP_S)
 
     def words(self, port: int) -> Sequence[str]:
@@ -60,20 +60,20 @@ class RabbitMQ(Streams):
     def environment(self) -> Mapping[str, str]:
         here = self.directory
         return {
-            "HOME": str(here),  # of the cookie
+            "HOME": str(here),  # Erlang's cookie is in it
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "ERL_EPMD_PORT": str(self._names_port),
             "RABBITMQ_NODENAME": "bench@localhost",
             "RABBITMQ_DIST_PORT": str(self._nodes_port),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
-            "RABBITMQ_CONF_ENV_FILE": os.devnull,  # and nothing of /etc
+            "RABBITMQ_CONF_ENV_FILE": os.devnull,  # no settings of /etc
             "RABBITMQ_CONFIG_FILE": str(here / "rabbitmq.conf"),
             "RABBITMQ_CONFIG_FILES": str(here / "conf.d"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(here / "plugins"),
             "RABBITMQ_MNESIA_BASE": str(here / "data"),
             "RABBITMQ_LOG_BASE": str(here / "logs"),
             "RABBITMQ_LOGS": "-",
-            "RUNNING_UNDER_SYSTEMD": "true",  # the script becomes the node: one process, one pid
+            "RUNNING_UNDER_SYSTEMD": "true",  # the script execs the node: one process, one pid
         }
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
@@ -88,7 +88,7 @@ class RabbitMQ(Streams):
 
 
 def script() -> str:
-    """Not Debian's wrapper around it, which is for a user and a directory of its own."""
-    found = shutil.which("rabbitmq-server")
-    assert found is not None, "rabbitmq-server is not on PATH"
-    return str(Path(found).resolve().with_name("rabbitmq-server"))
+    """The script itself, not Debian's wrapper, which changes the user and the directory."""
+    path = shutil.which("rabbitmq-server")
+    assert path is not None, "rabbitmq-server is not on PATH"
+    return str(Path(path).resolve().with_name("rabbitmq-server"))

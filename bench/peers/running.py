@@ -1,5 +1,5 @@
-"""The brokers of a run: started when the first case asks for them, stopped behind the last one, and
-started again where a case left one dead."""
+"""The brokers of a run: each starts before its first case, stops after its last one, and restarts
+after a case that killed it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PEERS: dict[str, Callable[[Path, Settings], Broker]] = {
     "nats": Nats,
     "redis": Redis,
     "rabbitmq": RabbitMQ,
-    "1 GB of log": Nobody,  # ours, when it was small
+    "1 GB of log": Nobody,  # our broker with a small log
 }
 
 
@@ -31,13 +31,13 @@ def key_of(name: str, settings: Settings) -> Key:
 
 
 class Running:
-    """`with Running(directory) as running:` leaves neither processes nor files behind."""
+    """A context manager: at its end all processes and files of the brokers are gone."""
 
     def __init__(self, directory: Path | None) -> None:
         self._root = Path(tempfile.mkdtemp(dir=directory, prefix="side-by-side-"))
         self._brokers: dict[Key, Broker] = {}
         self._made = 0
-        self.resident_mb: dict[str, float] = {}  # at its peak, of those with default settings
+        self.resident_mb: dict[str, float] = {}  # the peak by broker, with default settings
 
     def __enter__(self) -> Running:
         return self
@@ -46,7 +46,7 @@ class Running:
         failed = self.keep(())
         shutil.rmtree(self._root)
         if failed:
-            raise RuntimeError(f"not stopped as it should be: {failed}")
+            raise RuntimeError(f"some brokers did not stop: {failed}")
 
     def broker(self, name: str, settings: Settings) -> Broker:
         key = key_of(name, settings)
@@ -60,13 +60,13 @@ class Running:
         return broker
 
     def keep(self, wanted: Iterable[Key]) -> dict[str, str]:
-        """Stop all others; what went wrong with it."""
+        """Stops all other brokers. Returns the errors of the stops."""
         failed = {}
         for key in self._brokers.keys() - set(wanted):
             broker = self._brokers.pop(key)
             try:
                 self._stop(key, broker)
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+            except Exception as error:  # noqa: BLE001 - returned to the caller
                 failed[f"the stop of {broker.name}"] = f"{type(error).__name__}: {error}"
         return failed
 

@@ -1,9 +1,9 @@
-"""Producers and consumers of one topic for brokers of several protocols, each the client library of
-Python that people use with it, with many records under way.
+"""Producers and consumers of one topic for brokers of several protocols. Each uses the common
+Python client of its protocol, with many records in flight.
 
     python -m bench.peers.stream_clients WAY ADDRESS TOPIC SIZE COUNT
 
-prints the seconds from the first record to the last answer, or the last record read.
+prints the seconds from the first record to the last response, or to the last record read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-UNDER_WAY = 1000  # records that are not yet answered, or that come at a time
+IN_FLIGHT = 1000  # records in flight, or per read
 PATIENCE_S = 120
 
 
@@ -25,7 +25,7 @@ def kafka_write(address: str, topic: str, size: int, count: int, acks: str) -> f
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": address, "acks": acks, "log_level": 0,
-                         "queue.buffering.max.messages": 10 * UNDER_WAY})
+                         "queue.buffering.max.messages": 10 * IN_FLIGHT})
     producer.list_topics(topic, PATIENCE_S)
     value, begin = os.urandom(size), time.perf_counter()
     for _ in range(count):
@@ -36,7 +36,7 @@ def kafka_write(address: str, topic: str, size: int, count: int, acks: str) -> f
             except BufferError:
                 producer.poll(0.01)
     if producer.flush(PATIENCE_S):
-        raise TimeoutError("not all records were answered")
+        raise TimeoutError("not all records were acknowledged")
     return time.perf_counter() - begin
 
 
@@ -49,14 +49,14 @@ def kafka_read(address: str, topic: str, size: int, count: int) -> float:
     begin, seen = time.perf_counter(), 0
     consumer.assign([TopicPartition(topic, 0, 0)])
     while seen < count:
-        found = consumer.consume(min(UNDER_WAY, count - seen), PATIENCE_S)
-        seen += must_be_some(len(found))
+        messages = consumer.consume(min(IN_FLIGHT, count - seen), PATIENCE_S)
+        seen += must_be_some(len(messages))
     return time.perf_counter() - begin
 
 
 def must_be_some(count: int) -> int:
     if not count:
-        raise TimeoutError(f"nothing came for {PATIENCE_S} s")
+        raise TimeoutError(f"no record arrived for {PATIENCE_S} s")
     return count
 
 
@@ -74,9 +74,9 @@ def with_nats(job: Callable[[Any], Awaitable[float]], address: str) -> float:
 def nats_write(address: str, topic: str, size: int, count: int) -> float:
     async def job(stream: Any) -> float:
         value, begin = os.urandom(size), time.perf_counter()
-        for at in range(0, count, UNDER_WAY):
+        for at in range(0, count, IN_FLIGHT):
             await asyncio.gather(*(stream.publish(topic, value)
-                                   for _ in range(min(UNDER_WAY, count - at))))
+                                   for _ in range(min(IN_FLIGHT, count - at))))
         return time.perf_counter() - begin
 
     return with_nats(job, address)
@@ -103,9 +103,9 @@ def redis_write(address: str, topic: str, size: int, count: int) -> float:
     client = redis_client(address)
     client.ping()
     value, begin = os.urandom(size), time.perf_counter()
-    for at in range(0, count, UNDER_WAY):
+    for at in range(0, count, IN_FLIGHT):
         under_way = client.pipeline(transaction=False)
-        for _ in range(min(UNDER_WAY, count - at)):
+        for _ in range(min(IN_FLIGHT, count - at)):
             under_way.xadd(topic, {"v": value})
         under_way.execute()
     return time.perf_counter() - begin
@@ -116,26 +116,26 @@ def redis_read(address: str, topic: str, size: int, count: int) -> float:
     client.ping()
     begin, seen, last = time.perf_counter(), 0, b"0"
     while seen < count:
-        ((_, found),) = client.xread({topic: last}, count=UNDER_WAY)
-        seen, last = seen + must_be_some(len(found)), found[-1][0]
+        ((_, entries),) = client.xread({topic: last}, count=IN_FLIGHT)
+        seen, last = seen + must_be_some(len(entries)), entries[-1][0]
     return time.perf_counter() - begin
 
 
 def rabbitmq_client(kind: str, address: str) -> Any:
-    """A producer or a consumer, with the user that a new node lets in from loopback."""
+    """A producer or a consumer, with the default user, which a new node accepts on loopback."""
     host, port = address.split(":")
-    made: Any = getattr(importlib.import_module("rstream"), kind)
-    return made(host, int(port), username="guest", password="guest")
+    client: Any = getattr(importlib.import_module("rstream"), kind)
+    return client(host, int(port), username="guest", password="guest")
 
 
 def rabbitmq_write(address: str, topic: str, size: int, count: int) -> float:
-    """A batch is a frame, of which a node takes a mebibyte."""
+    """Sends each batch as one frame; a node accepts up to 1 MiB."""
     async def job() -> float:
         value = os.urandom(size)
         async with rabbitmq_client("Producer", address) as producer:
             begin = time.perf_counter()
-            for at in range(0, count, UNDER_WAY):
-                await batch(producer, [value] * min(UNDER_WAY, count - at))
+            for at in range(0, count, IN_FLIGHT):
+                await batch(producer, [value] * min(IN_FLIGHT, count - at))
             return time.perf_counter() - begin
 
     async def batch(producer: Any, values: list[bytes]) -> None:

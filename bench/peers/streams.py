@@ -1,9 +1,8 @@
-"""Brokers of other protocols, where they are installed: NATS JetStream, Redis and RabbitMQ streams.
+"""Brokers of other protocols, if installed: NATS JetStream, Redis streams and RabbitMQ streams.
 
-What each promises is the case's to say: JetStream of 2.9 syncs its files every two minutes,
-whatever is asked; Redis appends to its AOF, and syncs it each second or, with appendfsync=always,
-before it answers; a stream of RabbitMQ confirms what is in the page cache, and has no setting for
-more.
+Their promises differ. JetStream 2.9 always syncs its files every two minutes. Redis syncs its AOF
+each second or, with appendfsync=always, before it responds. A RabbitMQ stream confirms records in
+the page cache and has no setting for more.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from bench.peers.brokers import STOP_S, Broker, ended_in_time, has_not_ended
 from loadtest.ports import lasting_port
 from tests.interop.kafka_broker import wait_until
 
-# The programs, each with the Debian package that has it; the client's module, and its PyPI package
+# Each program with its Debian package; the client's module; the client's PyPI package
 NEEDS: dict[str, tuple[Mapping[str, str], str, str]] = {
     "nats": ({"nats-server": "nats-server"}, "nats", "nats-py"),
     "redis": ({"redis-server": "redis-server"}, "redis", "redis"),
@@ -34,7 +33,7 @@ NEEDS: dict[str, tuple[Mapping[str, str], str, str]] = {
 
 
 def missing(name: str) -> str | None:
-    """What to install, of a peer that cannot be had here."""
+    """What to install for the peer, or None."""
     programs, module, pypi = NEEDS[name]
     for program, debian in programs.items():
         if shutil.which(program) is None:
@@ -45,7 +44,7 @@ def missing(name: str) -> str | None:
 
 
 class Streams(Broker):
-    """A server of one program, which is asked on one port."""
+    """A server with one program and one port."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
         directory.mkdir()
@@ -54,10 +53,10 @@ class Streams(Broker):
         self.start()
 
     def words(self, port: int) -> Sequence[str]:
-        raise AssertionError("each server has words of its own")
+        raise AssertionError("each server has its own command")
 
     def environment(self) -> Mapping[str, str]:
-        """Beside what is there."""
+        """Variables in addition to those of this process."""
         return {}
 
     def start(self) -> float:
@@ -69,7 +68,7 @@ class Streams(Broker):
         return time.perf_counter() - begin
 
     def _run(self, words: Sequence[str], port: int) -> subprocess.Popen[bytes]:
-        """A process that listens on that port when this returns."""
+        """Starts a process and waits until it listens on the port."""
         path = self.directory / "log"
         with open(path, "ab") as log:
             process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -89,8 +88,8 @@ class Streams(Broker):
 def listens(pid: int, port: int, log: Path) -> bool:
     if not has_not_ended(pid):
         raise RuntimeError(log.read_text()[-2000:])
-    with socket.socket() as tried:
-        return tried.connect_ex(("127.0.0.1", port)) == 0
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
 
 
 class Nats(Streams):
@@ -122,7 +121,7 @@ class Redis(Streams):
                 str(self.directory), "--appendonly", "yes", "--save", ""]
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
-        """The first record makes it."""
+        """The first record creates the stream."""
         with self._client() as client:
             client.config_set("appendfsync", configs.get("appendfsync", "everysec"))
 

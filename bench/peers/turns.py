@@ -1,4 +1,4 @@
-"""Two brokers take turns at the same job, A B A B, and are told apart by their medians."""
+"""Two brokers run the same job in turns, A B A B. Their medians are compared."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from bench.limits import Limit
 from bench.peers.brokers import Broker
 from bench.peers.running import Running
 
-Figures = dict[str, float | None]  # None: it could not be measured
+Figures = dict[str, float | None]  # None: not measured
 Goals = Mapping[str, float]  # by figure: ours as a multiple of the peer's
 Job = Callable[[Broker, str], Figures]
 Configs = Mapping[str, Mapping[str, str]]
-Results = dict[str, dict[str, list[float | None]]]  # of a case, by figure and broker: each turn
-PROBE_BYTES = 100  # of a record in the probe's requests
-# The same promise on both sides: neither waits for the disk; both have it there when they answer
+Results = dict[str, dict[str, list[float | None]]]  # of a case: turns by figure, broker
+PROBE_BYTES = 100  # the size of a record in the probe's requests
+# Both brokers promise the same: acknowledged in the page cache, or acknowledged on disk.
 PAGE_CACHE: Configs = {"appliance": {"visibility": "appended"}}
 DURABLE: Configs = {"kafka": {"flush.messages": "1"}}
 
@@ -34,16 +34,16 @@ class Case:
     fill: Job | None = None
     peer: str = "kafka"
     goals: Goals = field(default_factory=dict)
-    rounds: int | None = None  # of a case too long for as many as the others
-    warm_up: bool = True  # False: each turn is with a process of its own
+    rounds: int | None = None  # for a long case, which gets fewer
+    warm_up: bool = True  # False: each turn starts new processes
     weight: float = 1  # its share of the time of a run
-    settings: Mapping[str, str] = field(default_factory=dict)  # of brokers of their own
-    limit: Limit | None = None  # of the machine, for its rate
+    settings: Mapping[str, str] = field(default_factory=dict)  # of the brokers
+    limit: Limit | None = None  # the machine's limit for the rate of the case
 
 
 Suite = Callable[[Extent], Iterator[Case]]
 Suites = Mapping[str, Suite]
-Told = Callable[[str], None]  # what is being done now
+Progress = Callable[[str], None]  # gets the name of each step
 
 
 def nothing(broker: Broker, topic: str) -> Figures:
@@ -51,17 +51,17 @@ def nothing(broker: Broker, topic: str) -> Figures:
 
 
 class Turns:
-    """Topics of their own for every turn; the figures of every turn but the first."""
+    """Every turn has a new topic. The first turn warms up; its figures do not count."""
 
-    def __init__(self, running: Running, rounds: int, say: Told) -> None:
+    def __init__(self, running: Running, rounds: int, say: Progress) -> None:
         self._running = running
         self._rounds = rounds
         self._say = say
         self._topics = 0
 
     def take(self, case: Case, seconds: float) -> Results:
-        """A round is left out when it would end behind that time; one is always taken."""
-        found: Results = {}
+        """Leaves out rounds that would end after this time; one round always runs."""
+        results: Results = {}
         rounds = case.rounds or self._rounds
         begin = time.monotonic()
         for turn in range(0 if case.warm_up else 1, rounds + 1):
@@ -71,11 +71,11 @@ class Turns:
                           f"{name}")
                 for figure, value in self._one(case, name).items():
                     if turn:
-                        found.setdefault(figure, {}).setdefault(name, []).append(value)
+                        results.setdefault(figure, {}).setdefault(name, []).append(value)
             now = time.monotonic()
             if turn and now + (now - began) > begin + seconds:
                 break
-        return found
+        return results
 
     def _one(self, case: Case, name: str) -> Figures:
         broker = self._running.broker(name, case.settings)
@@ -91,8 +91,8 @@ class Turns:
 
 
 def settle() -> None:
-    """What the turn before left in the page cache is written and, for root, given back. Otherwise
-    the disk and the search for free pages are measured, not the broker."""
+    """Writes the dirty pages of the last turn and, as root, drops the page cache. Otherwise the
+    figures would include the disk and the search for free pages."""
     os.sync()
     if os.geteuid() == 0:
         Path("/proc/sys/vm/drop_caches").write_text("1")
@@ -102,12 +102,12 @@ def known(values: Sequence[float | None]) -> list[float]:
     return [each for each in values if each is not None]
 
 
-def told(each: Mapping[str, Sequence[float | None]]) -> str:
-    found = {name: known(values) for name, values in each.items()}
-    middles = {name: statistics.median(values) for name, values in found.items() if values}
+def summary(turns: Mapping[str, Sequence[float | None]]) -> str:
+    measured = {name: known(values) for name, values in turns.items()}
+    middles = {name: statistics.median(values) for name, values in measured.items() if values}
     words = [f"{name} {middles[name]:,.5g} ({min(values):,.5g}-{max(values):,.5g})"
-             if values else f"{name} -" for name, values in found.items()]
-    if len(middles) == len(found):
+             if values else f"{name} -" for name, values in measured.items()]
+    if len(middles) == len(measured):
         first, *others = middles.values()
         words += [f"{first / other:.2f} x" for other in others if other]
     return ", ".join(words)

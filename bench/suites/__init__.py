@@ -1,4 +1,4 @@
-"""What is compared, a file for each kind of work. `python -m bench list` tells them all."""
+"""The comparisons, a file for each kind of work. `python -m bench list` lists them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from bench.suites import (
 )
 
 SUITES: Suites = {
-    each.__name__: each
-    for each in (
+    suite.__name__: suite
+    for suite in (
         writing.produce, writing.codecs, writing.partitions, writing.ceiling,
         reading.consume, reading.cold, reading.fan_out,
         requests.requests, requests.floor,

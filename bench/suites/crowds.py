@@ -1,4 +1,4 @@
-"""Many of a thing: thousands of connections that do nothing, and a thousand topics."""
+"""Large numbers: thousands of idle connections, and a thousand topics."""
 
 from __future__ import annotations
 
@@ -23,47 +23,47 @@ API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)
 
 
 def idle_connections(address: str, count: int) -> list[socket.socket]:
-    """Each has asked once, as clients do."""
+    """Each has sent one ApiVersions request, as clients do."""
     host, _, port = address.partition(":")
-    opened = []
-    for each in range(count):
-        source = (f"127.0.0.{2 + each % SOURCES}", 0)
-        opened.append(socket.create_connection((host, int(port)), 20, source))
-        opened[-1].sendall(API_VERSIONS)
-        if not opened[-1].recv(4096):
-            raise ConnectionError(f"connection {each} of {count} was closed")
-    return opened
+    sockets = []
+    for number in range(count):
+        source = (f"127.0.0.{2 + number % SOURCES}", 0)
+        sockets.append(socket.create_connection((host, int(port)), 20, source))
+        sockets[-1].sendall(API_VERSIONS)
+        if not sockets[-1].recv(4096):
+            raise ConnectionError(f"connection {number} of {count} was closed")
+    return sockets
 
 
 def busy(broker: Broker, topic: str, seconds: float) -> Figures:
-    told = clients.probe_produce(broker.address, topic, PROBE_BYTES, 1, BUSY, 1, seconds)
-    return {"requests/s": told["answers"] / told["seconds"], "p99 us": told["answer_p99_us"]}
+    probe = clients.probe_produce(broker.address, topic, PROBE_BYTES, 1, BUSY, 1, seconds)
+    return {"requests/s": probe["answers"] / probe["seconds"], "p99 us": probe["answer_p99_us"]}
 
 
 def among_idle(broker: Broker, topic: str, seconds: float) -> Figures:
-    opened = idle_connections(broker.address, IDLE)
+    sockets = idle_connections(broker.address, IDLE)
     try:
         return busy(broker, topic, seconds)
     finally:
-        for each in opened:
-            each.close()
+        for connection in sockets:
+            connection.close()
 
 
 def memory_of_idle(broker: Broker, topic: str) -> Figures:
-    """Of a process of its own: one that had as many before has their memory still."""
+    """In a new process: a process that had many connections before keeps their memory."""
     with own(broker) as made:
         before = made.resident_bytes()
-        opened = idle_connections(made.address, IDLE)
+        sockets = idle_connections(made.address, IDLE)
         growth = made.resident_bytes() - before
-        for each in opened:
-            each.close()
+        for connection in sockets:
+            connection.close()
     return {"KiB/connection": growth / IDLE / 1024}
 
 
 def many_topics(broker: Broker, topic: str, count: int) -> Figures:
-    """From the first request to create them until all are there and have leaders."""
+    """Creates topics until all have leaders, and deletes them."""
     admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
-    names = [f"{topic}-{each}" for each in range(count)]
+    names = [f"{topic}-{number}" for number in range(count)]
     before, begin = broker.resident_bytes(), time.monotonic()
     for at in range(0, count, BATCH):
         wanted = [NewTopic(name, 1, 1) for name in names[at:at + BATCH]]
@@ -80,7 +80,7 @@ def many_topics(broker: Broker, topic: str, count: int) -> Figures:
 
 
 def connections(extent: Extent) -> Iterator[Case]:
-    """Ten busy connections, alone and among 5,000 idle ones; what an idle one takes of memory."""
+    """Ten busy connections, alone and among 5,000 idle ones; the memory of an idle connection."""
     seconds = extent.seconds(SECONDS)
     yield Case(f"{BUSY} busy connections", partial(busy, seconds=seconds), PAGE_CACHE)
     yield Case(f"{BUSY} busy among {IDLE} idle", partial(among_idle, seconds=seconds), PAGE_CACHE)
@@ -89,5 +89,5 @@ def connections(extent: Extent) -> Iterator[Case]:
 
 
 def topics(extent: Extent) -> Iterator[Case]:
-    """A thousand topics come and go."""
+    """Creates and deletes a thousand topics."""
     yield Case(f"{TOPICS} topics", partial(many_topics, count=TOPICS), {}, weight=2)

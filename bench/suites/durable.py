@@ -1,4 +1,4 @@
-"""Acknowledged means on disk: acks=all, and on Kafka flush.messages=1, which is what that takes."""
+"""Durable produce: acks=all, and on Kafka flush.messages=1, without which it is not durable."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from bench.peers.turns import DURABLE, PAGE_CACHE, Case, Figures
 from bench.suites.requests import CONNECTIONS, SECONDS, of_one
 
 PRODUCERS, RECORD_BYTES = 16, 1000
-SLOW, FAST = 200_000, 800_000  # records that take Kafka seconds, with and without the disk
+SLOW, FAST = 200_000, 800_000  # records: some seconds for Kafka, durable and not
 
 
 def producers(broker: Broker, topic: str, acks: int, counts: Mapping[str, int]) -> Figures:
-    """Sixteen at once, from the first start to the last answer."""
+    """Sixteen producers at once: from the first start to the last response."""
     count = counts[broker.name]
     words = clients.rdkafka_produce(broker.address, topic, RECORD_BYTES, count // PRODUCERS, acks)
     with measured(broker) as cost:
@@ -31,7 +31,7 @@ def producers(broker: Broker, topic: str, acks: int, counts: Mapping[str, int]) 
 
 
 def durable(extent: Extent) -> Iterator[Case]:
-    """One record a request; 16 producers over 16 and 64 partitions, beside it the page cache."""
+    """One record per request; 16 producers on 16 and 64 partitions, durable and page cache."""
     one = partial(of_one, depth=1, seconds=extent.seconds(SECONDS), acks=-1)
     yield Case(f"durable, 1 record, {CONNECTIONS} connections", one, DURABLE,
                goals={"requests/s": 10}, limit=Limit(ONE_SYNC))

@@ -1,7 +1,8 @@
 """Consumer groups: rebalances, heartbeats, commits.
 
-The clients cost little (`peers/members.py`, `peers/probe.c`); both brokers have the same ones. An
-assignment and a commit are durable on ours; Kafka answers them from the page cache.
+Both brokers have the same clients, which cost little (`peers/members.py`, `peers/probe.c`). Our
+broker acknowledges assignments and commits when they are durable, Kafka when they are in the page
+cache.
 """
 
 from __future__ import annotations
@@ -23,32 +24,32 @@ from bench.peers.members import HEARTBEAT, Link, Member, Rebalance
 from bench.peers.turns import Case, Figures
 
 FIND_COORDINATOR = (10, 3)
-NOT_YET = (14, 15, 16)  # the coordinator loads, is not available, is elsewhere
-ANY_GROUPS = 300  # so many that each partition of offsets has some
+NOT_YET = (14, 15, 16)  # the coordinator loads, is not available, or is another broker
+ANY_GROUPS = 300  # enough for a group in each partition of __consumer_offsets
 MEMBERS = (10, 100, 500)
 REBALANCES = 10
 GROUPS, GROUP_MEMBERS, WAVE = 1000, 10, 100
 HEARTBEAT_S, WATCHED_S = 3.0, 9.0
 CONNECTIONS = 64
 SECONDS = 3.0
-# Members that come one by one must all be there when a group is made anew
+# Members join one by one, and all must be in the first generation of a new group.
 SETTINGS = {"group.initial.rebalance.delay.ms": "300"}
 
 
 def ready(broker: Broker) -> None:
-    """Kafka makes its topic at the first question, and leads its partitions some time later."""
+    """Kafka creates __consumer_offsets at the first request; its partitions have leaders later."""
     link = Link(broker.address)
     for index in range(ANY_GROUPS):
         group = f"any-{index}"
-        asks = [(FIND_COORDINATOR, FindCoordinatorRequest(group, 0)),
-                (HEARTBEAT, HeartbeatRequest(group, 0, "nobody"))]
-        while any(members.ask(link, *each).error_code in NOT_YET for each in asks):
+        requests = [(FIND_COORDINATOR, FindCoordinatorRequest(group, 0)),
+                    (HEARTBEAT, HeartbeatRequest(group, 0, "nobody"))]
+        while any(members.ask(link, *request).error_code in NOT_YET for request in requests):
             time.sleep(0.1)
     link.socket.close()
 
 
 def quietly(broker: Broker, _: str, job: Callable[[Broker], Figures]) -> Figures:
-    """Without pauses of our own collector in the figures."""
+    """Runs the job without garbage collection in this process, whose pauses would count."""
     gc.disable()
     try:
         return job(broker)
@@ -57,39 +58,39 @@ def quietly(broker: Broker, _: str, job: Callable[[Broker], Figures]) -> Figures
 
 
 def rebalance(broker: Broker, count: int) -> Figures:
-    """Members that are all there join again, all at once: from the first JoinGroup that is sent to
-    the last assignment that has come."""
+    """All members of a group join again at once: from the first JoinGroup request to the last
+    response with an assignment."""
     ready(broker)
     group = f"group-{time.time_ns()}"
-    each = [Member(Link(broker.address), group) for _ in range(count)]
-    members.form([each])
+    joined = [Member(Link(broker.address), group) for _ in range(count)]
+    members.form([joined])
     cpu, took = broker.cpu_seconds(), []
     for _ in range(REBALANCES):
-        again = Rebalance(each)
+        again = Rebalance(joined)
         begin = time.perf_counter()
         again.join()
         again.sync()
         again.end()
         took.append((time.perf_counter() - begin) * 1000)
     cpu = broker.cpu_seconds() - cpu
-    for one in each:
-        one.link.socket.close()
+    for member in joined:
+        member.link.socket.close()
     return {"ms": statistics.median(took), "cpu ms": cpu / len(took) * 1000}
 
 
 def heartbeats(broker: Broker) -> Figures:
-    """Each member beats every three seconds, as clients do."""
+    """Each member sends a heartbeat every three seconds, as clients do."""
     ready(broker)
     links = [Link(broker.address) for _ in range(WAVE * GROUP_MEMBERS)]
-    everybody: list[Member] = []
+    all_members: list[Member] = []
     for number in range(GROUPS // WAVE):
         names = [f"group-{time.time_ns()}-{number}-{index}" for index in range(WAVE)]
         wave = [[Member(link, name) for link in links[index::WAVE]]
                 for index, name in enumerate(names)]
         members.form(wave)
-        everybody += [each for part in wave for each in part]
+        all_members += [member for group in wave for member in group]
     cpu, begin = broker.cpu_seconds(), time.perf_counter()
-    latencies = sorted(beat(everybody))
+    latencies = sorted(beat(all_members))
     took, cpu = time.perf_counter() - begin, broker.cpu_seconds() - cpu
     for link in links:
         link.socket.close()
@@ -98,15 +99,15 @@ def heartbeats(broker: Broker) -> Figures:
             "cpu us/heartbeat": cpu / len(latencies) * 1e6}
 
 
-def beat(everybody: Sequence[Member]) -> list[float]:
-    """The latencies in milliseconds, each counted from when the beat was due."""
-    frames = [(each.link, each.heartbeat_frame()) for each in everybody]
-    links = {each.link.socket.fileno(): each.link for each in everybody}
-    asked: dict[int, deque[float]] = {each: deque() for each in links}
+def beat(all_members: Sequence[Member]) -> list[float]:
+    """The latencies in milliseconds, each from the time when the heartbeat was due."""
+    frames = [(member.link, member.heartbeat_frame()) for member in all_members]
+    links = {member.link.socket.fileno(): member.link for member in all_members}
+    dues: dict[int, deque[float]] = {fd: deque() for fd in links}
     latencies: list[float] = []
     poll = select.epoll()
-    for each in links:
-        poll.register(each, select.EPOLLIN)
+    for fd in links:
+        poll.register(fd, select.EPOLLIN)
     begin, sent = time.perf_counter(), 0
     while len(latencies) < len(frames) * WATCHED_S / HEARTBEAT_S:
         due = begin + HEARTBEAT_S * sent / len(frames)
@@ -114,12 +115,12 @@ def beat(everybody: Sequence[Member]) -> list[float]:
         if due - begin < WATCHED_S and wait_s <= 0:
             link, frame = frames[sent % len(frames)]
             link.send(frame)
-            asked[link.socket.fileno()].append(due)
+            dues[link.socket.fileno()].append(due)
             sent += 1
-        for each, _ in poll.poll(max(0, wait_s) if due - begin < WATCHED_S else None):
-            for told in links[each].answers():
-                members.must_be_0(told, "Heartbeat")
-                latencies.append((time.perf_counter() - asked[each].popleft()) * 1000)
+        for fd, _ in poll.poll(max(0, wait_s) if due - begin < WATCHED_S else None):
+            for response in links[fd].answers():
+                members.must_be_0(response, "Heartbeat")
+                latencies.append((time.perf_counter() - dues[fd].popleft()) * 1000)
     poll.close()
     return latencies
 
@@ -127,21 +128,21 @@ def beat(everybody: Sequence[Member]) -> list[float]:
 def commits(broker: Broker, topic: str, depth: int, seconds: float) -> Figures:
     ready(broker)
     cpu = broker.cpu_seconds()
-    told = clients.probe_commit(broker.address, topic, CONNECTIONS, CONNECTIONS, depth, seconds)
-    return {"commits/s": told["answers"] / told["seconds"], "p50 us": told["answer_p50_us"],
-            "p99 us": told["answer_p99_us"],
-            "cpu us/commit": (broker.cpu_seconds() - cpu) / told["answers"] * 1e6}
+    probe = clients.probe_commit(broker.address, topic, CONNECTIONS, CONNECTIONS, depth, seconds)
+    return {"commits/s": probe["answers"] / probe["seconds"], "p50 us": probe["answer_p50_us"],
+            "p99 us": probe["answer_p99_us"],
+            "cpu us/commit": (broker.cpu_seconds() - cpu) / probe["answers"] * 1e6}
 
 
 def offset_fetches(broker: Broker, topic: str, seconds: float) -> Figures:
     ready(broker)
     clients.probe_commit(broker.address, topic, 1, 1, 1, 0.1)
-    told = clients.probe_offset_fetch(broker.address, topic, 1, 1, 1, seconds)
-    return {"p50 us": told["answer_p50_us"], "p99 us": told["answer_p99_us"]}
+    probe = clients.probe_offset_fetch(broker.address, topic, 1, 1, 1, seconds)
+    return {"p50 us": probe["answer_p50_us"], "p99 us": probe["answer_p99_us"]}
 
 
 def groups(extent: Extent) -> Iterator[Case]:
-    """Groups that rebalance, beat and commit; what ours answers is on disk, Kafka's is not."""
+    """Groups rebalance, send heartbeats and commit; our responses are durable, Kafka's are not."""
     seconds = extent.seconds(SECONDS)
     for count in MEMBERS:
         yield Case(f"rebalance of {count} members",

@@ -1,6 +1,6 @@
-"""What a record costs when the log has grown: the appliance beside itself, when it had 1 GB.
+"""The cost of a record in a large log, compared with the same broker and a log of 1 GB.
 
-Both logs are made in the same way (`bench/grown_log.py`), so that only the size is different."""
+`bench/grown_log.py` makes both logs in the same way, so that only the size differs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SIZES = (10, 100)  # GB
 SMALL = "1 GB of log"
 PATHS = ("append", "read")
 FLAT = 1.05
-FILL_S = 1800  # for 100 GB, of which a slow disk gets 7
+FILL_S = 1800  # for 100 GB, of which the disk gets 7
 GOALS: Goals = {"append cpu ns/record": FLAT, "fetch cpu ns/record": FLAT,
                 **{f"instructions of {each}": FLAT for each in PATHS}}
 
@@ -33,13 +33,13 @@ def words(what: str, folder: Path, *more: str) -> list[str]:
 
 
 def folder_of(broker: Broker, gigabytes: int) -> Path:
-    """Every turn leaves something in it: so there are two for each size, to be as old."""
+    """Two folders for each size: every turn changes its log, and both logs must be equally old."""
     kind = "small" if broker.name == SMALL else "large"
     return broker.directory.parent / f"{kind}-of-{gigabytes}"
 
 
 def fill(broker: Broker, topic: str, gigabytes: int) -> Figures:
-    """Those of the size before make room."""
+    """Deletes the logs of the last size first, for space."""
     folder = folder_of(broker, gigabytes)
     for old in folder.parent.glob("*-of-*"):
         if not old.name.endswith(f"-of-{gigabytes}"):
@@ -64,7 +64,7 @@ def counts(broker: Broker, topic: str, gigabytes: int) -> Figures:
 
 
 def growth(extent: Extent) -> Iterator[Case]:
-    """An append, a fetch and an open of a log that has grown, beside the same log at 1 GB."""
+    """An append to, a fetch from and the open of a large log, compared with a log of 1 GB."""
     for size in sorted({*(each for each in SIZES if each < extent.grown_gb), extent.grown_gb}):
         yield Case(f"{size} GB of log", partial(costs, gigabytes=size), {}, peer=SMALL,
                    fill=partial(fill, gigabytes=size), goals=GOALS, weight=2)

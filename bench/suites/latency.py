@@ -1,5 +1,5 @@
-"""From the moment a record is due until its reader has it: at a calm rate, and at shares of what
-the slower broker can do at all."""
+"""Latency from the time when a record is due until its reader has it: at a low rate, and at shares
+of the highest rate of the slower broker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RATE, SECONDS = 1000, 6.0
 SHARES = (25, 50, 75, 90)  # percent of saturation
 SEARCHED = (500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000,
             256_000)  # records a second
-SECONDS_LEAST = 3.0  # or there is no p99.9
+SECONDS_LEAST = 3.0  # fewer give no p99.9
 KEEPS_UP_US = 20_000
 GOALS: Goals = {f"{stage} {cut} us": 1 / 2 for stage in ("ack", "end to end")
                 for cut in ("p50", "p99", "p99.9")}
@@ -27,43 +27,43 @@ def seconds_of(extent: Extent) -> float:
 
 def at_rate(broker: Broker, topic: str, acks: int, rate: int, seconds: float) -> Figures:
     count = round(rate * (1 + seconds))  # the probe leaves the first second out
-    told = clients.probe_latency(broker.address, topic, PROBE_BYTES, acks, rate, count)
-    return {name.replace("_", " "): value for name, value in told.items() if name != "records"}
+    probe = clients.probe_latency(broker.address, topic, PROBE_BYTES, acks, rate, count)
+    return {name.replace("_", " "): value for name, value in probe.items() if name != "records"}
 
 
 class Saturation:
-    """What `search` found, for the cases behind it."""
+    """The highest rates that `search` measured, for the cases after it."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._found: dict[str, int] = {}
+        self._rates: dict[str, int] = {}
 
     def search(self, broker: Broker, topic: str) -> Figures:
-        """The highest of the rates at which half of all records still arrive in time."""
+        """The highest rate at which half of the records arrive in time."""
         reached = 0
         for each, rate in enumerate(SEARCHED):
             own = f"{topic}-{each}"
             broker.create_topic(own, 1, PAGE_CACHE.get(broker.name, {}))
-            told = clients.probe_latency(broker.address, own, PROBE_BYTES, 1, rate, 2 * rate)
+            probe = clients.probe_latency(broker.address, own, PROBE_BYTES, 1, rate, 2 * rate)
             broker.delete_topic(own)
-            if told["end_to_end_p50_us"] > KEEPS_UP_US:
+            if probe["end_to_end_p50_us"] > KEEPS_UP_US:
                 break
             reached = rate
-        self._found[broker.name] = max(reached, self._found.get(broker.name, 0))
+        self._rates[broker.name] = max(reached, self._rates.get(broker.name, 0))
         return {"records/s": reached}
 
     def at_share(self, broker: Broker, topic: str, percent: int) -> Figures:
-        if len(self._found) < 2:
-            raise RuntimeError("nobody knows the saturation: its case has failed")
-        slower = min(self._found, key=lambda name: self._found[name])
-        rate = self._found[slower] * percent // 100
+        if len(self._rates) < 2:
+            raise RuntimeError("the saturation is unknown: its case failed")
+        slower = min(self._rates, key=lambda name: self._rates[name])
+        rate = self._rates[slower] * percent // 100
         if not rate:
             raise RuntimeError(f"{slower} does not keep up with {SEARCHED[0]:,} records/s")
         return at_rate(broker, topic, 1, rate, self._seconds)
 
 
 def latencies(extent: Extent) -> Iterator[Case]:
-    """A thousand records a second, one in a request; from the page cache, and durable on both."""
+    """A thousand records a second, one per request; in the page cache, and durable on both."""
     at = {"rate": RATE, "seconds": seconds_of(extent)}
     yield Case(f"{RATE} records/s, page cache", partial(at_rate, acks=1, **at), PAGE_CACHE,
                goals=GOALS)
@@ -71,7 +71,7 @@ def latencies(extent: Extent) -> Iterator[Case]:
 
 
 def loaded_latencies(extent: Extent) -> Iterator[Case]:
-    """At 25, 50, 75 and 90 % of the rate at which the slower of both no longer keeps up."""
+    """At 25, 50, 75 and 90 % of the saturation rate of the slower broker."""
     saturation = Saturation(seconds_of(extent))
     yield Case("saturation, one connection", saturation.search, PAGE_CACHE, rounds=2, weight=2)
     for percent in SHARES:

@@ -1,4 +1,4 @@
-"""Beside brokers of other protocols, each with its own client of Python."""
+"""Comparisons with brokers of other protocols, each with its own Python client."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.peers.cost import measured
 from bench.peers.turns import PAGE_CACHE, Case, Figures
 
 SIZE, COUNT = 1000, 400_000
-# A server that answers by ten thousands cannot take as many in the same time
+# Divisors of the count for slower servers, so that all cases take about the same time.
 SLOWER = {"nats": 10, "redis": 4, "rabbitmq": 4}
 NAMES = {"nats": "NATS JetStream", "redis": "Redis Streams", "rabbitmq": "RabbitMQ streams"}
 
@@ -24,12 +24,12 @@ def job(broker: Broker, topic: str, what: str, counts: Mapping[str, int]) -> Fig
     words = [sys.executable, "-m", "bench.peers.stream_clients", f"{broker.name} {what}",
              broker.address, topic, str(SIZE), str(count)]
     with measured(broker) as cost:
-        told = json.loads(clients.run(words))
-    return {"records/s": count / told["seconds"], **cost.per_byte(SIZE * count)}
+        figures = json.loads(clients.run(words))
+    return {"records/s": count / figures["seconds"], **cost.per_byte(SIZE * count)}
 
 
 def others(extent: Extent) -> Iterator[Case]:
-    """Streams of NATS, Redis (AOF), RabbitMQ, where installed; on disk only where durable."""
+    """Streams of NATS, Redis (AOF), RabbitMQ, where installed; durable only where it says so."""
     for peer, name in NAMES.items():
         if streams.missing(peer):
             continue

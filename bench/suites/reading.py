@@ -1,4 +1,4 @@
-"""Consumers that want throughput: from the page cache, from the disk, and ten at a time."""
+"""Throughput of consumers: from the page cache, from the disk, and ten consumers at once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def librdkafka_reads_cold(broker: Broker, topic: str, size: int, count: int) -> 
     return librdkafka_reads(broker, topic, size, count)
 
 
-def everybody_reads(broker: Broker, topic: str, size: int, count: int) -> Figures:
+def readers_at_once(broker: Broker, topic: str, size: int, count: int) -> Figures:
     words = clients.rdkafka_consume(broker.address, topic, count)
     with measured(broker) as cost:
         begin = time.monotonic()
@@ -47,7 +47,7 @@ def everybody_reads(broker: Broker, topic: str, size: int, count: int) -> Figure
 
 
 def consume(extent: Extent) -> Iterator[Case]:
-    """A topic that lies in the page cache, from its first record to its last."""
+    """Consumes a topic from the page cache, from its first record to its last."""
     for size in (100, 1000):
         load = {"size": size, "count": extent.records(LOADS[size])}
         for client, job in (("librdkafka", librdkafka_reads), ("Java", java_reads)):
@@ -57,7 +57,7 @@ def consume(extent: Extent) -> Iterator[Case]:
 
 
 def cold(extent: Extent) -> Iterator[Case]:
-    """The same from the disk: the page cache is emptied first, which takes root."""
+    """The same from the disk: root empties the page cache first."""
     if os.geteuid() == 0:
         load = {"size": 1000, "count": extent.records(LOADS[1000])}
         yield Case("consume 1000 B, cold", partial(librdkafka_reads_cold, **load), PAGE_CACHE,
@@ -65,8 +65,8 @@ def cold(extent: Extent) -> Iterator[Case]:
 
 
 def fan_out(extent: Extent) -> Iterator[Case]:
-    """Ten readers of the same topic at once; records a second of all of them."""
+    """Ten consumers of the same topic at once; the sum of their records per second."""
     load = {"size": 1000, "count": extent.records(LOADS[1000])}
-    yield Case(f"fan-out to {READERS}, 1000 B", partial(everybody_reads, **load), PAGE_CACHE,
+    yield Case(f"fan-out to {READERS}, 1000 B", partial(readers_at_once, **load), PAGE_CACHE,
                fill=partial(by_librdkafka, **load), goals=GOALS, weight=2,
                limit=Limit(LOOPBACK, 1000))

@@ -1,4 +1,4 @@
-"""One record in each request: what a request costs, whatever is in it."""
+"""One record per request: the cost of a request, independent of its records."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def of_one(
     broker: Broker, topic: str, depth: int, seconds: float, acks: int = 1
 ) -> Figures:
     cpu = broker.cpu_seconds()
-    told = clients.probe_produce(broker.address, topic, PROBE_BYTES, acks, CONNECTIONS, depth,
+    probe = clients.probe_produce(broker.address, topic, PROBE_BYTES, acks, CONNECTIONS, depth,
                                  seconds)
     cpu = broker.cpu_seconds() - cpu
-    return {"requests/s": told["answers"] / told["seconds"], "p99 us": told["answer_p99_us"],
-            "cpu us/request": cpu / told["answers"] * 1e6}
+    return {"requests/s": probe["answers"] / probe["seconds"], "p99 us": probe["answer_p99_us"],
+            "cpu us/request": cpu / probe["answers"] * 1e6}
 
 
 def requests(extent: Extent) -> Iterator[Case]:
-    """64 connections with one request under way each, and with five."""
+    """64 connections with one request in flight each, and with five."""
     for depth in (1, 5):
         job = partial(of_one, depth=depth, seconds=extent.seconds(SECONDS))
         yield Case(f"1 record, {CONNECTIONS} connections x {depth}", job, PAGE_CACHE,
@@ -33,7 +33,7 @@ def requests(extent: Extent) -> Iterator[Case]:
 
 
 def floor(extent: Extent) -> Iterator[Case]:
-    """A program that only reads, writes and answers, in the place of a broker."""
+    """Compared with a program that only reads a request, writes it to a file and responds."""
     for depth in (1, 5):
         job = partial(of_one, depth=depth, seconds=extent.seconds(SECONDS))
         yield Case(f"1 record, {CONNECTIONS} x {depth}, floor", job, PAGE_CACHE, peer="floor")

@@ -1,6 +1,6 @@
-"""Processes that begin and end: start on nothing, start after kill -9 on a large log, and idling.
+"""Start with an empty directory, start after kill -9 with a large log, and idling.
 
-Brokers of their own, so that the directories hold what the case says and nothing else.
+Each case has new brokers, so that a directory contains only the data of its case.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PARTITIONS, RECORD_BYTES = 10, 10_000
 
 @contextmanager
 def own(broker: Broker) -> Iterator[Broker]:
-    """One more of the same kind, beside it on the same file system."""
+    """A second broker of the same kind, on the same file system."""
     folder = Path(tempfile.mkdtemp(dir=broker.directory.parent, prefix=f"{broker.name}-"))
     made = type(broker)(folder / "data", {})  # type: ignore[call-arg]
     try:
@@ -37,14 +37,14 @@ def own(broker: Broker) -> Iterator[Broker]:
 
 
 def on_empty(broker: Broker, topic: str) -> Figures:
-    """The first start writes what is missing; the second is the one that counts."""
+    """The first start creates the files of an empty directory; only the second is measured."""
     with own(broker) as made:
         made.stop()
         return {"ready s": made.start()}
 
 
 def after_kill(broker: Broker, topic: str, gigabytes: int) -> Figures:
-    """Killed while it is written to, so that every partition has something to be looked at."""
+    """Kills the broker under load, so that every partition has a tail to recover."""
     with own(broker) as made:
         made.create_topic(topic, PARTITIONS, PAGE_CACHE.get(broker.name, {}))
         count = gigabytes * 10**9 // RECORD_BYTES
@@ -84,6 +84,6 @@ def recovery(extent: Extent) -> Iterator[Case]:
 
 
 def idle(extent: Extent) -> Iterator[Case]:
-    """A broker that nobody asks for anything."""
+    """A broker without clients."""
     yield Case("idle", partial(nothing_to_do, seconds=extent.seconds(IDLE_S)), {},
                goals={"resident MB": 1 / 5}, rounds=extent.long_rounds, warm_up=False)

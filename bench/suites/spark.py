@@ -16,20 +16,20 @@ CORES, MEMORY = 2, "2g"
 
 
 def scan(broker: Broker, topic: str, size: int, count: int) -> Figures:
-    """Each in a driver of its own, whose start is not in the figures."""
+    """Each turn has a new driver, whose start is not in the figures."""
     is_ours = isinstance(broker, Appliance)
-    told = spark_scan.measured({
+    figures = spark_scan.measured({
         "way": "ours" if is_ours else "kafka", "topic": topic, "count": count, "size": size,
         "kafka": broker.address, "appliance": broker.address,
         "url": f"http://{broker.admin}" if isinstance(broker, Appliance) else "",
         "cores": CORES, "memory": MEMORY, "folder": str(broker.directory.parent / "parquet"),
     })  # fmt: skip
-    return {**{f"{job}, records/s": told[job] for job in spark_scan.JOBS},
-            "driver's MB": told["memory"] / 1e6, "driver's cpu s": told["cpu"]}
+    return {**{f"{job}, records/s": figures[job] for job in spark_scan.JOBS},
+            "driver's MB": figures["memory"] / 1e6, "driver's cpu s": figures["cpu"]}
 
 
 def spark(extent: Extent) -> Iterator[Case]:
-    """Spark counts records, sums the lengths of their values and writes them all as Parquet."""
+    """Spark counts records, sums the lengths of their values and writes all records as Parquet."""
     for size, whole in LOADS.items():
         load = {"size": size, "count": extent.records(whole)}
         yield Case(f"Spark, records of {size} B", partial(scan, **load), PAGE_CACHE,

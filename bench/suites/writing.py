@@ -1,6 +1,6 @@
-"""Producers that want throughput: sizes of records, partitions, codecs, the client's own ceiling.
+"""Throughput of producers: sizes of records, partitions, codecs, and the ceiling of the client.
 
-`page cache` means acks=1 and, on ours, topics with visibility=appended: nobody waits for the disk.
+`page cache` means acks=1 and, on ours, topics with visibility=appended: no request waits for syncs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ GOALS: Goals = {"records/s": 1.3, "cpu s/GB": 1 / 3}
 
 
 def loaded(broker: Broker, command: Sequence[str], moved: int) -> Figures:
-    """What the client itself takes tells how much of a rate a broker can be the cause of."""
+    """Includes the client's processor time, which shows how far the broker determines the rate."""
     with measured(broker) as cost:
         rate = clients.rates(clients.run(command))[-1]
     return {"records/s": rate, **cost.per_byte(moved)}
@@ -63,7 +63,7 @@ def codecs(extent: Extent) -> Iterator[Case]:
 
 
 def ceiling(extent: Extent) -> Iterator[Case]:
-    """The same client against a broker of librdkafka's own, in the client's process."""
+    """Compared with librdkafka's mock broker in the client's process."""
     for size in (100, 1000):
         job = partial(by_librdkafka, size=size, count=extent.records(LOADS[size]))
         yield Case(f"produce {size} B, ceiling", job, PAGE_CACHE, peer="mock",

@@ -73,7 +73,7 @@ def test_a_turn_that_was_not_measured_is_left_out_of_both() -> None:
     some, none = whole.comparisons
     assert (some.ours, some.theirs) == ([3], [30])
     assert (none.ours, none.theirs, none.is_met) == ([1, 2], [], None)
-    assert turns.told({"appliance": [1, None], "kafka": [None]}) == "appliance 1 (1-1), kafka -"
+    assert turns.summary({"appliance": [1, None], "kafka": [None]}) == "appliance 1 (1-1), kafka -"
 
 
 def test_a_round_of_nothing_is_not_drawn(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_the_page_says_how_near_to_the_machine_it_was(tmp_path: Path) -> None:
 
 
 def test_every_rate_of_records_is_told_beside_the_machine() -> None:
-    """Where the machine is a bound at all: wake-ups and other people's clients are none of its."""
+    """Only suites whose limit is the machine; wake-ups and foreign clients are no such limit."""
     bounded = report.limits_of_cases()
     names = {case.name for suite in ("produce", "partitions", "ceiling", "consume", "fan_out",
                                      "durable") for case in SUITES[suite](WHOLE)}
@@ -176,7 +176,7 @@ def test_the_page_tells_why_it_was_lost(tmp_path: Path) -> None:
     page, *_ = report.written(run(known, unknown), tmp_path / "page.md", tmp_path / "images")
     text = page.read_text()
     assert "- **consume 100 B, librdkafka**, records/s 0.50 x: The client is the limit" in text
-    assert "- **nothing of ours**, requests/s 0.50 x: nobody has looked into it yet." in text
+    assert "- **nothing of ours**, requests/s 0.50 x: the reason is not known yet." in text
     assert "0 of 2 goals are met; of 2 figures 2 are behind" in text
 
 
@@ -208,7 +208,7 @@ def test_every_remark_is_about_a_case(monkeypatch: pytest.MonkeyPatch) -> None:
     ("page cache, 16 partitions", "records/s", "page cache, * partitions: *"),
 ])
 def test_a_remark_is_about_its_own_case(case: str, figure: str, heading: str) -> None:
-    """The first that fits is told: the wide ones stand behind."""
+    """The first remark that matches is printed; wide headings come last in the file."""
     row = replace(FAST, case=case, figure=figure)
     assert remarks.heading_of(remarks.load(), row) == heading
 
@@ -280,7 +280,7 @@ def test_a_path_of_the_core_can_be_taken(path: str, tmp_path: Path) -> None:
     log = log_dir.create("bench", 0, core_path.LOG)
     core_path.PATHS[path](log_dir, log, 3)
     stored = {"append": 3 * core_path.RECORDS, "append-one": 3, "request-one": 3, "fetch-one": 1,
-              "read": core_path.PLACES * core_path.RECORDS, "columns": 0}
+              "read": core_path.OFFSETS * core_path.RECORDS, "columns": 0}
     assert log.log_end_offset == stored[path]
     log_dir.close()
 
@@ -288,7 +288,7 @@ def test_a_path_of_the_core_can_be_taken(path: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", scripts.SCRIPTS)
 @pytest.mark.parametrize("extent", [WHOLE, QUICK], ids=["whole", "quick"])
 def test_a_script_knows_the_words_that_it_gets(name: str, extent: Extent) -> None:
-    """Its parser is asked alone: --help ends it, behind words that it must accept."""
+    """Runs only the parser: --help ends the script after the options that it must accept."""
     script = scripts.SCRIPTS[name]
     command = [sys.executable, "-m", script.module, *script.words(extent), "--json", "f", "--help"]
     done = subprocess.run(command, cwd=BENCH.parent, capture_output=True, text=True)
@@ -317,7 +317,7 @@ def test_the_figures_of_a_script_are_those_of_the_run(
 def test_a_log_that_has_grown_takes_little_of_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(grown_log, "ROOM", 0)
+    monkeypatch.setattr(grown_log, "RESERVE", 0)
     folder = tmp_path / "grown"
     grown_log.fill(folder, 0.05, 4 << 20)
     logs = sorted(folder.glob("bench-0/*.log"))
@@ -335,7 +335,7 @@ def test_a_log_that_has_grown_takes_little_of_the_disk(
 def test_a_grown_log_has_every_record_at_its_offset(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grown_log, "ROOM", 0)
+    monkeypatch.setattr(grown_log, "RESERVE", 0)
     grown_log.fill(tmp_path / "grown", 0.01, 2 << 20)
     log_dir = core_path.opened(tmp_path / "grown")
     log = log_dir.log(core_path.TOPIC, 0)
@@ -350,7 +350,7 @@ def test_a_grown_log_has_every_record_at_its_offset(
 def test_a_copy_that_is_not_whole_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So the engine has looked at every batch of a grown log."""
+    """So the engine has checked every batch of a grown log."""
     copied = grown_log.copied
 
     def damaged(first: Path, base_offset: int) -> None:
@@ -359,7 +359,7 @@ def test_a_copy_that_is_not_whole_is_found(
             file.seek(grown_log.FILLING_BYTES // 2)
             file.write(b"x")
 
-    monkeypatch.setattr(grown_log, "ROOM", 0)
+    monkeypatch.setattr(grown_log, "RESERVE", 0)
     monkeypatch.setattr(grown_log, "copied", damaged)
     with pytest.raises(RuntimeError, match="was opened with 16,000 records, not 80,000"):
         grown_log.fill(tmp_path / "grown", 0.01, 2 << 20)

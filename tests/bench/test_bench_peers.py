@@ -1,4 +1,4 @@
-"""What the benchmark asks of peers and of perf: programs that play their part stand in for them."""
+"""The benchmark's use of its peers and of perf, with fake programs in their place."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Install = Callable[[str, str], None]
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """A program of that text is the first on PATH."""
+    """Installs a program with this text first on PATH."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
@@ -159,7 +159,7 @@ def test_each_program_of_a_peer_is_asked_for(monkeypatch: pytest.MonkeyPatch) ->
 
 
 class Confirming:
-    """In the place of rstream's producer: confirms what it is given, but what is not to be."""
+    """A fake of rstream's producer: confirms all records except those that the test refuses."""
 
     def __init__(self, refused: int | None) -> None:
         self.refused, self.sent = refused, 0
@@ -203,7 +203,7 @@ def test_the_folder_of_a_torture_is_made(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_rabbitmq_is_found_behind_the_wrapper(tmp_path: Path, install: Install) -> None:
-    """Debian's runs as a user of its own, in a directory that is not ours."""
+    """Debian's wrapper changes the user and the directory."""
     real = tmp_path / "lib"
     real.mkdir()
     for name in ("wrapper", "rabbitmq-server"):

@@ -13,6 +13,15 @@ class ApplianceError(Exception):
     retriable = False
 
 
+class Refused(ApplianceError):
+    """What was asked for may not be, or not now. The code is what the client sees, the text says
+    which, got, wanted."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.kafka_code = int(code)
+
+
 class BatchTorn(ApplianceError):
     kafka_code = 2
 
@@ -79,7 +88,6 @@ class LeaderEpochOld(ApplianceError):
 
 class LogClosed(ApplianceError):
     kafka_code = 6
-    retriable = True
 
 
 class LogFailed(ApplianceError):
@@ -88,7 +96,6 @@ class LogFailed(ApplianceError):
 
 class TimedOut(ApplianceError):
     kafka_code = 7
-    retriable = True
 
 
 class LogMirrored(ApplianceError):
@@ -97,7 +104,6 @@ class LogMirrored(ApplianceError):
 
 class StorageFull(ApplianceError):
     kafka_code = 56
-    retriable = True
 
 
 class StorageIoFailed(ApplianceError):
@@ -110,11 +116,14 @@ class ListenFailed(ApplianceError):
 
 class FilesExhausted(ApplianceError):
     kafka_code = 56
-    retriable = True
 
 
 class RequestInvalid(ApplianceError):
     kafka_code = 42
+
+
+class ResourceUnknown(ApplianceError):
+    kafka_code = 91
 
 
 _BY_CODE: dict[int, type[ApplianceError]] = {

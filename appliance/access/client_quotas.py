@@ -29,9 +29,10 @@ from appliance.access.kept import Kept, check_name
 from appliance.catalog.config_rows import ConfigRows
 from appliance.config import LONG_MAX
 from appliance.config.config_key import INT_MAX
-from appliance.errors import ApplianceError, RequestInvalid
+from appliance.errors import ApplianceError, Refused, RequestInvalid
 from appliance.process import event_log
 from appliance.process.unattended import Changes
+from appliance.protocol import ErrorCode
 
 events = event_log.named("client_quotas")
 
@@ -64,10 +65,6 @@ RATE_MAX = 1 << 62  # no arithmetic with this many bytes overflows
 Entity = tuple[tuple[str, str | None], ...]
 
 
-class EntityTypeUnsupported(ApplianceError):
-    kafka_code = 35
-
-
 class Match(IntEnum):
     """As DescribeClientQuotas numbers them."""
 
@@ -88,7 +85,8 @@ class Component:
         if self.entity_type not in (USER, CLIENT_ID, IP):
             if not self.entity_type:
                 raise RequestInvalid("got an empty entity type")
-            raise EntityTypeUnsupported(f"got entity type {self.entity_type!r}")
+            text = f"got entity type {self.entity_type!r}"
+            raise Refused(ErrorCode.UNSUPPORTED_VERSION, text)
         if self.match_type not in set(Match):
             raise RequestInvalid(f"got match type {self.match_type}, wanted 0, 1 or 2")
         if (self.match is not None) != (self.match_type == Match.EXACT):

@@ -13,7 +13,8 @@ from collections.abc import Hashable, Mapping
 from contextvars import ContextVar
 
 from appliance.config import KeptConfig
-from appliance.errors import ApplianceError, RequestInvalid
+from appliance.errors import Refused, RequestInvalid
+from appliance.protocol import ErrorCode
 
 # Of a name that clients choose, in bytes of UTF-8. Kafka limits only topic names, to 249; the
 # longest ids of Kafka Streams and of Flink have some hundreds. A name is in memory, in records, in
@@ -26,10 +27,6 @@ THING_BYTES = 1024
 # The address of the current request, or none for an administrator's. Tasks that the request starts
 # inherit it.
 asker: ContextVar[str] = ContextVar("asker", default="")
-
-
-class TooMuchKept(ApplianceError):
-    kafka_code = 44
 
 
 def check_name(what: str, name: str | None) -> None:
@@ -101,9 +98,10 @@ class Kept:
             return
         name = f"{self._setting}.{'bytes' if unit else 'total'}"
         share = f", of which {self._percent_of_one} percent (max.kept.percent.per.ip)" if of else ""
-        raise TooMuchKept(
+        raise Refused(
+            ErrorCode.POLICY_VIOLATION,
             f"there would be {total}{unit} of {self._what}{of}, wanted at most {most} "
-            f"({name}{share})"
+            f"({name}{share})",
         )
 
     def put(self, key: Hashable, size: int) -> None:

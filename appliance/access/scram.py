@@ -18,9 +18,10 @@ from dataclasses import dataclass
 
 from appliance.access.kept import Kept, check_name
 from appliance.access.scram_rows import ScramRows
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, Refused, ResourceUnknown
 from appliance.process import event_log
 from appliance.process.unattended import Changes
+from appliance.protocol import ErrorCode
 
 events = event_log.named("scram")
 
@@ -31,18 +32,6 @@ ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384  # Kafka's
 
 class CredentialUnacceptable(ApplianceError):
     kafka_code = 93
-
-
-class CredentialUnknown(ApplianceError):
-    kafka_code = 91
-
-
-class UserNamedTwice(ApplianceError):
-    kafka_code = 92
-
-
-class MechanismUnsupported(ApplianceError):
-    kafka_code = 33
 
 
 @dataclass(frozen=True)
@@ -109,7 +98,7 @@ class ScramCredentials:
             if (user, mechanism) in self._iterations
         }
         if not by_mechanism:
-            raise CredentialUnknown(f"user {user!r} has no credential")
+            raise ResourceUnknown(f"user {user!r} has no credential")
         return by_mechanism
 
     async def alter(
@@ -158,7 +147,8 @@ class ScramCredentials:
             return
         try:
             if kept.pop(each.user, None) is not None:
-                raise UserNamedTwice(f"user {each.user!r} is altered twice in one request")
+                text = f"user {each.user!r} is altered twice in one request"
+                raise Refused(ErrorCode.DUPLICATE_RESOURCE, text)
             if isinstance(each, Upsertion):
                 each.check()
             else:
@@ -171,7 +161,7 @@ class ScramCredentials:
     def _check_deletion(self, deletion: Deletion) -> None:
         _check_user(deletion.user, deletion.mechanism)
         if (deletion.user, deletion.mechanism) not in self._iterations:
-            raise CredentialUnknown(
+            raise ResourceUnknown(
                 f"user {deletion.user!r} has no credential of mechanism {deletion.mechanism}"
             )
 
@@ -181,6 +171,7 @@ def _check_user(user: str, mechanism: int) -> None:
         raise CredentialUnacceptable("the name of the user is empty")
     check_name("user", user)
     if mechanism not in HASHES:
-        raise MechanismUnsupported(
-            f"got mechanism {mechanism}, wanted 1 (SCRAM-SHA-256) or 2 (SCRAM-SHA-512)"
+        raise Refused(
+            ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+            f"got mechanism {mechanism}, wanted 1 (SCRAM-SHA-256) or 2 (SCRAM-SHA-512)",
         )

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from appliance.admin.route import Param
-from appliance.errors import ApplianceError
+from appliance.errors import RequestInvalid
 from appliance.process import patterns
 from appliance.record._records import Record
 
@@ -33,10 +33,6 @@ TOKEN = re.compile(r'"(?:[^"\\]|\\.)*(?:"|(?P<open>\\?\Z))|[^\s"]+', re.DOTALL)
 STEP = re.compile(r"\.([^.\[\]]+)|\[(\d{1,6})\]")
 PLAIN = ("partition", "offset", "timestamp", "size")
 NOTHING = object()  # no such field
-
-
-class FilterInvalid(ApplianceError):
-    kafka_code = 42
 
 
 @dataclass(frozen=True)
@@ -59,32 +55,33 @@ class Filter:
 
 def parse(text: str) -> Filter:
     if len(text) > TEXT_MAX:
-        raise FilterInvalid(f"filter: got {len(text)} characters, wanted at most {TEXT_MAX}")
+        raise RequestInvalid(f"filter: got {len(text)} characters, wanted at most {TEXT_MAX}")
     matches = [*TOKEN.finditer(text)]
     if any(each["open"] is not None for each in matches):
-        raise FilterInvalid("filter: a quote is not closed")
+        raise RequestInvalid("filter: a quote is not closed")
     tokens = [each[0] for each in matches]
     found: list[Condition] = []
     while tokens:
         if found and tokens.pop(0).lower() != "and":
-            raise FilterInvalid("filter: wanted `and` between two conditions")
+            raise RequestInvalid("filter: wanted `and` between two conditions")
         found.append(_condition(tokens))
     if len(found) > CONDITIONS_MAX:
-        raise FilterInvalid(f"filter: got {len(found)} conditions, wanted at most {CONDITIONS_MAX}")
+        count = len(found)
+        raise RequestInvalid(f"filter: got {count} conditions, wanted at most {CONDITIONS_MAX}")
     return Filter(tuple(found))
 
 
 def _condition(tokens: list[str]) -> Condition:
     if len(tokens) < 2:
-        raise FilterInvalid("filter: wanted FIELD OP VALUE, or FIELD exists")
+        raise RequestInvalid("filter: wanted FIELD OP VALUE, or FIELD exists")
     field, op = tokens.pop(0), tokens.pop(0).lower()
     read = _field(field)
     if op == "exists":
         return Condition(read, lambda value: value is not None)
     if op not in OPS:
-        raise FilterInvalid(f"filter: got {op[:40]!r}, wanted one of {' '.join([*OPS, 'exists'])}")
+        raise RequestInvalid(f"filter: got {op[:40]!r}, wanted one of {' '.join([*OPS, 'exists'])}")
     if not tokens:
-        raise FilterInvalid(f"filter: {field} {op}: wanted a value behind it")
+        raise RequestInvalid(f"filter: {field} {op}: wanted a value behind it")
     return Condition(read, OPS[op](_unquoted(tokens.pop(0))))
 
 
@@ -103,7 +100,7 @@ def _field(name: str) -> Callable[[int, Record], Any]:
     head = re.match(r"key|value", name)
     steps = _steps(name[head.end() :]) if head else None
     if head is None or steps is None:
-        raise FilterInvalid(
+        raise RequestInvalid(
             f"filter: got field {name[:80]!r}, wanted key, value, key.PATH, value.PATH, "
             f"header.NAME, {', '.join(PLAIN)}"
         )
@@ -202,7 +199,7 @@ def _matches(wanted: str) -> Callable[[Any], bool]:
     try:
         pattern = patterns.compiled(wanted)
     except patterns.PatternInvalid as error:
-        raise FilterInvalid(f"filter: ~ {error}") from error
+        raise RequestInvalid(f"filter: ~ {error}") from error
     return lambda value: pattern.search(_word(value)) is not None
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from appliance.admin.route import OPERATOR, Call, delete, get, put
-from appliance.errors import ApplianceError, RequestInvalid
+from appliance.errors import RequestInvalid, ResourceUnknown
 from appliance.storage._log_facts import log_facts
 from appliance.topics.topic import Topic
 
@@ -22,10 +22,6 @@ TEXT_MAX = 2000  # characters of a failure
 
 CAUGHT_UP, BEHIND, REFUSED, NO_LINK = "caught up", "behind", "refused", "no link"
 ENDED, SILENT, NOT_REPORTED = "ended", "silent", "not reported"
-
-
-class MirrorUnknown(ApplianceError):
-    kafka_code = 91
 
 
 class ReportRow(TypedDict):
@@ -201,7 +197,7 @@ def put_mirror(call: Call) -> None:
 def forget_mirror(call: Call) -> None:
     """Removes it until its next report."""
     if call.mirrors.told.pop(call.path["mirror"], None) is None:
-        raise MirrorUnknown(f"no mirror {call.path['mirror'][:80]!r} has reported")
+        raise ResourceUnknown(f"no mirror {call.path['mirror'][:80]!r} has reported")
 
 
 ROUTES = [

@@ -12,11 +12,12 @@ from typing_extensions import NotRequired
 
 from appliance._log import Log
 from appliance.admin.produce import append, partition_for
-from appliance.admin.route import ADMIN, Call, ParameterInvalid, get, post
+from appliance.admin.route import ADMIN, Call, get, post
 from appliance.admin.schema import row_of
 from appliance.admin.topic_lookup import PartitionUnknown
 from appliance.data_dir.log_dir import LogDir
 from appliance.data_dir.partition_names import Key, directory_name
+from appliance.errors import RequestInvalid
 from appliance.record._records import Record
 from appliance.repair import _repair, repair, set_aside
 from appliance.repair.repair import Importing, Span
@@ -193,7 +194,7 @@ def slices(records: Iterator[Record]) -> Iterator[list[Record]]:
 def wanted(call: Call, name: str) -> str:
     value = call.body.get(name)
     if not value:
-        raise ParameterInvalid(f"{name}: wanted with the action {call.body['action']}")
+        raise RequestInvalid(f"{name}: wanted with the action {call.body['action']}")
     return str(value)
 
 

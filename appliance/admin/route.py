@@ -31,7 +31,8 @@ from appliance.bulk.reading import Reading
 from appliance.config import LONG_MAX
 from appliance.config.config_key import boolean, whole
 from appliance.config.setting import range_in_words
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, Refused, RequestInvalid
+from appliance.protocol import ErrorCode
 
 if TYPE_CHECKING:
     from appliance.admin.audit import Trail
@@ -54,18 +55,10 @@ READERS: dict[type, Callable[[str], Any]] = {bool: boolean, int: whole, str: str
 LOOKS_MAX = 2  # into logs at a time; others wait, so that looking cannot hurt the broker
 
 
-class ParameterInvalid(ApplianceError):
-    kafka_code = 42
-
-
 class NotServing(ApplianceError):
     """The logs are still being recovered, or the broker stops."""
 
     kafka_code = 15
-
-
-class BodyTooLarge(ApplianceError):
-    kafka_code = 10
 
 
 @dataclass(frozen=True)
@@ -86,7 +79,7 @@ class Param:
         text = query[self.name]
         value = READERS[self.kind](text)
         if value is None or not self._is_allowed(value):
-            raise ParameterInvalid(f"{self.name}: got {text[:80]!r}, wanted {self.wanted}")
+            raise RequestInvalid(f"{self.name}: got {text[:80]!r}, wanted {self.wanted}")
         return value
 
     def _is_allowed(self, value: Any) -> bool:
@@ -213,7 +206,7 @@ class Route:
         for name in request.query:
             if name not in known:
                 wanted = f"wanted {', '.join(sorted(known))}" if known else "it takes none"
-                raise ParameterInvalid(f"{name[:80]}: no such parameter, {wanted}")
+                raise RequestInvalid(f"{name[:80]}: no such parameter, {wanted}")
         params = {each.name: each.read(request.query) for each in self.params}
         most = BODY_BYTES_MAX
         if self.role == ANYONE:
@@ -228,7 +221,8 @@ class Route:
     async def _body(self, request: web.Request, most: int) -> Any:
         size = request.content_length or 0
         if size > most:
-            raise BodyTooLarge(f"body: got {size} bytes, wanted at most {most}")
+            text = f"body: got {size} bytes, wanted at most {most}"
+            raise Refused(ErrorCode.MESSAGE_TOO_LARGE, text)
         if request.content_type != "application/json":
             raise schema.BodyInvalid(
                 f"body: got content type {request.content_type}, wanted application/json"
@@ -245,7 +239,7 @@ async def sent(request: web.Request, most: int) -> bytes:
         while piece := await request.content.readany():
             found += piece
             if len(found) > most:
-                raise BodyTooLarge(f"body: wanted at most {most} bytes")
+                raise Refused(ErrorCode.MESSAGE_TOO_LARGE, f"body: wanted at most {most} bytes")
     except (OSError, web.RequestPayloadError) as error:
         raise schema.BodyInvalid(f"body: it ended after {len(found)} bytes: {error}") from error
     return bytes(found)

@@ -17,17 +17,13 @@ from appliance.admin.protobuf_decoder import ProtobufDecoder
 from appliance.admin.route import OPERATOR, Call, delete, get, put
 from appliance.admin.topic_lookup import topic_of
 from appliance.admin.topic_schema_rows import TopicSchema, TopicSchemaRows
-from appliance.errors import ApplianceError
+from appliance.errors import ResourceUnknown
 from appliance.topics.topic import Topic
 
 PARTS = ("key", "value")
 BUILT_MAX = 100  # decoders that are kept in memory; the others are built again when they are used
 
 Form = Literal["avro", "protobuf"]
-
-
-class SchemaUnknown(ApplianceError):
-    kafka_code = 91
 
 
 class SchemaRow(TypedDict):
@@ -94,7 +90,7 @@ async def decoders_of(call: Call, topic: Topic) -> Decoders:
 def part_of(call: Call) -> str:
     part = call.path["part"]
     if part not in PARTS:
-        raise SchemaUnknown(f"got {part[:40]!r}, wanted key or value")
+        raise ResourceUnknown(f"got {part[:40]!r}, wanted key or value")
     return part
 
 
@@ -129,7 +125,7 @@ async def delete_schema(call: Call) -> None:
     topic, part = topic_of(call), part_of(call)
     rows = TopicSchemaRows(call.broker.catalog)
     if not await asyncio.to_thread(rows.delete, topic.name, part):
-        raise SchemaUnknown(f"{topic.name} has no schema for its {part}")
+        raise ResourceUnknown(f"{topic.name} has no schema for its {part}")
 
 
 ROUTES = [

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from appliance.admin.users import digest_of
-from appliance.errors import ApplianceError
+from appliance.errors import ResourceUnknown
 
 SESSIONS_MAX = 10_000
 SESSIONS_OF_USER_MAX = 100  # per user: a login must not end the sessions of others
@@ -22,10 +22,6 @@ LIFE_SECONDS = 7 * 24 * 3600.0
 SOFTWARE_MAX = 200  # characters of a browser's name
 
 Clock = Callable[[], float]
-
-
-class SessionUnknown(ApplianceError):
-    kafka_code = 91
 
 
 @dataclass
@@ -92,7 +88,7 @@ class Sessions:
     def end_one(self, own: str) -> None:
         found = [digest for digest, each in self._sessions.items() if each.id == own]
         if not found:
-            raise SessionUnknown(f"there is no session {own[:80]!r}")
+            raise ResourceUnknown(f"there is no session {own[:80]!r}")
         del self._sessions[found[0]]
 
     def end(self, secret: str) -> None:

@@ -15,17 +15,12 @@ from appliance.admin.topic_lookup import topic_of
 from appliance.broker.broker import Broker
 from appliance.config.broker_configs import ConfigEntry
 from appliance.config.config_key import ConfigType, changes_to
-from appliance.errors import ApplianceError
+from appliance.errors import Refused
+from appliance.protocol import ErrorCode
 from appliance.storage._log_facts import LogFacts, log_facts
 from appliance.topics.topic import DEFAULT, Topic, check_own
 
 FLUSH_SECONDS_MAX = 30.0  # to empty a topic, unsynced records must become durable within this time
-
-
-class NotDeleting(ApplianceError):
-    """Its cleanup.policy does not allow to empty it."""
-
-    kafka_code = 44
 
 
 class TopicRow(TypedDict):
@@ -211,9 +206,10 @@ async def empty_topic(call: Call) -> Emptied:
     check_own(topic.name)
     policy = call.broker.configs.of_topic(topic.name, "cleanup.policy")
     if "delete" not in policy.split(","):
-        raise NotDeleting(
+        raise Refused(
+            ErrorCode.POLICY_VIOLATION,
             f"{topic.name} has cleanup.policy {policy}, wanted one with delete: compacted records "
-            "are kept until their keys are deleted"
+            "are kept until their keys are deleted",
         )
     logs = topic.all_logs()
     before = [log.log_start_offset for log in logs]

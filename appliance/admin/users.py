@@ -20,8 +20,9 @@ import argon2
 
 from appliance.admin.route import ADMIN, ROLES
 from appliance.admin.user_rows import AdminToken, AdminUser, UserRows
-from appliance.errors import ApplianceError, RequestInvalid
+from appliance.errors import ApplianceError, Refused, RequestInvalid, ResourceUnknown
 from appliance.machine.wall_clock import wall_now_ms
+from appliance.protocol import ErrorCode
 
 NAME = re.compile(r"[a-zA-Z0-9._@-]{1,64}")
 PASSWORD_MIN, PASSWORD_MAX = 10, 1000  # characters; longer ones only cost time
@@ -31,18 +32,6 @@ USERS_MAX, TOKENS_MAX = 1000, 1000
 # known users: by a session, or by a browser of an earlier login. They never wait for strangers.
 HASHES_OF_KIND = 1
 STRANGERS_MAX = 8  # waiting strangers, so that a login takes at most a second
-
-
-class UserUnknown(ApplianceError):
-    kafka_code = 91
-
-
-class TokenUnknown(ApplianceError):
-    kafka_code = 91
-
-
-class LoginsBusy(ApplianceError):
-    kafka_code = 89
 
 
 class NameTaken(ApplianceError):
@@ -107,7 +96,8 @@ class Users:
     def check_room(self) -> None:
         """For one more stranger."""
         if self._strangers >= STRANGERS_MAX:
-            raise LoginsBusy(f"{self._strangers} logins are being looked at: try again in a second")
+            text = f"{self._strangers} logins are being looked at: try again in a second"
+            raise Refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, text)
 
     async def verify(self, name: str, password: str, *, is_known: bool) -> Identity | None:
         """None: wrong. Takes equally long for a name that does not exist."""
@@ -187,7 +177,7 @@ class Users:
 
     def _known(self, name: str) -> AdminUser:
         if name not in self._users:
-            raise UserUnknown(f"there is no user {name[:80]!r}")
+            raise ResourceUnknown(f"there is no user {name[:80]!r}")
         return self._users[name]
 
     async def _put(self, user: AdminUser) -> None:
@@ -250,7 +240,7 @@ class Users:
         async with self._changing:
             found = [each for each in self._tokens.values() if each.name == name]
             if not found:
-                raise TokenUnknown(f"there is no token {name[:80]!r}")
+                raise ResourceUnknown(f"there is no token {name[:80]!r}")
             await asyncio.to_thread(self._rows.delete_token, name)
             del self._tokens[found[0].digest]
             self._used.pop(found[0].digest, None)
@@ -261,7 +251,7 @@ def reset_password(rows: UserRows, name: str, password: str) -> None:
     known = {each.name: each for each in rows.users()}
     if name not in known:
         there = ", ".join(sorted(known)) or "none: the next start prints a setup link"
-        raise UserUnknown(f"there is no user {name[:80]!r}; there are: {there}")
+        raise ResourceUnknown(f"there is no user {name[:80]!r}; there are: {there}")
     check_password(password)
     stored = argon2.PasswordHasher().hash(password)
     rows.put_user(replace(known[name], password_hash=stored))

@@ -274,7 +274,7 @@ class Dispatcher:
         except ApplianceError as error:
             self._refuse(punt, header, error.kafka_code, str(error))
         except Exception as error:
-            log.exception("request failed unexpectedly", **_facts(punt, header))
+            log.exception("request failed unexpectedly", peer=punt.peer, **_facts(header))
             self._refuse(punt, header, ErrorCode.UNKNOWN_SERVER_ERROR, type(error).__name__)
 
     def _refuse(self, punt: Punt, header: RequestHeader, code: int, text: str) -> None:
@@ -285,10 +285,8 @@ class Dispatcher:
             self._reply(punt, header, answer)
 
     def _drop(self, punt: Punt, header: RequestHeader, why: str) -> None:
-        key, version = header.api_key, header.api_version
-        facts = {"api_key": key, "api_version": version, "correlation_id": header.correlation_id}
-        reason = key if key in HANDLERS else "unknown key"
-        self._closures.say(punt.peer, reason, why, **facts)
+        reason = header.api_key if header.api_key in HANDLERS else "unknown key"
+        self._closures.say(punt.peer, reason, why, **_facts(header))
         self._give()  # to those before it
         self._data_plane.close(punt.connection)
 
@@ -341,9 +339,8 @@ def _versions(key: int) -> tuple[int, int]:
     return max(first, API[key].versions[0]), last
 
 
-def _facts(punt: Punt, header: RequestHeader) -> dict[str, Any]:
+def _facts(header: RequestHeader) -> dict[str, Any]:
     return {
-        "peer": punt.peer,
         "api_key": header.api_key,
         "api_version": header.api_version,
         "correlation_id": header.correlation_id,

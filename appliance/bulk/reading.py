@@ -30,7 +30,6 @@ class StreamsExhausted(ApplianceError):
     """As many bulk reads are under way as the setting allows."""
 
     kafka_code = 89
-    retriable = True
 
 
 class Pace:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from appliance.catalog.ledger_rows import LedgerRows
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, ResourceUnknown
 from appliance.process import event_log
 
 log = event_log.named("ledger")
@@ -30,10 +30,6 @@ Kind = Literal["lost", "damaged", "skipped"]
 WHOLE = -1  # the partition of what is no partition's
 
 KINDS: tuple[Kind, ...] = ("lost", "damaged", "skipped")
-
-
-class EntryUnknown(ApplianceError):
-    kafka_code = 91
 
 
 @dataclass(frozen=True)
@@ -153,7 +149,7 @@ class Ledger:
         wanted = set(ids)
         with self._lock:
             if strange := sorted(wanted - {each.id for each in self._entries}):
-                raise EntryUnknown(f"the ledger has no entry {strange[0]}")
+                raise ResourceUnknown(f"the ledger has no entry {strange[0]}")
             return self._acknowledge(who, lambda each: each.id in wanted)
 
     def acknowledge_up_to(self, last_id: int, who: str) -> int:

@@ -48,7 +48,6 @@ class LogUnknown(ApplianceError):
 
 class LogBusy(ApplianceError):
     kafka_code = 56
-    retriable = True
 
 
 class Keeper(Protocol):

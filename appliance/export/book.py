@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, ResourceUnknown
 from appliance.export import due
 from appliance.export.due import NEXT_RUN_BELIEVED_S
 from appliance.export.export_options import migrated
@@ -22,10 +22,6 @@ from appliance.process import event_log
 from appliance.process.patterns import PatternInvalid, compiled
 
 log = event_log.named("export")
-
-
-class ExportUnknown(ApplianceError):
-    kafka_code = 91
 
 
 class Last(NamedTuple):
@@ -102,7 +98,7 @@ class Book:
 
     def get(self, name: str) -> tuple[dict[str, Any], Last]:
         if name not in self._definitions:
-            raise ExportUnknown(f"there is no export {name!r}")
+            raise ResourceUnknown(f"there is no export {name!r}")
         return self._definitions[name], self._last[name]
 
     def put(self, definition: dict[str, Any]) -> None:

@@ -24,17 +24,13 @@ from typing import Any
 from appliance._log import Log
 from appliance.config import LONG_MAX
 from appliance.data_dir.partition_names import Key
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, ResourceUnknown
 from appliance.export.hold_rows import HoldRows
 from appliance.process import event_log
 
 log = event_log.named("export")
 
 WARN_SHARE = 0.8  # share of max_bytes; above it health warns
-
-
-class HoldUnknown(ApplianceError):
-    kafka_code = 91
 
 
 @dataclass(frozen=True)
@@ -80,7 +76,7 @@ class Holds:
     def get(self, name: str) -> Hold:
         found = self._holds.get(name)
         if found is None:
-            raise HoldUnknown(f"there is no export hold {name!r}")
+            raise ResourceUnknown(f"there is no export hold {name!r}")
         return found
 
     def put(self, hold: Hold) -> None:

@@ -51,8 +51,7 @@ class Availability:
 
     def check(self, group_id: str) -> None:
         """Whether what there is of this group is known."""
-        if self._refusal is not None:
-            raise self._refusal
+        self.check_loaded()
         topic = self._topics.offsets_topic() if self.unread else None
         if topic is None:
             return

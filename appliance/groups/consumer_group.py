@@ -348,17 +348,13 @@ class ConsumerGroup(ModernGroup):
             self._answer_all(queued)
 
     def restore(self, stored: records.StoredConsumerGroup, now_ms: int) -> None:
-        """What a restart finds. Members go on in their epochs, each with a new session."""
-        self.epoch, self.target_epoch = stored.epoch or 0, stored.target_epoch
-        self.metadata_hash, self.patterns = stored.metadata_hash, stored.patterns
-        for member_id, said in stored.members.items():
-            member = ConsumerMember(member_id, said, stored.now.get(member_id, Assignment()))
-            self._touch(member, now_ms)
+        self.patterns = stored.patterns
+        self._restore(stored, now_ms)
+        for member in self.all():
             if member.now.state is MemberState.UNREVOKED:
-                member.revoke_deadline_ms = self._due(now_ms + said.rebalance_timeout_ms)
-            self._enter(member)
-            self.targets[member_id] = stored.targets.get(member_id, NOWHERE)
-            self.owners.update(dict.fromkeys(member.now.held, member_id))
+                time_ms = member.subscription.rebalance_timeout_ms
+                member.revoke_deadline_ms = self._due(now_ms + time_ms)
+            self.owners.update(dict.fromkeys(member.now.held, member.id))
             member.since = dict.fromkeys(member.now.assigned, member.now.epoch)
 
 

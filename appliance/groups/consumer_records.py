@@ -23,20 +23,21 @@ from appliance.topics.internal_topic import Record, load, store
 
 EPOCH_KEY, TOPICS_KEY, MEMBER_KEY, TARGET_EPOCH_KEY, TARGET_KEY, CURRENT_KEY = range(3, 9)
 PATTERN_KEY = 16
+KEY_MAX = 15  # share groups have keys of the same fields, with numbers of their own
 KEYS = (*range(EPOCH_KEY, CURRENT_KEY + 1), PATTERN_KEY)
 VALUE = Versions(0, 0, flexible_from=0)
 
 
 @dataclass(slots=True)
 class GroupKey:
-    VERSIONS: ClassVar = Versions(EPOCH_KEY, TARGET_EPOCH_KEY)
+    VERSIONS: ClassVar = Versions(EPOCH_KEY, KEY_MAX)
 
     group: str = field(string)
 
 
 @dataclass(slots=True)
 class MemberKey:
-    VERSIONS: ClassVar = Versions(MEMBER_KEY, CURRENT_KEY)
+    VERSIONS: ClassVar = Versions(EPOCH_KEY, KEY_MAX)
 
     group: str = field(string)
     member: str = field(string)
@@ -88,6 +89,12 @@ class MemberValue:
 
 
 @dataclass(slots=True)
+class TopicPartitions:
+    topic_id: UUID = field(uuid)
+    partitions: list[int] = field(array(int32))
+
+
+@dataclass(slots=True)
 class TargetEpochValue:
     VERSIONS: ClassVar = VALUE
 
@@ -98,30 +105,18 @@ class TargetEpochValue:
 class TargetValue:
     VERSIONS: ClassVar = VALUE
 
-    @dataclass(slots=True)
-    class TopicPartition:
-        topic_id: UUID = field(uuid)
-        partitions: list[int] = field(array(int32))
-
-    topic_partitions: list[TopicPartition] = field(array(TopicPartition))
+    topic_partitions: list[TopicPartitions] = field(array(TopicPartitions))
 
 
 @dataclass(slots=True)
 class CurrentValue:
     VERSIONS: ClassVar = VALUE
 
-    @dataclass(slots=True)
-    class TopicPartitions:
-        topic_id: UUID = field(uuid)
-        partitions: list[int] = field(array(int32))
-
     member_epoch: int = field(int32)
     previous_member_epoch: int = field(int32)
     state: int = field(int8)
     assigned_partitions: list[TopicPartitions] = field(array(TopicPartitions))
-    partitions_pending_revocation: list[TopicPartitions] = field(
-        array(lambda: CurrentValue.TopicPartitions)
-    )
+    partitions_pending_revocation: list[TopicPartitions] = field(array(TopicPartitions))
 
 
 @dataclass(slots=True)
@@ -164,7 +159,7 @@ def member_record(group: str, member: str, said: Subscription) -> Record:
 
 
 def target_record(group: str, member: str, places: Places) -> Record:
-    value = TargetValue(rows(places, TargetValue.TopicPartition))
+    value = TargetValue(rows(places, TopicPartitions))
     return Record(store(MemberKey(group, member), TARGET_KEY), store(value, 0))
 
 
@@ -173,8 +168,8 @@ def current_record(group: str, member: str, now: Assignment) -> Record:
         member_epoch=now.epoch,
         previous_member_epoch=now.previous_epoch,
         state=now.state,
-        assigned_partitions=rows(now.assigned, CurrentValue.TopicPartitions),
-        partitions_pending_revocation=rows(now.revoking, CurrentValue.TopicPartitions),
+        assigned_partitions=rows(now.assigned, TopicPartitions),
+        partitions_pending_revocation=rows(now.revoking, TopicPartitions),
     )
     return Record(store(MemberKey(group, member), CURRENT_KEY), store(value, 0))
 
@@ -213,7 +208,7 @@ def places_of(topics: Iterable[Any]) -> Places:
 
 
 @dataclass
-class StoredConsumerGroup:
+class StoredGroup:
     """What the records say of one group."""
 
     epoch: int | None = None  # None: there is no such group
@@ -222,6 +217,10 @@ class StoredConsumerGroup:
     members: dict[str, Subscription] = member_field(default_factory=dict)
     targets: dict[str, Places] = member_field(default_factory=dict)
     now: dict[str, Assignment] = member_field(default_factory=dict)
+
+
+@dataclass
+class StoredConsumerGroup(StoredGroup):
     patterns: dict[str, frozenset[str]] = member_field(default_factory=dict)
 
 

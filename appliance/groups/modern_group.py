@@ -25,12 +25,15 @@ from uuid import UUID
 
 from appliance.errors import ApplianceError
 from appliance.groups.consumer_member import (
+    NOTHING,
+    NOWHERE,
     PLACE_BYTES,
     Assignment,
     ConsumerMember,
     Places,
     Subscription,
 )
+from appliance.groups.consumer_records import StoredGroup
 from appliance.groups.member import NEVER_MS
 from appliance.groups.states import ConsumerState, GroupRefused
 from appliance.protocol import ErrorCode
@@ -290,6 +293,16 @@ class ModernGroup(ABC):
         return at_ms
 
     # Disk
+
+    def _restore(self, stored: StoredGroup, now_ms: int) -> None:
+        """What a restart finds. Members go on in their epochs, each with a new session."""
+        self.epoch, self.target_epoch = stored.epoch or 0, stored.target_epoch
+        self.metadata_hash = stored.metadata_hash
+        for member_id, said in stored.members.items():
+            member = ConsumerMember(member_id, said, stored.now.get(member_id, NOTHING))
+            self._touch(member, now_ms)
+            self._enter(member)
+            self.targets[member_id] = stored.targets.get(member_id, NOWHERE)
 
     def supersede(self, tombstones: Iterable[Record]) -> None:
         """What another group of this name has on disk goes with the first write of this one."""

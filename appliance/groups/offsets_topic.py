@@ -16,6 +16,7 @@ from appliance.errors import ApplianceError, BatchLargerThanSegment
 from appliance.groups.availability import OffsetsTopicView
 from appliance.groups.member import Stored
 from appliance.groups.states import GroupRefused
+from appliance.process.unattended import settle
 from appliance.protocol import ErrorCode
 from appliance.topics.internal_topic import InternalTopic, Record, Transaction, Write, partition_of
 
@@ -61,12 +62,7 @@ class OffsetsTopic:
 
         def told(error: ApplianceError | None, first_offset: int) -> None:
             done(error, first_offset)
-            if stored.done():
-                return  # who waited for it is gone
-            if error is None:
-                stored.set_result(None)
-            else:
-                stored.set_exception(refusal(error))
+            settle(stored, error and refusal(error))
 
         self.write(group_id, records, told, transaction)
         return stored

@@ -25,30 +25,24 @@ from appliance.groups.consumer_member import (
     Places,
     Subscription,
 )
-from appliance.groups.consumer_records import TargetEpochValue, TargetValue, places_of, rows
-from appliance.protocol.types import Versions, array, field, int8, int32, int64, string, uuid
+from appliance.groups.consumer_records import (
+    VALUE,
+    GroupKey,
+    MemberKey,
+    StoredGroup,
+    TargetEpochValue,
+    TargetValue,
+    TopicPartitions,
+    places_of,
+    rows,
+)
+from appliance.protocol.types import array, field, int8, int32, int64, string, uuid
 from appliance.topics.internal_topic import Record, load, store
 
 TOPICS_KEY = 9
 MEMBER_KEY, EPOCH_KEY, TARGET_EPOCH_KEY, TARGET_KEY, CURRENT_KEY, STATE_KEY = range(10, 16)
 KEYS = range(TOPICS_KEY, STATE_KEY + 1)
 OF_MEMBERS = (MEMBER_KEY, TARGET_KEY, CURRENT_KEY)
-VALUE = Versions(0, 0, flexible_from=0)
-
-
-@dataclass(slots=True)
-class GroupKey:
-    VERSIONS: ClassVar = Versions(TOPICS_KEY, STATE_KEY)
-
-    group: str = field(string)
-
-
-@dataclass(slots=True)
-class MemberKey:
-    VERSIONS: ClassVar = Versions(MEMBER_KEY, CURRENT_KEY)
-
-    group: str = field(string)
-    member: str = field(string)
 
 
 @dataclass(slots=True)
@@ -72,11 +66,6 @@ class EpochValue:
 @dataclass(slots=True)
 class CurrentValue:
     VERSIONS: ClassVar = VALUE
-
-    @dataclass(slots=True)
-    class TopicPartitions:
-        topic_id: UUID = field(uuid)
-        partitions: list[int] = field(array(int32))
 
     member_epoch: int = field(int32)
     previous_member_epoch: int = field(int32)
@@ -167,12 +156,12 @@ def member_record(group: str, member: str, said: Subscription) -> Record:
 
 
 def target_record(group: str, member: str, places: Places) -> Record:
-    value = TargetValue(rows(places, TargetValue.TopicPartition))
+    value = TargetValue(rows(places, TopicPartitions))
     return Record(store(MemberKey(group, member), TARGET_KEY), store(value, 0))
 
 
 def current_record(group: str, member: str, now: Assignment) -> Record:
-    assigned = rows(now.assigned, CurrentValue.TopicPartitions)
+    assigned = rows(now.assigned, TopicPartitions)
     value = CurrentValue(now.epoch, now.previous_epoch, now.state, assigned)
     return Record(store(MemberKey(group, member), CURRENT_KEY), store(value, 0))
 
@@ -212,15 +201,7 @@ def group_tombstones(group: str) -> list[Record]:
 
 
 @dataclass
-class StoredShareGroup:
-    """What the records say of one group."""
-
-    epoch: int | None = None  # None: there is no such group
-    metadata_hash: int = 0
-    target_epoch: int = 0
-    members: dict[str, Subscription] = member_field(default_factory=dict)
-    targets: dict[str, Places] = member_field(default_factory=dict)
-    now: dict[str, Assignment] = member_field(default_factory=dict)
+class StoredShareGroup(StoredGroup):
     state: ShareState = member_field(default_factory=ShareState)
 
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from appliance.errors import ApplianceError
+from appliance.errors import Refused
 from appliance.protocol import ErrorCode
 
 
@@ -74,9 +74,5 @@ REFUSED: Mapping[Ask, Mapping[State, ErrorCode]] = {
 }
 
 
-class GroupRefused(ApplianceError):
-    """What was asked of a group may not be, or not now. The code is what the client sees."""
-
-    def __init__(self, code: ErrorCode, text: str) -> None:
-        super().__init__(text)
-        self.kafka_code = int(code)
+class GroupRefused(Refused):
+    """What was asked of a group may not be, or not now."""

@@ -81,6 +81,16 @@ async def outcome(task: asyncio.Task[Result]) -> Result:
         raise
 
 
+def settle(waited_for: asyncio.Future[None], error: Exception | None) -> None:
+    """Whoever waited for it may be gone."""
+    if waited_for.done():
+        return
+    if error is None:
+        waited_for.set_result(None)
+    else:
+        waited_for.set_exception(error)
+
+
 def let_go(work: asyncio.Future[Any]) -> None:
     """Tasks that nobody waits for."""
     work.add_done_callback(_look_at)

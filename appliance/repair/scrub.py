@@ -26,8 +26,9 @@ from appliance.bulk._bulk_file import lower_io_priority
 from appliance.catalog.ledger import Damage, Entry, Kind
 from appliance.data_dir.log_dir import LogDir, LogUnknown
 from appliance.data_dir.partition_names import Key
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, Refused
 from appliance.process import event_log, owner_only
+from appliance.protocol import ErrorCode
 from appliance.repair._repair import holes
 from appliance.repair._scrub import ScrubFinding, SegmentScan
 
@@ -42,10 +43,6 @@ LATE_INTERVALS = 3  # without a whole round: then somebody should look
 
 SegmentKey = tuple[str, int, int]  # topic, partition, base offset of the segment
 START: SegmentKey = ("", -1, -1)
-
-
-class ScrubRunning(ApplianceError):
-    kafka_code = 92
 
 
 @dataclass
@@ -233,7 +230,8 @@ class Scrubber:
     def start(self, topics: list[str]) -> Round:
         """Of these topics, or of all; `own` tells how far it is."""
         if self.is_running:
-            raise ScrubRunning("a scrub that somebody asked for is under way: wait for its end")
+            text = "a scrub that somebody asked for is under way: wait for its end"
+            raise Refused(ErrorCode.DUPLICATE_RESOURCE, text)
         known = {topic for topic, _ in self._log_dir.logs()}
         if strange := sorted(set(topics) - known):
             raise LogUnknown(f"topic {strange[0][:80]!r} has no open partition")

@@ -11,16 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from appliance.errors import ApplianceError
+from appliance.errors import ResourceUnknown
 from appliance.storage._search import WholeBatches
 
 ORPHANS = "orphans"
 
 _NAME = re.compile(r"\d{20}\.log(\.corrupt-\d+)?")
-
-
-class FileUnknown(ApplianceError):
-    kafka_code = 91
 
 
 @dataclass(frozen=True)
@@ -57,7 +53,7 @@ def file_named(data_dir: Path, name: str, wanted: str) -> Path:
     for path in files_of(data_dir, name):
         if shown(data_dir, path) == wanted:
             return path
-    raise FileUnknown(
+    raise ResourceUnknown(
         f"{wanted[:120]!r} is no file that was set aside for {name}: wanted one of "
         + (", ".join(shown(data_dir, each) for each in files_of(data_dir, name)) or "which none is")
     )

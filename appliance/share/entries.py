@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 from appliance._log import Log
 from appliance.config import ShareGroupsConfig
 from appliance.errors import ApplianceError
-from appliance.process.unattended import LoggedTasks
+from appliance.process.unattended import LoggedTasks, settle
 from appliance.protocol import ErrorCode
 from appliance.share.entry import Entry
 from appliance.share.entry_waits import EntryWaits
@@ -189,13 +189,11 @@ class Entries:
         except ApplianceError as error:
             for change, told in changes:
                 own.undo(change)
-                if not told.done():
-                    told.set_exception(error)
+                settle(told, error)
             raise
         for change, told in changes:
             own.settle(change)
-            if not told.done():
-                told.set_result(None)
+            settle(told, None)
         if changes:
             self.freed(entry, self._config_of(entry))
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from appliance._log import Log
 from appliance.config import ShareGroupsConfig
 from appliance.process import event_log
+from appliance.process.unattended import settle
 from appliance.protocol import ErrorCode
 from appliance.share.acquisition import Limits
 from appliance.share.runs import NEVER_MS, Change
@@ -119,5 +120,4 @@ class Entry:
         changes, self.changes = self.changes, []
         for change, told in changes:
             self.stored.partition.undo(change)
-            if not told.done():
-                told.set_exception(error)
+            settle(told, error)

@@ -236,17 +236,11 @@ class ShareGroup(ModernGroup):
     # A start
 
     def restore(self, stored: StoredShareGroup, now_ms: int) -> None:
-        """What a restart finds. Members go on in their epochs, each with a new session."""
-        self.epoch, self.target_epoch = stored.epoch or 0, stored.target_epoch
-        self.metadata_hash, self.shared = stored.metadata_hash, stored.state
+        self.shared = stored.state
+        self._restore(stored, now_ms)
         name_of = self.topics.topic_name
         # whoever comes first tries again
         self._missing = frozenset(each for each in self.shared.initializing if name_of(each[0]))
-        for member_id, said in stored.members.items():
-            member = ConsumerMember(member_id, said, stored.now.get(member_id, Assignment()))
-            self._touch(member, now_ms)
-            self._enter(member)
-            self.targets[member_id] = stored.targets.get(member_id, NOWHERE)
 
 
 def _refusal(error: ApplianceError) -> Beaten:

@@ -16,6 +16,7 @@ from appliance._log import Log
 from appliance.config import ShareStateConfig
 from appliance.errors import ApplianceError
 from appliance.process import event_log
+from appliance.process.unattended import settle
 from appliance.protocol import ErrorCode
 from appliance.share.state_log import SharePartitionKey, Stored, replay, snapshot, tombstone, update
 from appliance.share.states import ShareRefused
@@ -117,13 +118,8 @@ class StateStore:
             if error is None:
                 written(offset)
             del self._floors[number]
-            if stored.done():
-                return  # the caller was cancelled
-            if error is None:
-                stored.set_result(None)
-            else:
-                code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-                stored.set_exception(ShareRefused(code, str(error)))
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            settle(stored, error and ShareRefused(code, str(error)))
 
         self._topic.write(Write(key.owner, [record], self._wall_ms(), done))
         await stored

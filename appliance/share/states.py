@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import IntEnum
 
-from appliance.errors import ApplianceError
-from appliance.protocol import ErrorCode
+from appliance.errors import Refused
 
 
 class RecordState(IntEnum):
@@ -45,9 +44,5 @@ AFTER: Mapping[AcknowledgeType, RecordState] = {
 }
 
 
-class ShareRefused(ApplianceError):
-    """The code is what the client sees, the text says which, got, wanted."""
-
-    def __init__(self, code: ErrorCode, text: str) -> None:
-        super().__init__(text)
-        self.kafka_code = int(code)
+class ShareRefused(Refused):
+    """What was asked of a share partition may not be, or not now."""

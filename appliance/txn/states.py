@@ -27,8 +27,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from appliance.errors import ApplianceError
-from appliance.protocol import ErrorCode
+from appliance.errors import Refused
 
 
 class State(Enum):
@@ -72,9 +71,5 @@ IS_COMMIT: Mapping[State, bool] = {
 }
 
 
-class TransactionRefused(ApplianceError):
-    """What was asked of a transaction may not be, or not now. The code is what the client sees."""
-
-    def __init__(self, code: ErrorCode, text: str) -> None:
-        super().__init__(text)
-        self.kafka_code = int(code)
+class TransactionRefused(Refused):
+    """What was asked of a transaction may not be, or not now."""

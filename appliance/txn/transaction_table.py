@@ -10,6 +10,7 @@ from typing import Protocol
 from appliance._log import Log
 from appliance.access.kept import Kept
 from appliance.errors import ApplianceError
+from appliance.process.unattended import settle
 from appliance.protocol import ErrorCode
 from appliance.topics.internal_topic import InternalTopic, Record, Write, partition_of
 from appliance.txn.states import PREPARED, SETTLED, State, TransactionRefused
@@ -92,13 +93,8 @@ class TransactionTable:
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def done(error: ApplianceError | None, _: int) -> None:
-            if stored.done():
-                return  # who waited for it is gone
-            if error is None:
-                stored.set_result(None)
-            else:
-                code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-                stored.set_exception(TransactionRefused(code, str(error)))
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            settle(stored, error and TransactionRefused(code, str(error)))
 
         self._topic.write(Write(name, [row], self._wall_ms(), done))
         await stored

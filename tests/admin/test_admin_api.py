@@ -18,7 +18,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from appliance.admin import api, health, schema, survey, topics
-from appliance.admin.route import Param, ParameterInvalid
+from appliance.admin.route import Param
+from appliance.errors import RequestInvalid
 from appliance.testing import RunningBroker, running_broker
 from tests.support.rest import PREFIX, Rest, name
 
@@ -159,7 +160,7 @@ def test_a_row_has_what_its_type_names_and_no_more() -> None:
     ],
 )
 def test_a_parameter_is_refused_in_words(param: Param, text: str, words: str) -> None:
-    with pytest.raises(ParameterInvalid) as refused:
+    with pytest.raises(RequestInvalid) as refused:
         param.read({"n": text})
     assert str(refused.value) == f"n: {words}"
 

@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from pyarrow import parquet
 
 from appliance.admin import message_filter, scan, shown_message
-from appliance.admin.message_filter import FilterInvalid
+from appliance.errors import RequestInvalid
 from appliance.record._records import Record
 from appliance.testing import RunningBroker
 from tests.support.rest import PREFIX, Rest
@@ -158,7 +158,7 @@ def test_filters(rest: Rest, appliance_broker: RunningBroker, text: str,
      " and ".join(["offset = 1"] * 30), "__import__('os').system('true') = 1"],
 )
 def test_what_is_no_filter(text: str) -> None:
-    with pytest.raises(FilterInvalid):
+    with pytest.raises(RequestInvalid):
         message_filter.parse(text)
 
 
@@ -167,7 +167,7 @@ def test_quotes_without_end_are_read_once(monkeypatch: pytest.MonkeyPatch, most:
     """With the limit, and so that it would hold without one: each quote could be the first."""
     monkeypatch.setattr(message_filter, "TEXT_MAX", most)
     for text in ('"\\' * (most // 2), "value = " + '"\\' * 500):
-        with pytest.raises(FilterInvalid, match="a quote is not closed"):
+        with pytest.raises(RequestInvalid, match="a quote is not closed"):
             message_filter.parse(text)
 
 

@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from appliance.catalog.catalog import Catalog
-from appliance.catalog.ledger import Damage, EntryUnknown, Ledger
+from appliance.catalog.ledger import Damage, Ledger
 from appliance.catalog.ledger_rows import LedgerRows
 from appliance.cli.main import main
-from appliance.errors import StorageFull
+from appliance.errors import ResourceUnknown, StorageFull
 from appliance.testing import RunningBroker, running_broker
 from tests.support.rest import Rest
 
@@ -109,7 +109,7 @@ def test_an_entry_that_is_not_there_is_refused_and_nothing_is_acknowledged(
     ledger = Ledger(LedgerRows(catalog))
     ledger.note([LOST])
     (entry,) = ledger.entries()
-    with pytest.raises(EntryUnknown, match="no entry 99"):
+    with pytest.raises(ResourceUnknown, match="no entry 99"):
         ledger.acknowledge([entry.id, 99], "ann")
     assert len(ledger.open()) == 1
 

@@ -11,8 +11,9 @@ import pytest
 from appliance._log import Log
 from appliance.catalog.catalog import Catalog, CatalogFailed
 from appliance.data_dir.log_dir import LogDir
+from appliance.errors import ResourceUnknown
 from appliance.export.hold_rows import HoldRows
-from appliance.export.holds import Hold, Holds, HoldUnknown
+from appliance.export.holds import Hold, Holds
 from tests.support.logs import NOW, batch, everything, log_config, opened, values
 
 HOUR_MS = 3_600_000
@@ -117,7 +118,7 @@ def test_a_hold_keeps_until_it_moves_or_goes(log_dir: LogDir, catalog: Catalog) 
     holds.delete("h")
     log_dir.retain(LATE)
     assert log.log_start_offset >= 10
-    with pytest.raises(HoldUnknown):
+    with pytest.raises(ResourceUnknown):
         holds.delete("h")
 
 

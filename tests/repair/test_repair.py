@@ -22,6 +22,7 @@ from appliance.errors import (
     ApplianceError,
     OffsetInHole,
     OffsetOutOfRange,
+    ResourceUnknown,
     StorageFull,
     TransactionStateInvalid,
 )
@@ -372,7 +373,7 @@ def test_only_files_about_the_partition_are_offered(whole: Damaged) -> None:
     os.symlink("/etc/passwd", whole.folder / f"{1:020d}.log.corrupt-1")
     found = [set_aside.shown(whole.path, each) for each in set_aside.files_of(whole.path, "t-0")]
     assert found == [f"orphans/t-0.1/{0:020d}.log", ASIDE]
-    with pytest.raises(set_aside.FileUnknown, match="wanted one of"):
+    with pytest.raises(ResourceUnknown, match="wanted one of"):
         set_aside.file_named(whole.path, "t-0", "../../etc/passwd")
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from appliance.errors import ApplianceError, StorageFull
 from appliance.groups.consumer_member import JOINING, LEAVING, NOWHERE, Beat, Beaten, Places
+from appliance.groups.consumer_records import TopicPartitions
 from appliance.groups.modern_group import Terms
 from appliance.groups.share_records import (
     CurrentValue,
@@ -373,7 +374,7 @@ TOPIC_HEX = TOPIC.bytes.hex()
         ),
         (store(EpochValue(7, -2), 0), "0000 00000007 fffffffffffffffe 00"),
         (
-            store(CurrentValue(2, 1, 0, [CurrentValue.TopicPartitions(TOPIC, [3])]), 0),
+            store(CurrentValue(2, 1, 0, [TopicPartitions(TOPIC, [3])]), 0),
             f"0000 00000002 00000001 00 02 {TOPIC_HEX} 02 00000003 00 00",
         ),
         (

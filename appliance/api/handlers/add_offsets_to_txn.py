@@ -8,11 +8,11 @@ Left out: nothing.
 
 from __future__ import annotations
 
-from appliance.api.handlers.call import Call, Refused
+from appliance.api.handlers.call import Call
 from appliance.api.handlers.fencing import told
+from appliance.api.handlers.lookup import check_group_id
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
-from appliance.protocol import ErrorCode
 from appliance.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -30,8 +30,7 @@ async def handle(
     broker: Broker, request: AddOffsetsToTxnRequest, call: Call
 ) -> AddOffsetsToTxnResponse:
     try:
-        if not request.group_id:
-            raise Refused(ErrorCode.INVALID_GROUP_ID, "the group's id is empty")
+        check_group_id(request.group_id)
         place = Partition(OFFSETS, await broker.groups.table.topic.partition_of(request.group_id))
         producer = Producer(request.producer_id, request.producer_epoch)
         await broker.transactions.add(request.transactional_id, producer, [place])

@@ -10,10 +10,10 @@ start (INVALID_REQUEST).
 
 from __future__ import annotations
 
-from appliance.api.handlers import config_resource
-from appliance.api.handlers.call import Call, Refused
+from appliance.api.handlers.call import Call
+from appliance.api.handlers.config_resource import Configs, change_all
 from appliance.broker.broker import Broker
-from appliance.errors import ApplianceError
+from appliance.errors import Refused
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 
@@ -25,26 +25,12 @@ Answer = AlterConfigsResponse.AlterConfigsResourceResponse
 
 
 async def handle(broker: Broker, request: AlterConfigsRequest, call: Call) -> AlterConfigsResponse:
-    twice = config_resource.named_twice(request.resources)
+    async def change(found: Configs, asked: Asked) -> None:
+        await found.set(_configs(asked), validate_only=request.validate_only)
+
     return AlterConfigsResponse(
-        responses=[
-            await _alter(broker, each, twice, request.validate_only) for each in request.resources
-        ]
+        responses=await change_all(broker, request.resources, Answer, change)
     )
-
-
-async def _alter(
-    broker: Broker, asked: Asked, twice: set[tuple[int, str]], validate_only: bool
-) -> Answer:
-    answer = Answer(
-        error_message=None, resource_type=asked.resource_type, resource_name=asked.resource_name
-    )
-    try:
-        found = config_resource.find(broker, asked, twice)
-        await found.set(_configs(asked), validate_only=validate_only)
-    except ApplianceError as error:
-        answer.error_code, answer.error_message = error.kafka_code, str(error)
-    return answer
 
 
 def _configs(asked: Asked) -> dict[str, str]:

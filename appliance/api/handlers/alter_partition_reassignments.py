@@ -9,10 +9,10 @@ Left out: moves, because there is one broker.
 
 from __future__ import annotations
 
-from appliance.api.handlers.call import Call, Refused
+from appliance.api.handlers.call import Call
 from appliance.api.handlers.lookup import find_log, find_topic
 from appliance.broker.broker import Broker
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, Refused
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from appliance.api.handlers.call import Call, Refused
-from appliance.api.handlers.lookup import find_log, find_topic
+from appliance.api.handlers.call import Call
+from appliance.api.handlers.lookup import check_group_id, find_log, find_topic
 from appliance.broker.broker import Broker
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, Refused
 from appliance.groups.consumer_member import Place
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.alter_share_group_offsets import (
@@ -48,14 +48,8 @@ async def handle(
             else:
                 place = row.topic_id, each.partition_index
                 offsets[place], answers[place] = each.start_offset, answer
-    try:
-        if not request.group_id:
-            raise Refused(ErrorCode.INVALID_GROUP_ID, "the group's id is empty")
-        errors = await broker.share_groups.alter_offsets(request.group_id, offsets)
-    except ApplianceError as error:
-        return AlterShareGroupOffsetsResponse(
-            error_code=error.kafka_code, error_message=str(error)
-        )
+    check_group_id(request.group_id)
+    errors = await broker.share_groups.alter_offsets(request.group_id, offsets)
     for place, failure in errors.items():
         answers[place].error_code = failure.kafka_code
         answers[place].error_message = str(failure)

@@ -10,21 +10,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from appliance.errors import ApplianceError
-from appliance.protocol import ErrorCode
 from appliance.protocol.headers import RequestHeader
 
 Result = TypeVar("Result")
 
 CLIENT_ID_MAX = 255  # characters
-
-
-class Refused(ApplianceError):
-    """The request, or one item of it, asks for what may not be. The code is what the client sees,
-    the text says which, got, wanted."""
-
-    def __init__(self, code: ErrorCode, text: str) -> None:
-        super().__init__(text)
-        self.kafka_code = int(code)
 
 
 class ConnectionDropped(ApplianceError):

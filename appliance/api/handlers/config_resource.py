@@ -8,15 +8,15 @@ the two differ only in precedence.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from appliance.api.handlers.call import Refused
 from appliance.api.handlers.lookup import find_topic
 from appliance.broker.broker import Broker
 from appliance.config.broker_configs import ConfigEntry
+from appliance.errors import ApplianceError, Refused
 from appliance.protocol import ErrorCode
 
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
@@ -26,6 +26,10 @@ ALL_BROKERS = ""
 class Resource(Protocol):
     resource_type: int
     resource_name: str
+
+
+Asked = TypeVar("Asked", bound=Resource)
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,21 @@ def _check(broker: Broker, resource: Resource, twice: Collection[tuple[int, str]
             )
 
 
-def named_twice(resources: Iterable[Resource]) -> set[tuple[int, str]]:
+async def change_all(
+    broker: Broker,
+    resources: Sequence[Asked],
+    answer: Callable[..., Answer],
+    change: Callable[[Configs, Asked], Awaitable[None]],
+) -> list[Answer]:
+    """An error of one resource does not stop others."""
     times = Counter((each.resource_type, each.resource_name) for each in resources)
-    return {each for each, count in times.items() if count > 1}
+    twice = {each for each, count in times.items() if count > 1}
+    answers = []
+    for each in resources:
+        error_code, message = 0, None
+        try:
+            await change(find(broker, each, twice), each)
+        except ApplianceError as error:
+            error_code, message = error.kafka_code, str(error)
+        answers.append(answer(error_code, message, each.resource_type, each.resource_name))
+    return answers

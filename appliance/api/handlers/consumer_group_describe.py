@@ -9,13 +9,13 @@ Left out: nothing.
 
 from __future__ import annotations
 
-from appliance.api.handlers.call import Call, Refused
-from appliance.api.handlers.operations import ON_GROUP
+from appliance.api.handlers.call import Call
+from appliance.api.handlers.lookup import named_rows
+from appliance.api.handlers.operations import NOT_ASKED, ON_GROUP
 from appliance.broker.broker import Broker
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, Refused
 from appliance.groups.consumer_group import ConsumerGroup
-from appliance.groups.consumer_member import NOWHERE, ConsumerMember, Places
-from appliance.groups.consumer_records import rows
+from appliance.groups.consumer_member import NOWHERE, ConsumerMember
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -36,14 +36,12 @@ Row = ConsumerGroupDescribeResponse.TopicPartitions
 def handle(
     broker: Broker, request: ConsumerGroupDescribeRequest, call: Call
 ) -> ConsumerGroupDescribeResponse:
-    answers = [_describe(broker, each) for each in dict.fromkeys(request.group_ids)]
-    for each in answers if request.include_authorized_operations else ():
-        if not each.error_code:
-            each.authorized_operations = ON_GROUP
+    is_asked = request.include_authorized_operations
+    answers = [_describe(broker, each, is_asked) for each in dict.fromkeys(request.group_ids)]
     return ConsumerGroupDescribeResponse(groups=answers)
 
 
-def _describe(broker: Broker, group_id: str) -> Answer:
+def _describe(broker: Broker, group_id: str, wants_operations: bool) -> Answer:
     try:
         group = broker.groups.table.get(group_id)
         if not isinstance(group, ConsumerGroup):
@@ -60,12 +58,13 @@ def _describe(broker: Broker, group_id: str) -> Answer:
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
         assignor_name=group.assignor,
+        authorized_operations=ON_GROUP if wants_operations else NOT_ASKED,
         members=[_member(broker, group, each) for each in group.members.values()],
     )
 
 
 def _member(broker: Broker, group: ConsumerGroup, member: ConsumerMember) -> MemberAnswer:
-    said = member.subscription
+    said, target = member.subscription, group.targets.get(member.id, NOWHERE)
     return MemberAnswer(
         member_id=member.id,
         instance_id=said.instance_id,
@@ -75,18 +74,7 @@ def _member(broker: Broker, group: ConsumerGroup, member: ConsumerMember) -> Mem
         client_host=said.client_host,
         subscribed_topic_names=list(said.topics),
         subscribed_topic_regex=said.pattern,
-        assignment=_assignment(broker, member.now.assigned),
-        target_assignment=_assignment(broker, group.targets.get(member.id, NOWHERE)),
+        assignment=Assignment(named_rows(broker, member.now.assigned, Row)),
+        target_assignment=Assignment(named_rows(broker, target, Row)),
         member_type=CONSUMER_MEMBER if said.classic is None else CLASSIC_MEMBER,
     )
-
-
-def _assignment(broker: Broker, places: Places) -> Assignment:
-    """Without topics that are no more: they have no name."""
-    found = []
-    for row in rows(places, lambda topic_id, partitions: Row(topic_id, "", partitions)):
-        name = broker.topics.name_of(row.topic_id)
-        if name is not None:
-            row.topic_name = name
-            found.append(row)
-    return Assignment(found)

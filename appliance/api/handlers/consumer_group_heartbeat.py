@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import uuid
 
-from appliance.api.handlers.call import Call, Later, Refused
+from appliance.api.handlers.call import Call, Later
 from appliance.broker.broker import Broker
-from appliance.errors import ApplianceError
+from appliance.errors import Refused
 from appliance.groups.consumer_member import AWAY, JOINING, LEAVING, Beat, Beaten
 from appliance.groups.consumer_records import places_of, rows
 from appliance.protocol import ErrorCode
@@ -36,16 +36,13 @@ Answer = ConsumerGroupHeartbeatResponse
 
 def handle(broker: Broker, request: ConsumerGroupHeartbeatRequest, call: Call) -> Later:
     later = Later()
-    try:
-        _check(request, call.version)
-        broker.groups.consumer.heartbeat(
-            request.group_id,
-            _asked(request, call),
-            call.received_ms,
-            lambda beaten: later.give(_answer(beaten)),
-        )
-    except ApplianceError as error:
-        later.give(Answer(error_code=error.kafka_code, error_message=str(error)))
+    _check(request, call.version)
+    broker.groups.consumer.heartbeat(
+        request.group_id,
+        _asked(request, call),
+        call.received_ms,
+        lambda beaten: later.give(_answer(beaten)),
+    )
     return later
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from appliance.api.handlers.call import Call, Refused
-from appliance.api.handlers.lookup import find_topic
+from appliance.api.handlers.call import Call
+from appliance.api.handlers.lookup import check_group_id, find_topic
 from appliance.broker.broker import Broker
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, Refused
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
@@ -31,17 +31,11 @@ async def handle(
     broker: Broker, request: DeleteShareGroupOffsetsRequest, call: Call
 ) -> DeleteShareGroupOffsetsResponse:
     answers = [Answer(topic_name=each.topic_name) for each in request.topics]
-    try:
-        if not request.group_id:
-            raise Refused(ErrorCode.INVALID_GROUP_ID, "the group's id is empty")
-        group = broker.share_groups.get(request.group_id)
-        group.check_empty()
-        good = _good(broker, group, answers)
-        errors = await broker.share_groups.delete_offsets(request.group_id, good.keys())
-    except ApplianceError as error:
-        return DeleteShareGroupOffsetsResponse(
-            error_code=error.kafka_code, error_message=str(error)
-        )
+    check_group_id(request.group_id)
+    group = broker.share_groups.get(request.group_id)
+    group.check_empty()
+    good = _good(broker, group, answers)
+    errors = await broker.share_groups.delete_offsets(request.group_id, good.keys())
     for topic_id, failure in errors.items():
         _fail(good[topic_id], failure)
     return DeleteShareGroupOffsetsResponse(responses=answers)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from appliance.api.handlers.call import Call, Refused
+from appliance.api.handlers.call import Call
 from appliance.api.handlers.lookup import find_topic_of_id
 from appliance.broker.broker import Broker
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, Refused
 from appliance.protocol import NO_UUID, ErrorCode
 from appliance.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 

@@ -9,10 +9,10 @@ Left out: nothing.
 
 from __future__ import annotations
 
-from appliance.api.handlers.call import Call, Refused
+from appliance.api.handlers.call import Call
 from appliance.api.handlers.operations import ON_GROUP
 from appliance.broker.broker import Broker
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, Refused
 from appliance.groups.group import Group
 from appliance.groups.member import Member
 from appliance.groups.states import State

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from appliance.api.handlers.call import Call, Refused
+from appliance.api.handlers.call import Call
 from appliance.api.handlers.distinct import distinct, distinct_partitions
-from appliance.api.handlers.lookup import find_log
+from appliance.api.handlers.lookup import check_group_id, find_log
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
-from appliance.protocol import NO_UUID, ErrorCode
+from appliance.protocol import NO_UUID
 from appliance.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsResponse,
@@ -46,8 +46,7 @@ def handle(
 def _group(broker: Broker, asked: Asked) -> GroupAnswer:
     answer = GroupAnswer(group_id=asked.group_id)
     try:
-        if not asked.group_id:
-            raise Refused(ErrorCode.INVALID_GROUP_ID, "the group's id is empty")
+        check_group_id(asked.group_id)
         broker.share_groups.check(asked.group_id)
         answer.topics = [
             TopicAnswer(

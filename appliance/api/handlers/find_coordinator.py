@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import re
 
-from appliance.api.handlers.call import Call, Refused
+from appliance.api.handlers.call import Call
 from appliance.broker.broker import Broker
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, Refused
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,

@@ -10,11 +10,10 @@ start (INVALID_REQUEST).
 
 from __future__ import annotations
 
-from appliance.api.handlers import config_resource
 from appliance.api.handlers.call import Call
+from appliance.api.handlers.config_resource import Configs, change_all
 from appliance.broker.broker import Broker
 from appliance.config.config_key import ConfigChange
-from appliance.errors import ApplianceError
 from appliance.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -30,24 +29,10 @@ Answer = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 async def handle(
     broker: Broker, request: IncrementalAlterConfigsRequest, call: Call
 ) -> IncrementalAlterConfigsResponse:
-    twice = config_resource.named_twice(request.resources)
+    async def change(found: Configs, asked: Asked) -> None:
+        changes = [ConfigChange(it.name, it.config_operation, it.value) for it in asked.configs]
+        await found.alter(changes, validate_only=request.validate_only)
+
     return IncrementalAlterConfigsResponse(
-        responses=[
-            await _alter(broker, each, twice, request.validate_only) for each in request.resources
-        ]
+        responses=await change_all(broker, request.resources, Answer, change)
     )
-
-
-async def _alter(
-    broker: Broker, asked: Asked, twice: set[tuple[int, str]], validate_only: bool
-) -> Answer:
-    answer = Answer(
-        error_message=None, resource_type=asked.resource_type, resource_name=asked.resource_name
-    )
-    changes = [ConfigChange(each.name, each.config_operation, each.value) for each in asked.configs]
-    try:
-        found = config_resource.find(broker, asked, twice)
-        await found.alter(changes, validate_only=validate_only)
-    except ApplianceError as error:
-        answer.error_code, answer.error_message = error.kafka_code, str(error)
-    return answer

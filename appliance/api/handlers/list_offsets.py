@@ -25,10 +25,10 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from appliance._log import Log
-from appliance.api.handlers.call import Call, Refused
+from appliance.api.handlers.call import Call
 from appliance.api.handlers.lookup import NO_EPOCH, find_log, find_topic, leader_epoch_at
 from appliance.broker.broker import Broker
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, Refused
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from appliance.storage._log_view import SegmentInfo

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from appliance.api.handlers.call import Call
 from appliance.broker.broker import Broker
-from appliance.errors import ApplianceError
 from appliance.groups import topic_pattern
 from appliance.protocol.messages.list_transactions import (
     ListTransactionsRequest,
@@ -31,12 +30,9 @@ def handle(
     broker: Broker, request: ListTransactionsRequest, call: Call
 ) -> ListTransactionsResponse:
     known = broker.transactions.table.transactions
-    try:
-        broker.transactions.loading.check_loaded()
-        pattern = request.transactional_id_pattern
-        names = topic_pattern.matching(pattern, known) if pattern else known
-    except ApplianceError as error:
-        return ListTransactionsResponse(error_code=error.kafka_code)
+    broker.transactions.loading.check_loaded()
+    pattern = request.transactional_id_pattern
+    names = topic_pattern.matching(pattern, known) if pattern else known
     return ListTransactionsResponse(
         unknown_state_filters=[each for each in request.state_filters if each not in NAMES],
         transaction_states=[

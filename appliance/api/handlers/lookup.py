@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
 from uuid import UUID
 
 from appliance._log import Log
-from appliance.api.handlers.call import Refused
 from appliance.broker.broker import Broker
+from appliance.errors import Refused
+from appliance.groups.consumer_member import Places
+from appliance.groups.consumer_records import rows
 from appliance.protocol import ErrorCode
 from appliance.topics.topic import Topic, check_name
 
 NO_EPOCH = -1
+
+Row = TypeVar("Row")
 
 
 def find_topic(broker: Broker, name: str) -> Topic:
@@ -25,6 +31,11 @@ def find_topic_of_id(broker: Broker, topic_id: UUID) -> Topic:
     if topic is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {topic_id}")
     return topic
+
+
+def check_group_id(group_id: str) -> None:
+    if not group_id:
+        raise Refused(ErrorCode.INVALID_GROUP_ID, "the group's id is empty")
 
 
 def check_partition(topic: Topic, partition: int) -> None:
@@ -58,3 +69,12 @@ def leader_epoch_at(log: Log, offset: int) -> int:
         if before < 0 or offset >= end_offset:
             return epoch
         epoch = before
+
+
+def named_rows(
+    broker: Broker, places: Places, row: Callable[[UUID, str, list[int]], Row]
+) -> list[Row]:
+    """A row for each topic, without those that are no more: they have no name."""
+    name_of = broker.topics.name_of
+    found = rows(places, lambda topic_id, indexes: (topic_id, name_of(topic_id), indexes))
+    return [row(topic_id, name, indexes) for topic_id, name, indexes in found if name is not None]

@@ -16,12 +16,12 @@ from __future__ import annotations
 import asyncio
 
 from appliance._log import Log
-from appliance.api.handlers.call import Call, Refused
+from appliance.api.handlers.call import Call
 from appliance.api.handlers.distinct import distinct
 from appliance.api.handlers.lookup import find_topic, find_topic_of_id
 from appliance.api.handlers.operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
 from appliance.broker.broker import Broker
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, Refused
 from appliance.protocol import NO_UUID, ErrorCode
 from appliance.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from appliance.topics.topic import INTERNAL, Topic

@@ -13,11 +13,11 @@ Left out: nothing.
 
 from __future__ import annotations
 
-from appliance.api.handlers.call import Call, Later, Refused
+from appliance.api.handlers.call import Call, Later
 from appliance.api.handlers.lookup import check_partition, find_topic, find_topic_of_id
 from appliance.broker.broker import Broker
 from appliance.config import LONG_MAX
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, Refused
 from appliance.groups.consumer_group import ConsumerGroup
 from appliance.groups.group import Group
 from appliance.groups.records import NEVER, OffsetCommitValue, Partition
@@ -107,7 +107,7 @@ def _topic(
                 raise topic
             check_partition(topic, index)
             if metadata:
-                _check_size(broker, metadata)
+                check_size(broker, metadata)
         except ApplianceError as error:
             answer.error_code = error.kafka_code
             continue
@@ -127,7 +127,7 @@ def _find(broker: Broker, asked: AskedTopic, version: int) -> Topic | ApplianceE
         return error
 
 
-def _check_size(broker: Broker, metadata: str) -> None:
+def check_size(broker: Broker, metadata: str) -> None:
     size, most = len(metadata.encode()), broker.config.groups.metadata_max_bytes
     if size > most:
         raise Refused(

@@ -41,10 +41,10 @@ from dataclasses import dataclass
 from itertools import islice
 
 from appliance._log import Log
-from appliance.api.handlers.call import Call, ConnectionDropped, Refused
+from appliance.api.handlers.call import Call, ConnectionDropped
 from appliance.api.handlers.lookup import find_log, find_topic, find_topic_of_id
 from appliance.broker.broker import Broker
-from appliance.errors import ApplianceError, BatchInvalid
+from appliance.errors import ApplianceError, BatchInvalid, Refused
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.produce import ProduceRequest, ProduceResponse
 from appliance.record import _batch, _batch_check

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from appliance.api.handlers.call import Call, Later, Refused
+from appliance.api.handlers.call import Call, Later
 from appliance.api.handlers.share_requests import Acknowledging, Told, answer, lock_ms, member_of
 from appliance.broker.broker import Broker
-from appliance.errors import ApplianceError
+from appliance.errors import Refused
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.share_acknowledge import (
     ShareAcknowledgeRequest,
@@ -31,12 +31,8 @@ Row = ShareAcknowledgeResponse.PartitionData
 def handle(broker: Broker, request: ShareAcknowledgeRequest, call: Call) -> Later:
     later = Later()
     job = _acknowledge(broker, request, call)
-    broker.share_partitions.run(answer(later, job, _refuse), call.connection)
+    broker.share_partitions.run(answer(later, job, ShareAcknowledgeResponse), call.connection)
     return later
-
-
-def _refuse(error: ApplianceError) -> ShareAcknowledgeResponse:
-    return ShareAcknowledgeResponse(error_code=error.kafka_code, error_message=str(error))
 
 
 async def _acknowledge(

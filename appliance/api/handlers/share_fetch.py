@@ -18,10 +18,9 @@ checked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from uuid import UUID
 
-from appliance.api.handlers.call import Call, Later, Refused
+from appliance.api.handlers.call import Call, Later
 from appliance.api.handlers.share_requests import (
     Acknowledging,
     Told,
@@ -31,7 +30,7 @@ from appliance.api.handlers.share_requests import (
     member_of,
 )
 from appliance.broker.broker import Broker
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, Refused
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
 from appliance.share.fetching import Answer as Fetched
@@ -58,12 +57,8 @@ Row = ShareFetchResponse.PartitionData
 def handle(broker: Broker, request: ShareFetchRequest, call: Call) -> Later:
     later = Later()
     job = _fetch(broker, request, call)
-    broker.share_partitions.run(answer(later, job, _refuse), call.connection)
+    broker.share_partitions.run(answer(later, job, ShareFetchResponse), call.connection)
     return later
-
-
-def _refuse(error: ApplianceError) -> ShareFetchResponse:
-    return ShareFetchResponse(error_code=error.kafka_code, error_message=str(error))
 
 
 async def _fetch(broker: Broker, request: ShareFetchRequest, call: Call) -> ShareFetchResponse:
@@ -151,14 +146,10 @@ def _topics(
 ) -> list[ShareFetchResponse.ShareFetchableTopicResponse]:
     """Of partitions that have nothing to say nothing is said."""
     by_topic: dict[UUID, list[Row]] = {}
-    for place in _places(fetched, told):
+    for place in dict.fromkeys([*fetched, *told]):
         row = _row(place, fetched.get(place, Given()), told.get(place))
         by_topic.setdefault(place.topic_id, []).append(row)
     return [ShareFetchResponse.ShareFetchableTopicResponse(*each) for each in by_topic.items()]
-
-
-def _places(fetched: Fetched, told: Told) -> Iterable[TopicPartition]:
-    return dict.fromkeys([*fetched, *told])
 
 
 def _row(place: TopicPartition, given: Given, refusal: ApplianceError | None) -> Row:

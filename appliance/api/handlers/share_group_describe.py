@@ -8,11 +8,11 @@ Left out: version 0, which Kafka itself calls unstable.
 from __future__ import annotations
 
 from appliance.api.handlers.call import Call
-from appliance.api.handlers.operations import ON_GROUP
+from appliance.api.handlers.lookup import named_rows
+from appliance.api.handlers.operations import NOT_ASKED, ON_GROUP
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
-from appliance.groups.consumer_member import ConsumerMember, Places
-from appliance.groups.consumer_records import rows
+from appliance.groups.consumer_member import ConsumerMember
 from appliance.protocol.messages.share_group_describe import (
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
@@ -30,14 +30,12 @@ Row = ShareGroupDescribeResponse.TopicPartitions
 def handle(
     broker: Broker, request: ShareGroupDescribeRequest, call: Call
 ) -> ShareGroupDescribeResponse:
-    answers = [_describe(broker, each) for each in dict.fromkeys(request.group_ids)]
-    for each in answers if request.include_authorized_operations else ():
-        if not each.error_code:
-            each.authorized_operations = ON_GROUP
+    is_asked = request.include_authorized_operations
+    answers = [_describe(broker, each, is_asked) for each in dict.fromkeys(request.group_ids)]
     return ShareGroupDescribeResponse(groups=answers)
 
 
-def _describe(broker: Broker, group_id: str) -> Answer:
+def _describe(broker: Broker, group_id: str, wants_operations: bool) -> Answer:
     try:
         group = broker.share_groups.get(group_id)
     except ApplianceError as error:
@@ -50,6 +48,7 @@ def _describe(broker: Broker, group_id: str) -> Answer:
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
         assignor_name=group.assignor,
+        authorized_operations=ON_GROUP if wants_operations else NOT_ASKED,
         members=[_member(broker, each) for each in group.all()],
     )
 
@@ -63,13 +62,5 @@ def _member(broker: Broker, member: ConsumerMember) -> MemberAnswer:
         client_id=said.client_id,
         client_host=said.client_host,
         subscribed_topic_names=list(said.topics),
-        assignment=_assignment(broker, member.now.assigned),
+        assignment=Assignment(named_rows(broker, member.now.assigned, Row)),
     )
-
-
-def _assignment(broker: Broker, places: Places) -> Assignment:
-    """Without topics that are no more: they have no name."""
-    found = rows(places, lambda topic_id, partitions: Row(topic_id, "", partitions))
-    for row in found:
-        row.topic_name = broker.topics.name_of(row.topic_id) or ""
-    return Assignment([row for row in found if row.topic_name])

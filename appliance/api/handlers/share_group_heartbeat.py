@@ -9,9 +9,9 @@ Left out: version 0, which Kafka itself calls unstable.
 
 from __future__ import annotations
 
-from appliance.api.handlers.call import Call, Later, Refused
+from appliance.api.handlers.call import Call, Later
 from appliance.broker.broker import Broker
-from appliance.errors import ApplianceError
+from appliance.errors import Refused
 from appliance.groups.consumer_member import JOINING, LEAVING, Beat, Beaten
 from appliance.groups.consumer_records import rows
 from appliance.protocol import ErrorCode
@@ -28,16 +28,13 @@ Answer = ShareGroupHeartbeatResponse
 
 def handle(broker: Broker, request: ShareGroupHeartbeatRequest, call: Call) -> Later:
     later = Later()
-    try:
-        _check(request)
-        broker.share_groups.heartbeat(
-            request.group_id,
-            _asked(request, call),
-            call.received_ms,
-            lambda beaten: later.give(_answer(beaten)),
-        )
-    except ApplianceError as error:
-        later.give(Answer(error_code=error.kafka_code, error_message=str(error)))
+    _check(request)
+    broker.share_groups.heartbeat(
+        request.group_id,
+        _asked(request, call),
+        call.received_ms,
+        lambda beaten: later.give(_answer(beaten)),
+    )
     return later
 
 

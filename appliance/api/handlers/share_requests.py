@@ -4,12 +4,12 @@ acknowledgements."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from typing import Any
 
-from appliance.api.handlers.call import Later, Refused
+from appliance.api.handlers.call import Later
 from appliance.broker.broker import Broker
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, Refused
 from appliance.process import event_log
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
@@ -120,14 +120,13 @@ def _fault_of_types(types: Sequence[int], most: int) -> str:
     return ""
 
 
-async def answer(
-    later: Later, job: Awaitable[Any], refuse: Callable[[ApplianceError], Any]
-) -> None:
+async def answer(later: Later, job: Awaitable[Any], response: type[Any]) -> None:
     """Gives what the job makes, or says in the API's words why there is nothing."""
     try:
         later.give(await job)
     except ApplianceError as error:
-        later.give(refuse(error))
+        later.give(response(error_code=error.kafka_code, error_message=str(error)))
     except Exception as error:
         log.exception("a request failed unexpectedly")
-        later.give(refuse(Refused(ErrorCode.UNKNOWN_SERVER_ERROR, type(error).__name__)))
+        code, text = ErrorCode.UNKNOWN_SERVER_ERROR, type(error).__name__
+        later.give(response(error_code=code, error_message=text))

@@ -9,13 +9,13 @@ Left out: nothing.
 
 from __future__ import annotations
 
-from appliance.api.handlers.call import Call, Refused
+from appliance.api.handlers.call import Call
 from appliance.api.handlers.fencing import told
-from appliance.api.handlers.lookup import check_partition, find_topic
+from appliance.api.handlers.lookup import check_group_id, check_partition, find_topic
+from appliance.api.handlers.offset_commit import check_size
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
 from appliance.groups.records import NEVER, OffsetCommitValue, Partition
-from appliance.protocol import ErrorCode
 from appliance.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -67,12 +67,7 @@ async def handle(
 def _value(broker: Broker, topic: str, asked: Asked, now_ms: int) -> OffsetCommitValue:
     check_partition(find_topic(broker, topic), asked.partition_index)
     metadata = asked.committed_metadata or ""
-    size, most = len(metadata.encode()), broker.config.groups.metadata_max_bytes
-    if size > most:
-        raise Refused(
-            ErrorCode.OFFSET_METADATA_TOO_LARGE,
-            f"got {size} bytes of metadata, wanted at most {most} (offset.metadata.max.bytes)",
-        )
+    check_size(broker, metadata)
     return OffsetCommitValue(
         offset=asked.committed_offset,
         leader_epoch=asked.committed_leader_epoch,
@@ -85,8 +80,7 @@ def _value(broker: Broker, topic: str, asked: Asked, now_ms: int) -> OffsetCommi
 async def _commit(
     broker: Broker, request: TxnOffsetCommitRequest, values: Values, version: int
 ) -> None:
-    if not request.group_id:
-        raise Refused(ErrorCode.INVALID_GROUP_ID, "the group's id is empty")
+    check_group_id(request.group_id)
     producer = txn.Producer(request.producer_id, request.producer_epoch)
     place = txn.Partition(OFFSETS, await broker.groups.table.topic.partition_of(request.group_id))
     async with broker.transactions.writing(

@@ -14,6 +14,7 @@ from appliance.cli.remote.api import Answer, Api, part, shows_an_answer, sure
 from appliance.cli.remote.output import put_json, table
 from appliance.cli.remote.topic import YES
 from appliance.data_dir import log_files
+from appliance.errors import ResourceUnknown
 from appliance.process.command import NOT_FOUND, REFUSED, Command, Failed
 from appliance.process.spoken import duration, moment
 
@@ -106,7 +107,7 @@ def reset_user(name: str, data_dir: str | None, password: str, as_json: bool) ->
     Anyone who can read the data directory can do this, because it holds all data of the broker."""
     # it imports the password hash, which no other command needs
     from appliance.admin.user_rows import UserRows
-    from appliance.admin.users import UserUnknown, reset_password
+    from appliance.admin.users import reset_password
 
     settings = config.load(None, os.environ, (), {"data.dir": data_dir})
     directory = Path(settings.data_dir)
@@ -126,7 +127,7 @@ def reset_user(name: str, data_dir: str | None, password: str, as_json: bool) ->
             f"`appliance user change {name} --password`",
             REFUSED,
         ) from error
-    except UserUnknown as error:
+    except ResourceUnknown as error:
         raise Failed(str(error), NOT_FOUND) from error
     if as_json:
         return put_json({"reset": name})

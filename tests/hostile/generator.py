@@ -90,8 +90,9 @@ def ground(address: tuple[str, int], topic: str = "ground") -> Ground:
 
 
 def cleared(address: tuple[str, int]) -> None:
-    """Deletes every topic, as an operator would: one storm's topics may fill a broker."""
-    with WireClient(address) as client:
+    """Deletes every topic, as an operator would: one storm's topics may fill a broker. Each
+    partition takes the disk some milliseconds."""
+    with WireClient(address, timeout=300) as client:
         client.send(frame_of(MetadataRequest(topics=None), METADATA, 12))
         topics = client.answer(MetadataResponse, METADATA, 12).topics
         rows = [DeleteTopicsRequest.DeleteTopicState(each.name)

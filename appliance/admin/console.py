@@ -12,6 +12,7 @@ import gzip
 import hashlib
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from aiohttp import web
@@ -37,7 +38,7 @@ SECURITY_HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), usb=()",
 }
 FOR_GOOD = "public, max-age=31536000, immutable"
-LEVEL = 9  # compressed once, at the start
+LEVEL = 9  # compressed once, when a browser first asks for it
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 
@@ -46,7 +47,10 @@ class Asset:
     path: str
     content_type: str
     body: bytes
-    packed: bytes
+
+    @cached_property
+    def packed(self) -> bytes:
+        return gzip.compress(self.body, LEVEL, mtime=0)
 
     def answer(self, request: web.Request, keep: str) -> web.Response:
         headers = {
@@ -68,8 +72,7 @@ def _files(directory: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _asset(path: str, body: bytes) -> Asset:
-    kind = TYPES[Path(path).suffix]
-    return Asset(path, kind, body, gzip.compress(body, LEVEL, mtime=0))
+    return Asset(path, TYPES[Path(path).suffix], body)
 
 
 class Console:

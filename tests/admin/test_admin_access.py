@@ -68,10 +68,11 @@ def askers(broker: RunningBroker, read_only: RunningBroker) -> dict[str, Asker]:
     over = logged_in(broker, "ada")
     assert over.ask("POST", "/logout").status == 204
     sessions = {each: logged_in(broker, each) for each in (*PEOPLE, BLIND)}
+    assets = Console().prefix
 
     def ask(rest: Rest, route: str, **headers: str) -> Any:
         method, url = route.split()
-        path = url.replace("/assets/...", f"{Console().prefix}/app.css")
+        path = url.replace("/assets/...", f"{assets}/app.css")
         return asked(rest, method, path, route in BODIES, **headers)
 
     def by(name: str) -> Asker:

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import re
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -19,6 +18,7 @@ from tests.interop import kafka_jars
 from tests.interop.clients import CLIENTS, Client, Record
 from tests.interop.kafka_tools import TOOLS
 from tests.support.frame_relay import FrameRelay
+from tests.support.logs import until
 from tests.test_server import Broker
 
 COUNT = 12_000
@@ -87,20 +87,13 @@ class Paced(Sequence[Record]):
             yield record
 
 
-def until(is_so: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + DEADLINE_S
-    while not is_so():
-        assert time.monotonic() < end, what
-        threading.Event().wait(0.005)
-
-
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
 def test_an_idempotent_producer_lives_through_kills(broker: Restarted, client: Client) -> None:
     sent = Paced(COUNT)
     with ThreadPoolExecutor(1) as thread:
         told = thread.submit(client.produce, broker.address, "t", sent, is_idempotent=True)
         for count in KILL_AT:
-            until(lambda count=count: sent.gone >= count or told.done(), f"{count} records")
+            until(lambda count=count: sent.gone >= count or told.done(), DEADLINE_S)
             assert not told.done(), told.exception()
             broker.kill()
         assert told.result(DEADLINE_S) == list(range(COUNT))
@@ -116,7 +109,7 @@ def test_apache_kafkas_producer_lives_through_kills(broker: Restarted) -> None:
         said = thread.submit(
             kafka_jars.must_run, TOOLS["kafka-producer-perf-test"], *tool)
         for count in KILL_AT:
-            until(lambda count=count: broker.end_offset("t") >= count, f"{count} records")
+            until(lambda count=count: broker.end_offset("t") >= count, DEADLINE_S)
             assert not said.done(), said.result()
             broker.kill()
         assert re.search(rf"^{COUNT} records sent", said.result(DEADLINE_S), re.MULTILINE)

@@ -15,8 +15,9 @@ import confluent_kafka as ck
 import pytest
 
 from tests.interop import kafka_jars
-from tests.interop.test_restart import Restarted, until
+from tests.interop.test_restart import Restarted
 from tests.interop.test_transactions import DEADLINE_S, created
+from tests.support.logs import until
 
 WORDS = ("to", "be", "or", "not", "that", "is", "the", "question")
 PER_LINE, LINES = 5, 600
@@ -64,7 +65,7 @@ class Counts:
         self._consumer.assign([ck.TopicPartition("counts", each, 0) for each in range(PARTITIONS)])
 
     def read_up_to(self, count: int) -> None:
-        until(lambda: self._read() >= count, f"{count} words counted")
+        until(lambda: self._read() >= count, DEADLINE_S)
 
     def _read(self) -> int:
         message = self._consumer.poll(0.1)

@@ -31,6 +31,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.interop import kafka_jars
 from tests.interop.kafka_tools import KafkaTools
 from tests.interop.test_restart import Restarted
+from tests.support.logs import until
 from tests.test_server import Broker
 
 DEADLINE_S = 60.0
@@ -454,11 +455,8 @@ def test_totals_balance_whenever_the_broker_is_killed(broker: Restarted) -> None
     with ThreadPoolExecutor(len(banks)) as threads:
         running = [threads.submit(each.run, is_over) for each in banks]
         for _ in range(KILLS):
-            before = sum(len(each.committed) for each in banks)
-            end = time.monotonic() + DEADLINE_S
-            while sum(len(each.committed) for each in banks) < before + 20:
-                assert time.monotonic() < end, [each.count for each in banks]
-                time.sleep(0.01)
+            wanted = committed_by(banks) + 20
+            until(lambda wanted=wanted: committed_by(banks) >= wanted, DEADLINE_S)
             time.sleep(dice.random() * 0.3)
             broker.kill()
         is_over.set()
@@ -467,6 +465,10 @@ def test_totals_balance_whenever_the_broker_is_killed(broker: Restarted) -> None
     for each in banks:  # what is still open ends with the next producer of the name
         each.made(broker.address, each.name).close()
     check_books(broker.address, banks)
+
+
+def committed_by(banks: list[Bank]) -> int:
+    return sum(len(each.committed) for each in banks)
 
 
 def check_books(address: str, banks: list[Bank]) -> None:
@@ -516,10 +518,8 @@ def test_kafkas_copier_copies_each_once_through_kills(broker: Restarted) -> None
         reader = ThreadPoolExecutor(1).submit(copier.stdout.read)
         try:
             for share in (0.2, 0.5, 0.8):
-                end = time.monotonic() + DEADLINE_S
-                while broker.end_offset("out") < share * COPIES and copier.poll() is None:
-                    assert time.monotonic() < end, broker.end_offset("out")
-                    time.sleep(0.01)
+                until(lambda share=share: copier.poll() is not None
+                      or broker.end_offset("out") >= share * COPIES, DEADLINE_S)
                 broker.kill()
             assert copier.wait(DEADLINE_S) == 0, reader.result(5)
         finally:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.interop import kafka_logs
+from tests.interop import dump_log_segments, kafka_logs
 from tests.interop.kafka_logs import KafkaLogs
 from tests.support.made_once import made_once
 
@@ -17,3 +18,9 @@ def kafka(run_folder: Path) -> KafkaLogs:
         if folder is not None:
             kafka_logs.write(folder)
     return kafka_logs.found(run_folder / "kafka")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _the_jvm_of_the_dumps_ends_with_its_file() -> Iterator[None]:
+    yield
+    dump_log_segments.close()

@@ -1,13 +1,16 @@
-"""Kafka's own DumpLogSegments, run once over many files, its words turned into plain values."""
+"""Kafka's own DumpLogSegments, run over many files, its words turned into plain values."""
 
 from __future__ import annotations
 
+import functools
 import re
+import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.interop import kafka_jars
+from tests.interop.kafka_tools import KafkaTools
 
 TOOL = "org.apache.kafka.tools.DumpLogSegments"
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
@@ -105,12 +108,29 @@ def check_indexes(files: Iterable[Path], flag: str) -> Dump:
     return _run([path for path in files if path.suffix in (".index", ".timeindex")], flag)
 
 
+_open = ExitStack()
+
+
+@functools.cache
+def _jvm() -> KafkaTools:
+    """One for all runs: most of a run is the start of its JVM."""
+    tools = KafkaTools("none", Path(_open.enter_context(tempfile.TemporaryDirectory())))
+    _open.callback(tools.close)
+    return tools
+
+
+def close() -> None:
+    """Ends it; the next run starts another."""
+    _open.close()
+    _jvm.cache_clear()
+
+
 def _run(files: Iterable[Path], *flags: str) -> Dump:
-    done = kafka_jars.run(TOOL, *flags, "--files", ",".join(map(str, files)))
-    holes, complaints = _complaints(done.stderr)
-    if done.returncode != 0:
-        complaints.append(f"the tool ended with {done.returncode}")
-    return Dump(dict(_files(done.stdout)), holes, complaints)
+    done = _jvm().run_main([TOOL, *flags, "--files", ",".join(map(str, files))], "")
+    holes, complaints = _complaints(done.complained)
+    if done.code != 0:
+        complaints.append(f"the tool ended with {done.code}")
+    return Dump(dict(_files(done.said)), holes, complaints)
 
 
 def _complaints(said: str) -> tuple[list[tuple[Path, int, int]], list[str]]:

@@ -1,6 +1,6 @@
 """Kafka's own DumpLogSegments reads what our engine wrote, indexes and all.
 
-All logs are written first and dumped by one run of the tool: a JVM start costs more than the rest.
+All logs are written first and dumped by one run of the tool.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The archive of the classes of Kafka's tools and of its broker: a run of the tests starts fifty of
+"""The archive of the classes of Kafka's tools and of its broker: a run of the tests starts forty of
 their JVMs.
 
     python -m tests.interop.kafka_classes FILE

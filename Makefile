@@ -80,17 +80,25 @@ machine:
 	sed -n 's/^requires = //p' pyproject.toml | grep -o '"[^"]*"' | xargs $(PIP)
 	@touch $@
 
-# Installing compiles as well, always everything: so it is done once, `built` compiles only what changed
-# after it, and `dev` installs what the extra names, not the package a second time.
+# Installing compiles as well, always everything: so it is done once, and `built` compiles only what
+# changed after it. What others wrote comes beside it, since pip has one process; with what the extra
+# names, where `dev` is wanted as well.
+REQUIRED := import importlib.util, sys; \
+	has_one = importlib.util.find_spec("tomllib"); \
+	toml = importlib.import_module("tomllib" if has_one else "pip._vendor.tomli"); \
+	project = toml.load(open("pyproject.toml", "rb"))["project"]; \
+	extras = (project["optional-dependencies"][name] for name in sys.argv[1:]); \
+	print(*project["dependencies"], *sum(extras, []), sep="\n")
+FETCH = $(BIN)/python -c '$(REQUIRED)' $(EXTRA) | $(PIP) --requirement /dev/stdin
+.venv/dev: EXTRA := dev
 .venv/installed: .venv/python pyproject.toml
 	@echo "installing, which compiles the core: a minute or two"
-	@$(PIP) --no-build-isolation --editable .
-	@touch $@
+	@$(FETCH) & fetched=$$!; $(PIP) --no-build-isolation --no-deps --editable .; installed=$$?; \
+		wait $$fetched && exit $$installed
+	@echo $(EXTRA) > $@
 
-DEV := from importlib.metadata import requires; \
-	print(*(line.split(";")[0] for line in requires("appliance-log") if line.endswith("\"dev\"")))
 .venv/dev: .venv/installed
-	$(BIN)/python -c '$(DEV)' | xargs $(PIP)
+	@grep -q dev .venv/installed || { $(FETCH); }
 	@touch $@
 
 .venv/built: .venv/installed $(CORE)

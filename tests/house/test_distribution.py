@@ -128,4 +128,3 @@ def test_the_command_and_the_extras_are_those_of_our_distribution() -> None:
     assert project()["scripts"] == {"appliance": "appliance.__main__:main"}
     ours = [each for each in requirements() if each.name.startswith("appliance")]
     assert {each.name for each in ours} == {NAME}
-    assert f'requires("{NAME}")' in (ROOT / "Makefile").read_text()

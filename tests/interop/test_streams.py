@@ -68,12 +68,12 @@ class Counts:
         until(lambda: self._read() >= count, DEADLINE_S)
 
     def _read(self) -> int:
-        message = self._consumer.poll(0.1)
-        if message is not None and message.error() is None:
-            word, number = message.key(), message.value()
-            assert isinstance(word, bytes)
-            assert isinstance(number, bytes)
-            self.steps[word.decode()].append(int(number))
+        for message in self._consumer.consume(1000, 0.1):
+            if message.error() is None:
+                word, number = message.key(), message.value()
+                assert isinstance(word, bytes)
+                assert isinstance(number, bytes)
+                self.steps[word.decode()].append(int(number))
         return sum(map(len, self.steps.values()))
 
     def close(self) -> None:

@@ -22,6 +22,7 @@ from appliance.protocol.messages.list_offsets import ListOffsetsRequest, ListOff
 from appliance.record import _build
 from tests.support.rest import Rest
 from tests.support.serving import Serving
+from tests.support.warm_serving import WarmServing
 from tests.support.wire_client import WireClient, frame_of
 
 DEADLINE_S = 60.0
@@ -63,7 +64,7 @@ class Box:
 
 @contextmanager
 def serving(folder: Path, stop: signal.Signals = signal.SIGKILL) -> Iterator[Box]:
-    found = Serving(folder, **QUIET)
+    found = WarmServing(folder, **QUIET)
     try:
         yield Box(found, Rest(found.admin.removeprefix("http://")))
     finally:

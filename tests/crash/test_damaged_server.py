@@ -24,6 +24,7 @@ from click.testing import CliRunner, Result
 from appliance.cli.main import main
 from tests.support.rest import Rest
 from tests.support.serving import Serving
+from tests.support.warm_serving import WarmServing
 
 WELL, DAMAGED, UNKNOWN = 0, 10, 3
 IS_NIGHTLY = "CRASH_NIGHTLY" in os.environ
@@ -79,7 +80,7 @@ class Box:
 
 @contextmanager
 def serving(folder: Path, stop: signal.Signals = signal.SIGKILL) -> Iterator[Box]:
-    box = Box(Serving(folder))
+    box = Box(WarmServing(folder))
     try:
         yield box
     finally:

@@ -13,6 +13,7 @@ from pathlib import Path
 from appliance.record import _build
 from tests.support.serving import Serving
 from tests.support.share_member import ACCEPT, REJECT, RELEASE, Ack, Place, ShareMember
+from tests.support.warm_serving import WarmServing
 from tests.support.wire_client import WireClient
 
 from .harness import NIGHTLY
@@ -153,7 +154,7 @@ def test_acknowledged_records_stay_so_when_the_broker_is_killed(tmp_path: Path) 
     ends: dict[int, int] = {}
     places: dict[int, Place] = {}
     for _ in range(ROUNDS):
-        broker = Serving(tmp_path, **SETTINGS)
+        broker = WarmServing(tmp_path, **SETTINGS)
         places = places or first_look(broker)
         workers = [Working(broker.kafka, books, dice.randrange(10**9)) for _ in range(MEMBERS)]
         produce(broker, ends, dice)
@@ -163,7 +164,7 @@ def test_acknowledged_records_stay_so_when_the_broker_is_killed(tmp_path: Path) 
             each.join()
     assert not books.faults, books.faults[:10]
     assert len(books.finished) > 100
-    broker = Serving(tmp_path, **SETTINGS)
+    broker = WarmServing(tmp_path, **SETTINGS)
     try:
         drain(broker, books)
     finally:

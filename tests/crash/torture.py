@@ -45,7 +45,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from tests.crash.blows import BLOWS, Blow, health
 from tests.crash.ledger import Books, Coin, Place
 from tests.crash.tally import TIMEOUT_MS, Refused, Tally
-from tests.support.serving import Serving
+from tests.support.warm_serving import WarmServing
 
 TOPICS = ("left", "right")
 PARTITIONS = 3
@@ -255,7 +255,7 @@ class Torture:
     ) -> None:
         self.folder, self.blow, self.times, self.say = folder, blow, times, say
         self._settings = {**SETTINGS, **blow.settings}
-        self.serving = Serving(folder, data=blow.data, **self._settings)
+        self.serving = WarmServing(folder, data=blow.data, **self._settings)
         host, port = self.serving.kafka
         self.address, self._port = f"{host}:{port}", port
         self.stable = StableOffsets()
@@ -310,7 +310,7 @@ class Torture:
             self._await_commit(self._dice.uniform(0.05, 1.5))
         self.blow.strike(self.serving)
         begin = time.monotonic()
-        self.serving = Serving(
+        self.serving = WarmServing(
             self.folder, self._port, data=self.blow.data, **self._settings
         )
         self.ready.append(time.monotonic() - begin)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import IO
 
 DEADLINE_S = 20.0
 SMALL = {"storage.low.water.bytes": 0, "storage.reserve.bytes": 1 << 20}
@@ -41,10 +42,7 @@ class Serving:
         for name, value in {**SMALL, **settings}.items():
             command += ["--set", f"{name}={value}"]
         with self._log.open("a") as log:
-            self.process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=log, text=True,
-                env={**os.environ, **(environment or {})}, cwd=package,
-            )
+            self.process = self._start(command, log, environment, package)
         assert self.process.stdout is not None
         ready = self.process.stdout.readline()
         assert ready, self.log
@@ -53,6 +51,18 @@ class Serving:
         self.kafka = (host, int(port))
         self.admin = facts["admin"]
         self.export = facts.get("export", self.admin)  # another build may have one port for both
+
+    def _start(
+        self,
+        command: list[str],
+        log: IO[str],
+        environment: dict[str, str] | None,
+        package: Path | None,
+    ) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=log, text=True,
+            env={**os.environ, **(environment or {})}, cwd=package,
+        )
 
     @property
     def log(self) -> str:

@@ -25,13 +25,13 @@ from __future__ import annotations
 
 import bisect
 import hashlib
+import itertools
 import os
 import random
 import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from pathlib import Path
 
 from .trace import NEVER, DataOp, History, Image, NameOp, Names, Sync
@@ -123,6 +123,15 @@ class Enumerator:
             points |= {op.start + 1 for op in self.history.name_ops}
         moments = sorted(point + later for point in points for later in (0, 1))
         return sorted(set(moments))
+
+    def _alike(self, cuts: list[int]) -> list[list[int]]:
+        """Neighbours have the same states: between them nothing began, was made safe or lost."""
+        ops = [op for ops in self.history.data_ops.values() for op in ops]
+        changes = [moment for op in ops for moment in (op.start, op.safe_at, op.lost_at - 1)]
+        changes += [moment for op in self.history.name_ops for moment in (op.start, op.safe_at)]
+        changes.sort()
+        alike = itertools.groupby(cuts, lambda cut: bisect.bisect_left(changes, cut))
+        return [list(group) for _, group in alike]
 
     # ---- one file ----
 
@@ -225,7 +234,12 @@ class Enumerator:
             for op in maybes[-NAMES_MAX:]:
                 choices.append((f"without {op.what}", {op}))
                 choices.append((f"only {op.what}", set(maybes) - {op}))
-        return [(label, self._names(started, dropped)) for label, dropped in choices]
+        first_of = {frozenset(dropped): label for label, dropped in reversed(choices)}
+        return [
+            (label, self._names(started, dropped))
+            for label, dropped in choices
+            if first_of[frozenset(dropped)] is label
+        ]
 
     def _names(self, started: list[NameOp], dropped: set[NameOp]) -> Names:
         names = {directory: dict(entries) for directory, entries in self.history.names.items()}
@@ -252,9 +266,12 @@ class Enumerator:
     def states_at(self, cut: int) -> Iterator[tuple[int, State]]:
         """(key, state); equal disks have equal keys."""
         chance = random.Random(f"{self.seed} {cut}")
+        of_inode: dict[int, _Variants] = {}
         for label, names in self.name_choices(cut):
             files, directories = self.history.tree(names)
-            variants = {path: self.variants(inode, cut) for path, inode in sorted(files.items())}
+            for inode in files.values():
+                of_inode[inode] = of_inode.get(inode) or self.variants(inode, cut)
+            variants = {path: of_inode[inode] for path, inode in sorted(files.items())}
             places = self._mark("directories", *directories)
             nothing = {path: found.all[0][2] for path, found in variants.items()}
             everything = {path: found.whole for path, found in variants.items()}
@@ -273,7 +290,11 @@ class Enumerator:
                             )
                             yield rest ^ self._mark(path, content), state
             for _ in range(self.random_members):
-                members = {path: chance.choice(found.all)[2] for path, found in variants.items()}
+                members = nothing | {
+                    path: chance.choice(found.all)[2]
+                    for path, found in variants.items()
+                    if len(found.all) > 1
+                }
                 key = places
                 for path, content in members.items():
                     key ^= self._mark(path, content)
@@ -285,17 +306,17 @@ class Enumerator:
         """Distinct states with every cut at which they are legal; a seeded choice, of each kind as
         many, when there are too many. `focus`: only those whose label contains it."""
         found: dict[int, State] = {}
-        for cut in self.cuts(every_cut):
-            for key, state in self.states_at(cut):
+        for cuts in self._alike(self.cuts(every_cut)):
+            for key, state in self.states_at(cuts[0]):
                 one = found.setdefault(key, state)
-                if not one.cuts or one.cuts[-1] != cut:
-                    one.cuts.append(cut)
+                if not one.cuts or one.cuts[-1] < cuts[0]:
+                    one.cuts += cuts
         self.distinct = len(found)
         states = [state for state in found.values() if focus in state.label]
         if states_max is None or len(states) <= states_max:
             return states
         random.Random(self.seed).shuffle(states)
-        shares = {0: states_max // 2, 1: states_max * 3 // 4, 2: states_max}
+        shares = {0: states_max // 4, 1: states_max * 3 // 4, 2: states_max}
         chosen: list[State] = []
         for rank, until in shares.items():
             of_rank = [state for state in states if state.rank == rank]
@@ -308,7 +329,8 @@ def _in_turns(states: list[State]) -> list[State]:
     kinds: dict[str, list[State]] = {}
     for state in states:
         kinds.setdefault(state.kind, []).append(state)
-    return [state for turn in zip_longest(*kinds.values()) for state in turn if state is not None]
+    turns = itertools.zip_longest(*kinds.values())
+    return [state for turn in turns for state in turn if state is not None]
 
 
 def _safe_at(end: int, syncs: list[Sync]) -> int:

@@ -21,7 +21,7 @@ from . import share, txn
 from .facts import FROM_MAGIC, Facts, LogFacts, Written, content
 from .session import START_MS, STORAGE, config_of, name_of, read_batches
 
-PROBE_SECONDS_MAX = 3.0  # a wait for a batch that is not there would last for ever
+PROBE_SECONDS_MAX = 20.0  # a wait for a batch that is not there would last for ever
 OPEN_SECONDS_MAX = 5.0  # a few hundred kilobytes: milliseconds, unless a recovery runs away
 
 

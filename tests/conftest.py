@@ -8,6 +8,8 @@ import os
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from appliance.process import event_log
 
@@ -17,10 +19,27 @@ pytest_plugins = ["appliance.testing"]
 # start. The tests start hundreds, and have authorities of their own.
 os.environ["SSL_CERT_FILE"] = os.devnull
 
+OWN_JVM = "test_export_session.py", "test_spark_shipping.py"
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files of minutes begin while there are others to run beside them; otherwise by name."""
     items.sort(key=lambda item: item.get_closest_marker("first") is None)
+
+
+class Together(LoadFileScheduling):
+    """A file's tests run in one process, and so do the files that share a session of Spark: its JVM
+    takes 10 processor seconds to start and to be as fast as it can."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        shares = file.startswith("tests/spark/") and not file.endswith(OWN_JVM)
+        return "tests/spark" if shares else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Together | None:
+    return Together(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_collection_finish() -> None:

@@ -1,4 +1,4 @@
-"""One session and one broker for the tests of a file."""
+"""One session for the tests of a process, and one broker for those of a file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 
 from tests.support.exporting import Export, Make
 from tests.support.spark_classes import start_flags
-from tests.support.spark_data import Topics, spark_session
+from tests.support.spark_data import Topics, end_jvm, few_commands, shared_session
+from tests.support.spark_home import spark_home
 from tests.test_server import Broker
 
 COMPACTS_AT_ONCE = ("log.roll.ms=200", "log.cleaner.backoff.ms=100",
@@ -19,9 +20,12 @@ COMPACTS_AT_ONCE = ("log.roll.ms=200", "log.cleaner.backoff.ms=100",
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _a_jvm_starts_fast() -> None:
+def _a_jvm_starts_fast() -> Iterator[None]:
     """Those of this process, and those of the commands that it starts."""
+    os.environ["SPARK_HOME"] = str(spark_home())
     os.environ["SPARK_SUBMIT_OPTS"] = " ".join(start_flags())
+    yield
+    end_jvm()
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +36,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    with spark_session() as session:
-        yield session
+def spark() -> SparkSession:
+    return shared_session(**few_commands())
 
 
 @pytest.fixture(scope="module")

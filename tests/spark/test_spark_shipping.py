@@ -14,14 +14,13 @@ import venv
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
 from appliance_spark import shipping
 from tests.interop.kafka_jars import java
 from tests.support.exporting import rows_in
-from tests.support.spark_classes import JAVA_FLAGS
+from tests.support.spark_classes import start_flags
 from tests.support.spark_data import (
     DEADLINE_S,
     Sending,
@@ -30,6 +29,7 @@ from tests.support.spark_data import (
     rows_of,
     spark_session,
 )
+from tests.support.spark_home import class_path, spark_home
 from tests.test_server import Broker
 
 pytestmark = pytest.mark.first
@@ -70,12 +70,12 @@ class Cluster:
             self._told(log, r"(Successfully registered)")
 
     def _start(self, main: str, *arguments: str) -> Path:
-        home = Path(pyspark.__file__).parent
+        home = spark_home()
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
         log = self.folder / f"{len(self.logs)}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [java(), "-Xmx256m", *JAVA_FLAGS, "-cp", f"{home}/jars/*",
+                [java(), "-Xmx256m", *start_flags(), "-cp", class_path(),
                  f"{DEPLOY}.{main}", *arguments],
                 cwd=self.folder, stdout=output, stderr=output, start_new_session=True,
                 env=kept | {"SPARK_HOME": str(home), "SPARK_SCALA_VERSION": "2.13",
@@ -117,7 +117,8 @@ def spark(cluster: Cluster) -> Iterator[SparkSession]:
         patch.setenv("PYTHONPATH", path)
         with a_new_jvm(), spark_session(
             cluster.url,
-            **{"spark.executor.memory": "512m", "spark.executorEnv.PYTHONPATH": ""},
+            **{"spark.executor.memory": "512m", "spark.executorEnv.PYTHONPATH": "",
+               "spark.executor.extraJavaOptions": " ".join(start_flags())},
         ) as session:
             yield session
 
@@ -149,10 +150,11 @@ def test_a_cluster_runs_an_export_and_verifies_it(
                     "--new-target")
     assert "2000 rows and 0 dead letters in 4 files" in told
     assert rows_in(tmp_path / "lake") == sending.log_of(topic)
-    told = exported(cluster, broker, "verify", "--target", str(tmp_path / "lake"))
+    told = exported(cluster, broker, "verify", "--target", str(tmp_path / "lake"),
+                    "--conf", "spark.cores.max=1")
     assert "the log: 2000, compacted away: 0, no longer in it: 0; 0 problems" in told
     brought = list(cluster.folder.glob("work/app-*/*/appliance_spark/export_tasks.py"))
-    assert len(brought) == 2 * WORKERS, brought  # two runs of Spark, each by all workers
+    assert len(brought) == WORKERS + 1, brought  # a run by all workers, and what one verifies
 
 
 def exported(cluster: Cluster, broker: Broker, command: str, *arguments: str) -> str:
@@ -160,8 +162,7 @@ def exported(cluster: Cluster, broker: Broker, command: str, *arguments: str) ->
     path = os.pathsep.join([str(ROOT), sysconfig.get_path("purelib")])
     settings = {"spark.executor.memory": "512m", "spark.executorEnv.PYTHONPATH": "",
                 "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
-                "spark.driver.extraJavaOptions": " ".join(JAVA_FLAGS),
-                "spark.executor.extraJavaOptions": " ".join(JAVA_FLAGS),
+                "spark.executor.extraJavaOptions": " ".join(start_flags()),
                 "spark.scheduler.minRegisteredResourcesRatio": "1.0"}
     words = [word for pair in settings.items() for word in ("--conf", "=".join(pair))]
     done = subprocess.run(

@@ -22,7 +22,7 @@ from tests.support.spark_data import DEADLINE_S, Topics, bounded
 
 pytestmark = pytest.mark.first
 
-KILLS = 2
+KILLS = int(os.environ.get("STREAM_KILLS", "1"))
 ROOT = Path(__file__).parents[2]
 
 

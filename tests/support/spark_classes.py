@@ -34,6 +34,7 @@ def work(spark: SparkSession, folder: str) -> None:
     rows.write.parquet(f"{folder}/rows")
     assert spark.read.parquet(f"{folder}/rows").filter("number > 5").count() == 94
     assert spark.sparkContext.parallelize([1]).map(lambda n: n + 1).collect() == [2]
+    assert spark.range(3).mapInArrow(lambda batches: batches, "id long").count() == 3
 
 
 def main(archive: str) -> None:

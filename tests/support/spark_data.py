@@ -42,14 +42,21 @@ Header = tuple[str, str | bytes | None]
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
 
-@contextmanager
-def spark_session(master: str = "local[2]", **settings: str) -> Iterator[SparkSession]:
+def shared_session(master: str = "local[2]", **settings: str) -> SparkSession:
+    """The one of this process, once it is there: whoever makes it with settings that others must
+    not have stops it."""
     builder = SparkSession.builder.master(master).appName("tests")
     for name, value in (SETTINGS | settings).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     session.dataSource.register(ApplianceDataSource)
+    return session
+
+
+@contextmanager
+def spark_session(master: str = "local[2]", **settings: str) -> Iterator[SparkSession]:
+    session = shared_session(master, **settings)
     try:
         yield session
     finally:
@@ -58,15 +65,17 @@ def spark_session(master: str = "local[2]", **settings: str) -> Iterator[SparkSe
 
 @contextmanager
 def a_new_jvm() -> Iterator[None]:
-    """A session of another file may have left its JVM, which has the environment of that time."""
+    """A session of other files has left its JVM, which has the environment of that time."""
     end_jvm()
     yield
     end_jvm()
 
 
 def end_jvm() -> None:
-    """Killed: its session was stopped by whoever made it, and a JVM that is asked to exit waits for
-    its shutdown hooks, which once took longer than any deadline."""
+    """Killed: a JVM that is asked to exit waits for its shutdown hooks, which once took longer than
+    any deadline."""
+    if (session := SparkSession._instantiatedSession) is not None:
+        session.stop()
     if (gateway := SparkContext._gateway) is not None:
         gateway.shutdown()
         gateway.proc.kill()
@@ -78,6 +87,17 @@ def end_jvm() -> None:
 def bounded(rows: int) -> dict[str, int]:
     """A stream's option for batches of so many, where this PySpark can have them."""
     return {"maxOffsetsPerTrigger": rows} if may_bound_batches() else {}
+
+
+def few_commands() -> dict[str, str]:
+    """Hadoop starts `chmod` for a file that has a checksum, and `readlink` for a checkpoint's: 25
+    processes for a stream of one batch."""
+    manager = "org.apache.spark.sql.execution.streaming.checkpointing"
+    manager += ".FileSystemBasedCheckpointFileManager"
+    settings = {"spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem"}
+    if may_bound_batches():  # older ones have the class elsewhere
+        settings["spark.sql.streaming.checkpointFileManagerClass"] = manager
+    return settings
 
 
 class Sending:

@@ -6,7 +6,7 @@ import contextlib
 import json
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -176,10 +176,26 @@ def console(
         yield made
 
 
+SERIOUS = {"serious", "critical"}
+Faults = Callable[[Page], list[str]]
+# Of what it finds, and nothing of what is well: that takes longer than to look
+RUN = "axe.run(document, {resultTypes: ['violations']}).then(found => found.violations)"
+
+
 @pytest.fixture(scope="session")
-def axe() -> str:
-    """The accessibility checks of axe-core, as a script for the page."""
+def axe() -> Faults:
+    """What axe-core finds on a page that keeps somebody from using it."""
     import axe_playwright_python
 
     found: Path = next(Path(axe_playwright_python.__file__).parent.rglob("axe.min.js"))
-    return found.read_text()
+    script = found.read_text()
+
+    def faults(page: Page) -> list[str]:
+        page.evaluate(script)
+        return [
+            f"{each['id']}: {each['help']}: {[node['html'][:120] for node in each['nodes'][:3]]}"
+            for each in page.evaluate(RUN)
+            if each["impact"] in SERIOUS
+        ]
+
+    return faults

@@ -14,8 +14,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from loadtest.ports import lasting_port
-from tests.console.conftest import WAIT_S, Console, define_export, fill
-from tests.console.test_pages import SERIOUS
+from tests.console.conftest import WAIT_S, Console, Faults, define_export, fill
 from tests.support.rest import Rest
 from tests.support.serving import Serving
 
@@ -71,7 +70,7 @@ def pages(browser: Browser, serving: Serving) -> Iterator[Any]:
 
 
 def test_home_knows_nothing_of_a_broker_that_was_killed(
-    pages: Any, serving: Serving, folder: Path, axe: str
+    pages: Any, serving: Serving, folder: Path, axe: Faults
 ) -> None:
     page = pages()
     expect(page.get_by_text(KNOWN)).to_be_visible()
@@ -85,9 +84,7 @@ def test_home_knows_nothing_of_a_broker_that_was_killed(
     expect(tiles).to_have_count(0)
     expect(page).to_have_title("? Home · appliance")
     expect(page.get_by_role("navigation", name="Pages").get_by_text("unknown")).to_have_count(1)
-    page.evaluate(axe)
-    found: Any = page.evaluate("axe.run(document)")
-    assert [each["id"] for each in found["violations"] if each["impact"] in SERIOUS] == []
+    assert axe(page) == []
     again = Serving(folder, admin_port=int(serving.admin.rpartition(":")[2]))
     try:
         expect(page.get_by_text(KNOWN)).to_be_visible()

@@ -10,8 +10,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from appliance.testing import RunningBroker, running_broker
-from tests.console.conftest import Console, opened
-from tests.console.test_pages import SERIOUS
+from tests.console.conftest import Console, Faults, opened
 from tests.repair.test_scrub_rounds import damage, filled
 from tests.support.logs import until
 from tests.support.rest import Rest
@@ -37,7 +36,7 @@ def own_console(browser: Browser, damaged: RunningBroker) -> Iterator[Console]:
 
 
 def test_damage_is_detected_and_repaired(
-    own_console: Console, damaged: RunningBroker, axe: str
+    own_console: Console, damaged: RunningBroker, axe: Faults
 ) -> None:
     rest = Rest(damaged.admin)
     page = own_console.open("ledger")
@@ -50,9 +49,7 @@ def test_damage_is_detected_and_repaired(
     expect(page.locator("#ledger tbody tr")).to_have_count(1)
     scrub.get_by_role("link", name="t-0").click()
     expect(page.get_by_text("get an error")).to_be_visible()
-    page.evaluate(axe)
-    found = page.evaluate("axe.run(document)")
-    assert [each["id"] for each in found["violations"] if each["impact"] in SERIOUS] == []
+    assert axe(page) == []
     page.get_by_role("button", name=f"Import {FILE}").click()
     expect(dialog.get_by_role("status")).to_contain_text("1 records in 1 batches would be put back")
     assert rest.get("/topics/t/partitions/0/repair")["damaged"]  # nothing is done yet

@@ -155,6 +155,3 @@ cdef bint _admit(Plane* plane, const string& peer) noexcept nogil:
     else:
         closure_put(plane, peer, CLOSURE_CONNECTIONS_PER_IP, of_peer, of_peer_max)
     return False
-
-
-# ---- with the GIL ----

@@ -262,6 +262,3 @@ cdef int64_t _advance(Connection* connection, int64_t sent) noexcept nogil:
     if _first_is_sent(connection):
         _end_first(connection)
     return step
-
-
-# ---- with the GIL ----

@@ -84,6 +84,3 @@ cdef void connection_close(Processor* processor, Connection* connection) noexcep
     processor.connections.erase(connection.id)
     close(connection.fd)
     del connection
-
-
-# ---- with the GIL ----

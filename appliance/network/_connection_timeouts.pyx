@@ -94,6 +94,3 @@ cdef bint holds_too_much(Connection* connection) noexcept nogil:
     plane.counters.closed_slow.fetch_add(1)
     closure_put(plane, connection.peer, CLOSURE_HELD, connection.held_bytes, most)
     return True
-
-
-# ---- with the GIL ----

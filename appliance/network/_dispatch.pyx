@@ -80,6 +80,3 @@ cdef void _note_client(Connection* connection, Piece client_id) noexcept nogil:
     if connection.client_id.size() != size or size > 0 and memcmp(
             connection.client_id.data(), client_id.data, size) != 0:
         connection.client_id.assign(<const char*>client_id.data, size)
-
-
-# ---- with the GIL ----

@@ -203,6 +203,3 @@ cdef void _use_session(Connection* connection, Parsed* parsed, int use) noexcept
     fetch.session_id = connection.session.id
     fetch.first = connection.session.first
     fetch.targets = &connection.session.targets
-
-
-# ---- with the GIL ----

@@ -177,6 +177,3 @@ cdef void _put_records(Connection* connection, Answer* answer, FetchTarget* targ
     span.position = slice.position
     span.size = slice.size
     answer.spans.push_back(span)
-
-
-# ---- with the GIL ----

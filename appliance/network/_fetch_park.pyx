@@ -165,6 +165,3 @@ cdef ColdReadRef _begin(Connection* connection, Fetch* fetch,
     read.get().lookups.swap(cold[0])
     cold_read_put(&connection.plane.cold, read)
     return read
-
-
-# ---- with the GIL ----

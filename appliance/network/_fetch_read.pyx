@@ -143,6 +143,3 @@ cdef int16_t _refusal(Plane* plane, Fetch* fetch, FetchTarget* target) noexcept 
     if target.leader_epoch > epoch:
         return UNKNOWN_LEADER_EPOCH
     return 0
-
-
-# ---- with the GIL ----

@@ -147,6 +147,3 @@ cdef void _renew_all(Connection* connection) noexcept nogil:
             fresh = topic_now(&connection.plane.topics, before)
         targets.at(i).topic = fresh
         targets.at(i).log = topic_log(fresh, targets.at(i).partition)
-
-
-# ---- with the GIL ----

@@ -151,6 +151,3 @@ cdef void frames_feed(Processor* processor) noexcept nogil:
         connection.is_starved = False
         if frames_resume(processor, connection):
             connection_set_interest(connection, processor.epoll_fd, processor.now_ns)
-
-
-# ---- with the GIL ----

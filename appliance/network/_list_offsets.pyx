@@ -141,6 +141,3 @@ cdef bint _is_new(Asked* asked, PartitionLog* log) noexcept nogil:
             return False
     asked.logs.push_back(log)
     return True
-
-
-# ---- with the GIL ----

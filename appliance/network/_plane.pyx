@@ -93,6 +93,3 @@ cdef void peer_gone(Plane* plane, string peer) noexcept nogil:
     plane.peers.count[peer] -= 1
     if plane.peers.count[peer] <= 0:
         plane.peers.count.erase(peer)
-
-
-# ---- with the GIL ----

@@ -267,6 +267,3 @@ cdef void processor_stop(Processor* processor, int64_t drain_ns) noexcept nogil:
     processor.must_stop.store(True)
     inbox_wake(processor.inbox.get())
     pthread_join(processor.thread, NULL)
-
-
-# ---- with the GIL ----

@@ -384,6 +384,3 @@ cdef void produce_forget(Connection* connection, Slot* slot) noexcept nogil:
         watch_remove(&wait.logs[i].get().watches, &wait.watches[i])
     slot.durable.reset()
     connection.waiting -= 1
-
-
-# ---- with the GIL ----

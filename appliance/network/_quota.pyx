@@ -153,6 +153,3 @@ cdef int64_t quota_window(Quota* quota, int64_t window_ns) noexcept nogil:
     if rate <= NO_RATE:
         return AMOUNT_MAX
     return <int64_t>min(max(<double>rate * window_ns / SECOND_NS, 1.0), <double>AMOUNT_MAX)
-
-
-# ---- with the GIL ----

@@ -79,6 +79,3 @@ cdef bint request_may_go_on(Connection* connection) noexcept nogil:
     if connection.frame_size > UNRESERVED_MAX and connection.reserved == 0:
         return _reserve(connection)
     return _may_pass_on(connection)
-
-
-# ---- with the GIL ----

@@ -95,6 +95,3 @@ cdef void _unmute(Processor* processor, Connection* connection) noexcept nogil:
         connection.frame_ns = processor.now_ns
     request_want_memory(processor, connection)
     processor_list(processor, connection)
-
-
-# ---- with the GIL ----

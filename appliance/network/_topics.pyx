@@ -101,6 +101,3 @@ cdef int16_t topic_refusal(const TopicRef& topic, bint is_by_id) noexcept nogil:
     if is_by_id and topic.get().logs.empty():
         return UNKNOWN_TOPIC_ID
     return UNKNOWN_TOPIC_OR_PARTITION
-
-
-# ---- with the GIL ----

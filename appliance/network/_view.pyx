@@ -61,6 +61,3 @@ cdef void _fill_facts(Connection* connection, int64_t now_ns,
     facts.bytes_out = connection.bytes_out
     facts.held_bytes = connection.held_bytes
     facts.mute_ns = max(<int64_t>0, connection.mute_until_ns - now_ns)
-
-
-# ---- with the GIL ----

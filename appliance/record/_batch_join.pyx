@@ -101,6 +101,3 @@ cdef int64_t join_end(Join* join) noexcept nogil:
     header.magic = 2
     batch_store_header(join.start, &header)
     return header.size
-
-
-# ---- with the GIL ----

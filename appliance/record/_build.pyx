@@ -18,9 +18,6 @@ from appliance.record import compression
 from appliance.record._records import Record as _Record
 
 
-# ---- without the GIL ----
-
-
 # ---- with the GIL ----
 
 cdef bytes _sealed(BatchHeader* header, const uint8_t* payload, int64_t size):

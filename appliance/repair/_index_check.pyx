@@ -96,6 +96,3 @@ cdef void index_check_end(IndexCheck* check) noexcept nogil:
         or (check.index.offsets.empty() and check.entries > 0)
         or <int64_t>check.index.offsets.size() * SPARSE + SPARSE_MIN < check.entries
     )
-
-
-# ---- with the GIL ----

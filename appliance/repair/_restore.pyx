@@ -121,6 +121,3 @@ cdef int _take_name(Scan* scan, const FileRef& fresh, int64_t size) noexcept nog
         log.is_changed.store(True)
     log.guard.unlock()
     return code if code != OK else sync_directory(directory_fd)
-
-
-# ---- with the GIL ----

@@ -304,6 +304,3 @@ cdef void _end(Scan* scan) noexcept nogil:
         _add(scan, NO_BATCH, hole)
     if scan.index.is_on and scan.flaws.empty():
         index_check_end(&scan.index)
-
-
-# ---- with the GIL ----

@@ -60,9 +60,6 @@ ScrubFinding = namedtuple(
 )
 
 
-# ---- without the GIL ----
-
-
 # ---- with the GIL ----
 
 cdef class SegmentScan:

@@ -143,6 +143,3 @@ cdef int _aborted_are_stored(Scan* scan, bint* is_stored) noexcept nogil:
             and stored[i].last_stable_offset == wanted[i].last_stable_offset
         )
     return OK
-
-
-# ---- with the GIL ----

@@ -256,6 +256,3 @@ cdef bint log_txn_is_open(PartitionLog* log, int64_t producer_id,
     cdef ScopeLock lock
     lock.hold(log.guard)
     return producers_txn_is_open(&log.producers, producer_id, producer_epoch)
-
-
-# ---- with the GIL ----

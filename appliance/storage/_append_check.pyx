@@ -98,6 +98,3 @@ cdef bint _timestamps_are_legal(const LogSettings* settings, const BatchHeader* 
     if settings.timestamp_before_max_ms == INT64_MAX:
         return True
     return header.base_timestamp >= options.earliest_ms - settings.timestamp_before_max_ms
-
-
-# ---- with the GIL ----

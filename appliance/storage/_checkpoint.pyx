@@ -99,6 +99,3 @@ cdef void log_list_segments(PartitionLog* log, Checkpoint* checkpoint) noexcept 
         if log.segments[i].get().base_offset < checkpoint.segment_base:
             checkpoint.bases.push_back(log.segments[i].get().base_offset)
     checkpoint.holes = log.holes
-
-
-# ---- with the GIL ----

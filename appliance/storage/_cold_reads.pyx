@@ -113,6 +113,3 @@ cdef void cold_readers_stop(ColdReaders* readers) noexcept nogil:
     for i in range(readers.threads.size()):
         pthread_join(readers.threads[i], NULL)
     readers.threads.clear()
-
-
-# ---- with the GIL ----

@@ -122,6 +122,3 @@ cdef void _end_at_durable(PartitionLog* log) noexcept nogil:
     if log.saved.end_limit > log.durable_offset.load():
         log.saved.end_limit = log.durable_offset.load()
         log_save_locked(log)
-
-
-# ---- with the GIL ----

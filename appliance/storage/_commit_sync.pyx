@@ -180,6 +180,3 @@ cdef void* _run_pool(void* argument) noexcept nogil:
         committer.pool_done.notify_one()
     committer.pool_guard.unlock()
     return NULL
-
-
-# ---- with the GIL ----

@@ -68,6 +68,3 @@ cdef int committer_checkpoint(Committer* committer) noexcept nogil:
     while committer.checkpoints_done < mine and not committer.is_stopping:
         committer.published.wait(committer.guard)
     return <int>committer.journal_failed.load()
-
-
-# ---- with the GIL ----

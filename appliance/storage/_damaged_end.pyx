@@ -60,6 +60,3 @@ cdef int damage_ends_log(PartitionLog* log, size_t slot, int code,
     code = salvage_segment(log, promised)
     log.segments.back().get().end_offset.store(promised)
     return code
-
-
-# ---- with the GIL ----

@@ -161,6 +161,3 @@ cdef void _let_commits_pass(Storage* storage) noexcept nogil:
         return  # a file beside the logs
     while storage.commits_at_disk.load() > 0 and monotonic_ns() - begin < PASS_NS_MAX:
         usleep(PASS_LOOK_US)
-
-
-# ---- with the GIL ----

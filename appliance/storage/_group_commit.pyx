@@ -258,6 +258,3 @@ cdef void _store_indexes(Committer* committer, vector[CommitPlan]* plans) noexce
         open_logs_fail_unsynced(&committer.open_logs, STORAGE_IO)
     for i in range(plans.size()):
         log_finish_indexes(&plans[0][i], is_durable)
-
-
-# ---- with the GIL ----

@@ -129,6 +129,3 @@ cdef void holes_forget_bytes(vector[Hole]* holes, int64_t base, int64_t end) noe
     for i in range(holes.size()):
         if base <= holes.at(i).first_offset < end:
             holes.at(i).position = holes.at(i).end_position = -1
-
-
-# ---- with the GIL ----

@@ -273,6 +273,3 @@ cdef int txn_index_load(int directory_fd, int64_t base_offset, int64_t end_offse
 cdef bint _is_sound(const AbortedTxn* aborted, int64_t above) noexcept nogil:
     return (0 <= aborted.first_offset < aborted.last_offset and aborted.last_offset > above
             and 0 <= aborted.last_stable_offset <= aborted.last_offset + 1)
-
-
-# ---- with the GIL ----

@@ -108,6 +108,3 @@ cdef int log_store_aborted(PartitionLog* log, Segment* segment) noexcept nogil:
     if code != OK:
         segment.txn_is_dirty.store(True)
     return code
-
-
-# ---- with the GIL ----

@@ -434,6 +434,3 @@ cdef bint _decode(const vector[uint8_t]* payload, Checkpoint* c) noexcept nogil:
         at += 8
     c.producers.assign(at, end)
     return True
-
-
-# ---- with the GIL ----

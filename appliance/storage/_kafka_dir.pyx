@@ -83,6 +83,3 @@ cdef int64_t _end_of(int directory_fd, const char* name, int64_t base) noexcept 
         walker.position += header.size
     close(fd)
     return end
-
-
-# ---- with the GIL ----

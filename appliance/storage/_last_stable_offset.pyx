@@ -42,6 +42,3 @@ cdef void log_forget_ended(PartitionLog* log) noexcept nogil:
             log.ended[kept] = log.ended[i]
             kept += 1
     log.ended.resize(kept)
-
-
-# ---- with the GIL ----

@@ -66,6 +66,3 @@ cdef bint epochs_fit(const vector[EpochEntry]* epochs, const BatchHeader* header
         if dereference(epochs)[i].start_offset <= header.base_offset:
             epoch = dereference(epochs)[i].epoch
     return epoch < 0 or header.leader_epoch == epoch
-
-
-# ---- with the GIL ----

@@ -47,6 +47,3 @@ cdef void open_logs_fail_unsynced(OpenLogs* logs, int code) noexcept nogil:
         log.get().guard.unlock()
         if log.get().failed.load() != 0:
             log_tell(log.get())
-
-
-# ---- with the GIL ----

@@ -76,6 +76,3 @@ cdef int list_directory(int directory_fd, vector[int64_t]* bases, vector[int64_t
 cdef int unlink_base(int directory_fd, int64_t base) noexcept nogil:
     cdef SegmentRef segment = segment_new(directory_of(file_borrow(directory_fd)), base)
     return segment_unlink(segment.get())
-
-
-# ---- with the GIL ----

@@ -127,6 +127,3 @@ cdef int64_t log_close_idle(PartitionLog* log, int64_t before_ns) noexcept nogil
 
 cdef bint log_is_dirty(PartitionLog* log) noexcept nogil:
     return log.oldest_unflushed_ns.load() != 0
-
-
-# ---- with the GIL ----

@@ -370,6 +370,3 @@ cdef void _load_snapshot_entry(ProducerTable* table, const uint8_t* data,
     producer.count = 1 if producer.batches[0].last_offset >= 0 else 0
     producer.ended = _ended_at_least(&producer)
     _insert(table, load_i64(data), &producer)
-
-
-# ---- with the GIL ----

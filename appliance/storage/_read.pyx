@@ -289,6 +289,3 @@ cdef void log_aborted(PartitionLog* log, int64_t from_offset, int64_t end_offset
         if log.aborted[low].last_stable_offset >= end_offset:
             return
         low += 1
-
-
-# ---- with the GIL ----

@@ -55,6 +55,3 @@ cdef void read_faults_wake(ReadFaults* faults, int fd) noexcept nogil:
     faults.guard.lock()
     faults.wake_fd = fd
     faults.guard.unlock()
-
-
-# ---- with the GIL ----

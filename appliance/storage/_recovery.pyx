@@ -342,6 +342,3 @@ cdef void log_close(PartitionLog* log) noexcept nogil:
     for i in range(segments.size()):
         segment_close(segments[i].get())
     directory_leave(log.directory.get())
-
-
-# ---- with the GIL ----

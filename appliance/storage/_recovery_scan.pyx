@@ -200,6 +200,3 @@ cdef int _check_large(int fd, int64_t position, const BatchHeader* header) noexc
         done += got
     # A marker is small, and its key is read from the window.
     return 0 if crc == header.crc and not header.attributes & ATTRIBUTE_CONTROL else 1
-
-
-# ---- with the GIL ----

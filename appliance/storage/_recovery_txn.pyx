@@ -125,6 +125,3 @@ cdef void _note_unsure(Segment* segment, Recovered* recovered) noexcept nogil:
     loss.cause = CAUSE_TXN_INDEX
     loss.aside = salvage_file_of(segment)
     recovered.losses.push_back(loss)
-
-
-# ---- with the GIL ----

@@ -97,6 +97,3 @@ cdef void _ask_commits() noexcept nogil:
 
 
 descriptors_relieved_by(_relieve)
-
-
-# ---- with the GIL ----

@@ -211,6 +211,3 @@ cdef void _forget_below(PartitionLog* log, int64_t start) noexcept nogil:
             log.holes[kept] = log.holes[i]
             kept += 1
     log.holes.resize(kept)
-
-
-# ---- with the GIL ----

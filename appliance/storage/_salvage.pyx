@@ -325,6 +325,3 @@ cdef int _put_aside(PartitionLog* log, Segment* segment, int64_t stamp, bint was
         if kept.empty():
             kept[0] = string(<const char*>aside)
     return segment_unlink(segment)
-
-
-# ---- with the GIL ----

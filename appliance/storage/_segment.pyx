@@ -241,6 +241,3 @@ cdef void _unlink_beside(Segment* segment, int directory_fd, const char* suffix)
     cdef char[NAME_SIZE] name
     file_name(name, segment.base_offset, suffix)
     unlinkat(directory_fd, name, 0)
-
-
-# ---- with the GIL ----

@@ -266,6 +266,3 @@ cdef void segment_set_damaged(Segment* segment, const vector[Damaged]& damaged) 
     lock.hold(segment.guard)
     segment.damaged = damaged
     segment.is_damaged.store(not damaged.empty())
-
-
-# ---- with the GIL ----

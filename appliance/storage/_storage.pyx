@@ -143,6 +143,3 @@ cdef int storage_commit(Storage* storage) noexcept nogil:
         journal_reached(&storage.journal, &generation, &records)
         watermarks_note_journal(&storage.marks, generation, records)
     return code
-
-
-# ---- with the GIL ----

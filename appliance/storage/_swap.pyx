@@ -206,6 +206,3 @@ cdef int swap_recover(int directory_fd, Checkpoint* checkpoint) noexcept nogil:
     holes_forget_bytes(&checkpoint.holes, base, end)
     checkpoint.swap_base = checkpoint.swap_end = -1
     return code
-
-
-# ---- with the GIL ----

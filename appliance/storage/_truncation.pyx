@@ -283,6 +283,3 @@ cdef void _refill_saved(PartitionLog* log) noexcept nogil:
     log.saved.cleaned_offset = cleaned
     log.saved.end_limit = INT64_MAX
     log.saved.swap_base = log.saved.swap_end = -1
-
-
-# ---- with the GIL ----

@@ -149,6 +149,3 @@ cdef void _put_right(PartitionLog* log, int64_t start, int64_t end,
             all.push_back(log.aborted[i])
     log.aborted.swap(all)
     log.list_guard.unlock()
-
-
-# ---- with the GIL ----

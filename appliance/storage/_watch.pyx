@@ -188,6 +188,3 @@ cdef void inbox_take(Inbox* inbox, vector[Mail]* into) noexcept nogil:
         # Nothing to handle: it only says that there is nothing to reset.
         eventfd_read(inbox.event_fd, &count)
         inbox.is_signalled = False
-
-
-# ---- with the GIL ----

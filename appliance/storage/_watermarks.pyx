@@ -342,6 +342,3 @@ cdef void watermarks_close(Watermarks* marks) noexcept nogil:
     if marks.fd > 0:
         close(marks.fd)
     marks.fd = 0
-
-
-# ---- with the GIL ----

@@ -108,6 +108,3 @@ cdef void _start_writing(PartitionLog* log) noexcept nogil:
             failure_note(b"write", b"", errno)
             log_fail(log, STORAGE_IO)
             log_tell(log)
-
-
-# ---- with the GIL ----

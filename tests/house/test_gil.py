@@ -16,6 +16,9 @@ PACKAGE = ROOT / "appliance"
 BUILD = ROOT / "build" / "cython-release"  # where setup.py has the C++ that it compiled
 WITHOUT, WITH = "# ---- without the GIL ----", "# ---- with the GIL ----"
 
+EARLY = "cdef int early() noexcept nogil:\n    return 0\n"
+EDGE = "def edge():\n    return early()\n"
+
 DATA_PLANE = re.compile(r"^(\s*)cdef\b.*\(")
 
 
@@ -28,11 +31,17 @@ def name_of(path: Path) -> str:
 
 
 def banner_faults(text: str) -> str:
-    lines = text.splitlines()
-    if [line for line in lines if line.startswith("# ----")] != [WITHOUT, WITH]:
-        return "wanted the two banners, once each, in order"
-    late = [line for line in lines[lines.index(WITH) :] if re.search(r"^\s*cdef.* nogil:", line)]
-    return f"nogil function below the second banner: {late[0]}" if late else ""
+    banners = re.findall(r"^# ----.*", text, re.MULTILINE)
+    if not banners or banners != [each for each in (WITHOUT, WITH) if each in banners]:
+        return "wanted the banner of each part that there is, once, the nogil one first"
+    _, *parts = re.split(r"^# ----.*", text, flags=re.MULTILINE)
+    if not all(part.strip() for part in parts):
+        return "a banner over nothing"
+    below = dict(zip(banners, parts, strict=True))
+    if WITH not in below and (edge := re.search(r"^(?:cp)?def .*", text, re.MULTILINE)):
+        return f"no banner says that this has the GIL: {edge[0]}"
+    late = re.search(r"^\s*cdef.* nogil:", below.get(WITH, ""), re.MULTILINE)
+    return f"nogil function below the banner of the GIL: {late[0]}" if late else ""
 
 
 def takes_the_gil(text: str) -> bool:
@@ -107,14 +116,26 @@ def test_no_call_takes_the_gil_to_ask_for_an_exception(
 @pytest.mark.parametrize(
     "text",
     [
-        f"{WITHOUT}\n",
-        f"{WITH}\n{WITHOUT}\n",
-        f"{WITHOUT}\n{WITH}\n# ---- more ----\n",
-        f"{WITHOUT}\n{WITH}\ncdef int late() noexcept nogil:\n    return 0\n",
+        EARLY,
+        f"{WITHOUT}\n{EARLY}{WITH}\n",
+        f"{WITHOUT}\n{WITH}\n{EDGE}",
+        f"{WITH}\n{EDGE}{WITHOUT}\n{EARLY}",
+        f"{WITHOUT}\n{EARLY}{WITHOUT}\n{EARLY}",
+        f"{WITHOUT}\n{EARLY}{WITH}\n{EDGE}# ---- more ----\n{EDGE}",
+        f"{WITHOUT}\n{EARLY}{WITH}\n{EARLY}",
+        f"{WITHOUT}\n{EARLY}{EDGE}",
     ],
 )
 def test_missing_or_swapped_banners_are_found(text: str) -> None:
     assert banner_faults(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [f"{WITHOUT}\n{EARLY}", f"{WITH}\n{EDGE}", f"{WITHOUT}\n{EARLY}{WITH}\n{EDGE}"],
+)
+def test_a_part_that_is_not_there_needs_no_banner(text: str) -> None:
+    assert not banner_faults(text)
 
 
 def test_taking_the_gil_is_found() -> None:

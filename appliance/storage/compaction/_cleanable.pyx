@@ -155,6 +155,3 @@ cdef size_t cleanable_group(const Cleanable* cleanable, size_t first, size_t end
             break
         slot += 1
     return slot
-
-
-# ---- with the GIL ----

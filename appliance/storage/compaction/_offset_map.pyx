@@ -100,6 +100,3 @@ cdef int64_t offset_map_get(
     cdef Slot wanted
     _digest(map.secret, key, key_size, &wanted)
     return map.slots[_find(&map.slots, &wanted)].end_offset - 1
-
-
-# ---- with the GIL ----

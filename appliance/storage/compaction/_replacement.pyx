@@ -128,6 +128,3 @@ cdef void replacement_drop(Replacement* into, bint is_named) noexcept nogil:
     if directory_hold(into.directory.get(), &directory) == OK:
         unlinkat(directory.get().fd, name, 0)
     into.file.reset()
-
-
-# ---- with the GIL ----

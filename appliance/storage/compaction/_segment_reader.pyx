@@ -72,6 +72,3 @@ cdef int reader_next(SegmentReader* reader) except? -1 nogil:
         code = BATCH_CORRUPT
     reader.next_offset = reader.header.base_offset + reader.header.last_offset_delta + 1
     return 1 if code == OK else code
-
-
-# ---- with the GIL ----

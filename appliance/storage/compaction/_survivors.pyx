@@ -278,6 +278,3 @@ cdef void subject_seal(Subject* batch) noexcept nogil:
     batch_store_header(data, header)
     header.crc = crc32c(0, data + BATCH_CRC_FROM, header.size - BATCH_CRC_FROM)
     batch_store_header(data, header)
-
-
-# ---- with the GIL ----

@@ -14,8 +14,9 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from aiohttp import web
@@ -86,32 +87,38 @@ def harmless(cell: Any) -> Any:
     return cell if is_number else f"'{cell}"
 
 
+@dataclass
 class JsonLines:
-    def piece(self, found: list[ScannedRecord]) -> bytes:
-        rows = (dict(zip(COLUMNS, row_of(each), strict=True)) for each in found)
+    columns: Sequence[str]
+    row_of: Callable[[Any], list[Any]]
+
+    def piece(self, found: Iterable[Any]) -> bytes:
+        rows = (dict(zip(self.columns, self.row_of(each), strict=True)) for each in found)
         return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
 
     def end(self) -> bytes:
         return b""
 
 
+@dataclass
 class Csv:
-    def __init__(self) -> None:
-        self._has_head = False
+    columns: Sequence[str]
+    row_of: Callable[[Any], list[Any]]  # the headers last
+    has_head: bool = False
 
-    def piece(self, found: list[ScannedRecord]) -> bytes:
+    def piece(self, found: Iterable[Any]) -> bytes:
         out = io.StringIO(newline="")
         writer = csv.writer(out)
-        if not self._has_head:
-            writer.writerow(COLUMNS)
-            self._has_head = True
+        if not self.has_head:
+            writer.writerow(self.columns)
+            self.has_head = True
         for each in found:
-            *plain, headers = row_of(each)
+            *plain, headers = self.row_of(each)
             writer.writerow([*map(harmless, plain), json.dumps(headers, ensure_ascii=False)])
         return out.getvalue().encode()
 
     def end(self) -> bytes:
-        return b"" if self._has_head else self.piece([])
+        return b"" if self.has_head else self.piece([])
 
 
 class Sink(io.RawIOBase):
@@ -195,8 +202,8 @@ def schema_of(arrow: Any) -> Any:
 
 
 FORMATS: dict[str, tuple[str, Callable[[], Writer]]] = {
-    "jsonl": ("application/x-ndjson", JsonLines),
-    "csv": ("text/csv", Csv),
+    "jsonl": ("application/x-ndjson", lambda: JsonLines(COLUMNS, row_of)),
+    "csv": ("text/csv", lambda: Csv(COLUMNS, row_of)),
     "arrow": ("application/vnd.apache.arrow.stream", lambda: Columns(False)),
     "parquet": ("application/vnd.apache.parquet", lambda: Columns(True)),
 }

@@ -8,9 +8,8 @@ search of a large topic is many steps with progress, and stops when nobody reque
 from __future__ import annotations
 
 import asyncio
-import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -21,17 +20,13 @@ from appliance.admin.route import Call
 from appliance.errors import ApplianceError, BatchCorrupt, BatchTorn, OffsetInHole
 from appliance.record._batch import records
 from appliance.record._records import Record
+from appliance.record.batch_bounds import batches_in
 from appliance.topics.topic import Topic
 
 LOOK_BYTES_MAX = 32 << 20  # read from logs in one step
 LOOK_SECONDS_MAX = 2.0  # then the user sees the progress
 READ_BYTES = 256 << 10  # of a log at once
 BATCH_BYTES_MAX = 32 << 20  # of one batch, decompressed; a larger one is reported and skipped
-# The header of a batch, as in docs/log-format.md: base offset, length, attributes, last offset
-# delta, producer id.
-HEAD = struct.Struct(">qi9xhi16xq")
-LENGTH_END = 12  # where the bytes that the length counts begin
-TRANSACTIONAL, CONTROL = 0x10, 0x20
 
 BACK_OFFSETS = 500  # offsets per partition in each step of a search from the end backwards
 
@@ -138,17 +133,20 @@ def _read(
         if not data:
             return None
         begin = first
-        for info, batch in _batches(data):
+        for info in batches_in(data):
+            batch = memoryview(data)[info.position : info.end]
             if info.base_offset >= piece.end:
                 first = piece.end
                 break
             room = piece._replace(first=first)
-            if not any(p == info.producer_id and a <= info.base_offset < b for p, a, b in aborted):
+            if not info.is_control and not any(
+                p == info.producer_id and a <= info.base_offset < b for p, a, b in aborted
+            ):
                 first = _take(log, batch, room, wanted, bounds, seen)
-            if first <= info.last_offset and bounds is not None and seen.is_over(bounds):
+            if first < info.next_offset and bounds is not None and seen.is_over(bounds):
                 seen.offsets += first - begin
                 return piece._replace(first=first)
-            first = max(first, info.last_offset + 1)
+            first = max(first, info.next_offset)
         seen.offsets += min(first, piece.end) - begin
         seen.bytes += len(data)
         time.sleep(PAUSE_SECONDS)
@@ -162,32 +160,10 @@ def _behind(log: Log, offset: int) -> int:
     return min([*ends, *bases], default=log.log_end_offset)
 
 
-def _batches(data: bytes) -> Iterator[tuple[_Info, memoryview]]:
-    """Reads only the headers, so that a damaged batch does not hide others."""
-    position, whole = 0, memoryview(data)
-    while position < len(data):
-        base, size, attributes, delta, producer = HEAD.unpack_from(data, position)
-        end = position + LENGTH_END + size
-        is_control = attributes & CONTROL
-        yield (
-            _Info(base, base + delta, producer if attributes & TRANSACTIONAL else -1),
-            whole[position:position] if is_control else whole[position:end],
-        )
-        position = end
-
-
-class _Info(NamedTuple):
-    base_offset: int
-    last_offset: int
-    producer_id: int  # -1: no transaction
-
-
 def _take(
     log: Log, batch: memoryview, piece: Range, wanted: Filter, bounds: Bounds | None, seen: Look
 ) -> int:
     """Takes what matches; returns the first unread offset."""
-    if not batch:
-        return piece.first
     try:
         found = records(batch, size_max=BATCH_BYTES_MAX)
     except ApplianceError as error:

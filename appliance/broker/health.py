@@ -109,15 +109,15 @@ class Subject(Protocol):
     @property
     def status(self) -> str: ...  # "ok" once it serves
     @property
-    def started(self) -> float: ...
+    def started(self) -> float: ...  # of time.monotonic()
     @property
-    def recovered(self) -> tuple[int, int]: ...
+    def recovered(self) -> tuple[int, int]: ...  # partitions, and how many there are
     @property
-    def connections(self) -> Sequence[PortConnections]: ...
+    def connections(self) -> Sequence[PortConnections]: ...  # of the ports of HTTP
     @property
     def faults(self) -> Mapping[str, str]: ...
     @property
-    def broker(self) -> Broker | None: ...
+    def broker(self) -> Broker | None: ...  # None until the logs are recovered
     @property
     def registration(self) -> Registered | None: ...
 

@@ -8,13 +8,11 @@ row by row: keys and values are text if they are UTF-8, otherwise base64, and `k
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from appliance.admin.download import FormatNotInstalled, Sink, harmless, text_of
+from appliance.admin.download import Csv, FormatNotInstalled, JsonLines, Sink, text_of
 from appliance.bulk._range_reader import RangeReader
 from appliance.errors import ApplianceError
 from appliance.record import arrow
@@ -79,37 +77,15 @@ class Parquet:
         return last + self._out.taken()
 
 
-class JsonLines:
-    def __init__(self, schema: Any) -> None:
-        pass
+@dataclass
+class Text:
+    writer: JsonLines | Csv
 
     def piece(self, batch: Any) -> bytes:
-        rows = (row_of(each) for each in batch.to_pylist())
-        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+        return self.writer.piece(batch.to_pylist())
 
     def end(self) -> bytes:
-        return b""
-
-
-class Csv:
-    def __init__(self, schema: Any) -> None:
-        self._has_head = False
-
-    def piece(self, batch: Any) -> bytes:
-        out = io.StringIO(newline="")
-        writer = csv.writer(out)
-        if not self._has_head:
-            writer.writerow(TEXT_COLUMNS)
-            self._has_head = True
-        for each in batch.to_pylist():
-            *plain, headers = row_of(each).values()
-            writer.writerow([*map(harmless, plain), json.dumps(headers, ensure_ascii=False)])
-        return out.getvalue().encode()
-
-    def end(self) -> bytes:
-        head = io.StringIO(newline="")
-        csv.writer(head).writerow(TEXT_COLUMNS)
-        return b"" if self._has_head else head.getvalue().encode()
+        return self.writer.end()
 
 
 TEXT_COLUMNS = ("key", "key_is_base64", "value", "value_is_base64", "topic", "partition", "offset",
@@ -118,32 +94,28 @@ TEXT_COLUMNS = ("key", "key_is_base64", "value", "value_is_base64", "topic", "pa
 FORMATS: dict[str, tuple[str, Callable[[Any], Writer]]] = {
     "arrow": ("application/vnd.apache.arrow.stream", ArrowStream),
     "parquet": ("application/vnd.apache.parquet", Parquet),
-    "jsonl": ("application/x-ndjson", JsonLines),
-    "csv": ("text/csv", Csv),
+    "jsonl": ("application/x-ndjson", lambda _: Text(JsonLines(TEXT_COLUMNS, row_of))),
+    "csv": ("text/csv", lambda _: Text(Csv(TEXT_COLUMNS, row_of))),
 }
 
 
-def row_of(record: dict[str, Any]) -> dict[str, Any]:
+def row_of(record: dict[str, Any]) -> list[Any]:
     """In the order of TEXT_COLUMNS; `timestamp` in ISO 8601."""
-    key, value = text_of(record["key"]), text_of(record["value"])
     headers = [
         {"key": each["key"], "value": text, "is_base64": is_base64}
         for each in record["headers"] or []
         for text, is_base64 in (text_of(each["value"]),)
     ]
-    plain = {name: record[name] for name in ("topic", "partition", "offset", "timestampType")}
-    return {
-        "key": key[0],
-        "key_is_base64": key[1],
-        "value": value[0],
-        "value_is_base64": value[1],
-        "topic": plain["topic"],
-        "partition": plain["partition"],
-        "offset": plain["offset"],
-        "timestamp": record["timestamp"].isoformat(timespec="milliseconds"),
-        "timestampType": plain["timestampType"],
-        "headers": headers,
-    }
+    return [
+        *text_of(record["key"]),
+        *text_of(record["value"]),
+        record["topic"],
+        record["partition"],
+        record["offset"],
+        record["timestamp"].isoformat(timespec="milliseconds"),
+        record["timestampType"],
+        headers,
+    ]
 
 
 def schema() -> Any:

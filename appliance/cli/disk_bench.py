@@ -26,6 +26,7 @@ from appliance._log import Log
 from appliance.config import LogConfig, StorageConfig
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import StorageFull
+from appliance.machine.mounts import MOUNTS, holding
 from appliance.record import _build
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -110,9 +111,10 @@ def measure(directory: Path, seconds: float, progress: Tick) -> DiskFigures:
     commits: list[GroupCommit] = []
     with tempfile.TemporaryDirectory(prefix=".bench-disk-", dir=directory) as name:
         folder = Path(name)
-        for way, durations in WAYS.items():
+        for named, way in WAYS.items():
             for size in SIZES:
-                writes.append(Write(way, size, Times.of(durations(folder / "file", size, share))))
+                took = way.durations(folder / "file", size, share)
+                writes.append(Write(named, size, Times.of(took)))
                 progress(done := done + 1, jobs)
         for sync in SYNCS:
             for count in PARTITIONS:
@@ -138,14 +140,8 @@ def check_space(directory: Path) -> None:
 
 
 def file_system(directory: Path) -> str:
-    """Its type, from the last mount with the longest matching path."""
-    path, deepest = str(directory.resolve()), ("", "unknown")
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        before, _, after = line.partition(" - ")
-        point = before.split()[4].encode().decode("unicode_escape").rstrip("/")
-        if f"{path}/".startswith(f"{point}/") and len(point) >= len(deepest[0]):
-            deepest = point, after.split()[0]
-    return deepest[1]
+    mount = holding(directory.resolve(), MOUNTS.read_text())
+    return mount.kind if mount else "unknown"
 
 
 # One file
@@ -200,31 +196,21 @@ def filled(fd: int) -> None:
         os.fsync(fd)
 
 
-def growing(path: Path, size: int, seconds: float) -> list[float]:
-    with opened(path) as fd:
-        return durations(fd, size, seconds, os.fdatasync, emptied)
+class Way(NamedTuple):
+    sync: Callable[[int], None]
+    anew: Callable[[int], None]  # resets the file to its state before the first write
+    flags: int = 0
+
+    def durations(self, path: Path, size: int, seconds: float) -> list[float]:
+        with opened(path, self.flags) as fd:
+            return durations(fd, size, seconds, self.sync, self.anew)
 
 
-def preallocated(path: Path, size: int, seconds: float) -> list[float]:
-    with opened(path) as fd:
-        return durations(fd, size, seconds, os.fdatasync, allocated)
-
-
-def prewritten(path: Path, size: int, seconds: float) -> list[float]:
-    with opened(path) as fd:
-        return durations(fd, size, seconds, os.fdatasync, filled)
-
-
-def by_dsync(path: Path, size: int, seconds: float) -> list[float]:
-    with opened(path, os.O_DSYNC) as fd:
-        return durations(fd, size, seconds, lambda _: None, emptied)
-
-
-WAYS: dict[str, Callable[[Path, int, float], list[float]]] = {
-    "growing": growing,
-    "preallocated": preallocated,
-    "prewritten": prewritten,
-    "O_DSYNC": by_dsync,
+WAYS = {
+    "growing": Way(os.fdatasync, emptied),
+    "preallocated": Way(os.fdatasync, allocated),
+    "prewritten": Way(os.fdatasync, filled),
+    "O_DSYNC": Way(lambda _: None, emptied, os.O_DSYNC),
 }
 
 
@@ -243,18 +229,17 @@ def logs_of(path: Path, sync: str, count: int) -> Iterator[list[Log]]:
         shutil.rmtree(path)
 
 
-def rounds(logs: list[Log], size: int, seconds: float, each: int = 1) -> list[float]:
+def rounds(logs: list[Log], size: int, seconds: float) -> list[float]:
     """Gives each partition batches of `size`, makes all durable, and returns the time."""
     empty = len(_build.batch([(0, None, b"")]))
     batch = _build.batch([(0, None, os.urandom(size - empty))])
     took: list[float] = []
-    in_all = SPACE_BYTES // (len(batch) * len(logs) * each)
+    in_all = SPACE_BYTES // (len(batch) * len(logs))
     end = time.perf_counter() + seconds
     while len(took) < SAMPLES_MIN or (time.perf_counter() < end and len(took) < in_all):
         begin = time.perf_counter()
         for log in logs:
-            for _ in range(each):
-                log.append(batch)
+            log.append(batch)
         for log in logs:
             log.ask_commit()
         for log in logs:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from appliance.errors import ApplianceError
-from appliance.machine.memory import CGROUPS, PROC
+from appliance.machine.memory import CGROUPS, PROC, number_in, text_in
 from appliance.process.spoken import size
 
 MIB = 1 << 20
@@ -85,7 +85,7 @@ def require(threads: int, limits: list[Limit]) -> None:
 
 def _threads(proc: Path, cgroups: Path) -> Iterator[Limit]:
     for folder in _pids_folders(proc, cgroups):
-        most, used = _number(folder / "pids.max"), _number(folder / "pids.current")
+        most, used = number_in(folder / "pids.max"), number_in(folder / "pids.current")
         if most is not None and used is not None:
             name = f"pids.max of the control group {folder.name}; raise TasksMax of the service"
             yield Limit("threads", most, used, f"{name}, or the container's limit")
@@ -99,7 +99,7 @@ def _threads(proc: Path, cgroups: Path) -> Iterator[Limit]:
 
 def _pids_folders(proc: Path, cgroups: Path) -> Iterator[Path]:
     """Our control group and its parents: all of their limits apply."""
-    for line in _read(proc / "self" / "cgroup").splitlines():
+    for line in text_in(proc / "self" / "cgroup").splitlines():
         number, controllers, path = line.split(":", 2)
         root = cgroups / "pids" if controllers == "pids" else cgroups
         if controllers == "pids" or (number == "0" and not controllers):
@@ -112,7 +112,7 @@ def _pids_folders(proc: Path, cgroups: Path) -> Iterator[Path]:
 
 
 def _threads_of_machine(proc: Path) -> int:
-    words = _read(proc / "loadavg").split()
+    words = text_in(proc / "loadavg").split()
     return int(words[3].partition("/")[2]) if len(words) > 3 else 0
 
 
@@ -129,29 +129,16 @@ def _threads_of_user(proc: Path, user: int) -> int:
 
 
 def _maps(proc: Path) -> Iterator[Limit]:
-    most = _number(proc / "sys/vm/max_map_count")
+    most = number_in(proc / "sys/vm/max_map_count")
     if most is not None:
-        used = _read(proc / "self/maps").count("\n")
+        used = text_in(proc / "self/maps").count("\n")
         yield Limit("memory maps", most, used, "raise vm.max_map_count (`sysctl`)")
 
 
 def _address_space(proc: Path) -> Iterator[Limit]:
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     if soft != resource.RLIM_INFINITY:
-        pages = _read(proc / "self/statm").split()[:1]
+        pages = text_in(proc / "self/statm").split()[:1]
         used = int(pages[0]) * resource.getpagesize() if pages else 0
         name = "LimitAS of the service, or `ulimit -v`"
         yield Limit("address space", soft, used, name, is_bytes=True)
-
-
-def _number(file: Path) -> int | None:
-    text = _read(file).strip()
-    return int(text) if text.isdigit() else None
-
-
-def _read(file: Path) -> str:
-    """"" if the kernel has no such file or denies access."""
-    try:
-        return file.read_text()
-    except OSError:
-        return ""

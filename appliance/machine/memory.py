@@ -96,10 +96,10 @@ def look(proc: Path = PROC, cgroups: Path = CGROUPS) -> Memory:
 
 
 def _kilobytes(file: Path) -> dict[str, int]:
-    return {name: int(count) << 10 for name, count in _KILOBYTES.findall(_read(file))}
+    return {name: int(count) << 10 for name, count in _KILOBYTES.findall(text_in(file))}
 
 
-def _read(file: Path) -> str:
+def text_in(file: Path) -> str:
     """"" if the kernel has no such file or denies access."""
     try:
         return file.read_text()
@@ -109,11 +109,11 @@ def _read(file: Path) -> str:
 
 def _group(proc: Path, cgroups: Path) -> tuple[int | None, int | None, int | None] | None:
     """Limit, use and kills; from version 1 of control groups if that one controls memory."""
-    for line in _read(proc / "self" / "cgroup").splitlines():
+    for line in text_in(proc / "self" / "cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "memory":
             return _by_version_1(_folder(cgroups / "memory", path))
-    for line in _read(proc / "self" / "cgroup").splitlines():
+    for line in text_in(proc / "self" / "cgroup").splitlines():
         number, controllers, path = line.split(":", 2)
         if number == "0" and not controllers:
             return _by_version_2(cgroups, _folder(cgroups, path))
@@ -127,7 +127,7 @@ def _folder(root: Path, path: str) -> Path:
 
 
 def _by_version_1(folder: Path) -> tuple[int | None, int | None, int | None]:
-    limit = _number(folder / "memory.limit_in_bytes")
+    limit = number_in(folder / "memory.limit_in_bytes")
     limit = None if limit is None or limit >= NO_LIMIT_MIN else limit
     stat, oom = _fields(folder / "memory.stat"), _fields(folder / "memory.oom_control")
     return limit, stat.get("total_rss"), oom.get("oom_kill")
@@ -138,7 +138,7 @@ def _by_version_2(root: Path, folder: Path) -> tuple[int | None, int | None, int
     limits = []
     above = folder
     while True:
-        if (limit := _number(above / "memory.max")) is not None:
+        if (limit := number_in(above / "memory.max")) is not None:
             limits.append((limit, above))
         if above in (root, above.parent):
             break
@@ -152,10 +152,10 @@ def _by_version_2(root: Path, folder: Path) -> tuple[int | None, int | None, int
     return limit, used, kills
 
 
-def _number(file: Path) -> int | None:
-    text = _read(file).strip()
+def number_in(file: Path) -> int | None:
+    text = text_in(file).strip()
     return int(text) if text.isdigit() else None
 
 
 def _fields(file: Path) -> dict[str, int]:
-    return {name: int(count) for name, count in _FIELD.findall(_read(file))}
+    return {name: int(count) for name, count in _FIELD.findall(text_in(file))}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 from appliance._log import Log
@@ -50,12 +51,8 @@ NOTHING = ReadBatches(b"", (), ())
 
 
 def _has(info: _batch.BatchInfo, acquired: Sequence[Acquired]) -> bool:
-    i = bisect_left(acquired, info.base_offset, key=_last)
+    i = bisect_left(acquired, info.base_offset, key=attrgetter("last"))
     return i < len(acquired) and acquired[i].first <= info.last_offset
-
-
-def _last(acquired: Acquired) -> int:
-    return acquired.last
 
 
 def read_all(jobs: Iterable[Job]) -> list[ReadBatches | ApplianceError]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import NamedTuple
 
 from appliance.share.states import FINAL, RecordState
@@ -101,7 +102,7 @@ class Runs:
             self.runs.append(Run(self.end_offset, last))
 
     def index_of(self, offset: int) -> int:
-        return bisect_right(self.runs, offset, key=_first) - 1
+        return bisect_right(self.runs, offset, key=attrgetter("first")) - 1
 
     def run_at(self, offset: int) -> Run:
         return self.runs[self.index_of(offset)]
@@ -178,10 +179,6 @@ class Runs:
             self.runs[-1].last = run.last
         else:
             self.runs.append(run)
-
-
-def _first(run: Run) -> int:
-    return run.first
 
 
 def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -33,6 +33,7 @@ from appliance.process import event_log
 from appliance.protocol.codec import decode, encode
 from appliance.protocol.errors import MalformedMessage
 from appliance.record import _build, batching
+from appliance.record.batch_bounds import batches_in
 from appliance.storage._search import WholeBatches
 from appliance.topics.topic import TopicUnavailable
 
@@ -49,10 +50,6 @@ HELD_UP_S = 1.0
 
 # Read at a time: few calls, and no more memory than a start can spare.
 READ_BYTES = 4 << 20
-
-# Base offset, bytes after the field that says so, last offset delta.
-BATCH_HEAD = struct.Struct(">qi11xi")
-SIZE_AFTER = 12
 
 
 class Record(NamedTuple):
@@ -246,13 +243,13 @@ def read_all(log: Log, take: Callable[[bytes], None], on_fault: Callable[[str], 
             take(data)
         except ApplianceError:
             _take_each(log, data, take, on_fault)
-        offset = [each.next_offset for each in _batches_in(data)][-1]
+        offset = [each.next_offset for each in batches_in(data)][-1]
 
 
 def _ordered(data: bytes, offset: int, end_offset: int) -> bytes:
     """As far as offsets rise: the checksum does not cover them, and a wrong one leads astray."""
     floor, size = -1, 0
-    for each in _batches_in(data):
+    for each in batches_in(data):
         if each.base_offset < floor or not offset < each.next_offset <= end_offset:
             break
         floor, size = each.next_offset, each.end
@@ -294,30 +291,13 @@ def _batches_behind(path: Path, offset: int, limit: int) -> Iterator[tuple[int, 
 def _take_each(
     log: Log, data: bytes, take: Callable[[bytes], None], on_fault: Callable[[str], None]
 ) -> None:
-    for each in _batches_in(data):
+    for each in batches_in(data):
         batch = data[each.position : each.end]
         try:
             take(batch)
         except ApplianceError as error:
             log.note_damaged(each.base_offset, batch)
             on_fault(f"the batch at {each.base_offset} cannot be read: {error}")
-
-
-class _BatchBounds(NamedTuple):
-    position: int
-    end: int
-    base_offset: int
-    next_offset: int
-
-
-def _batches_in(data: bytes) -> Iterator[_BatchBounds]:
-    """Reading a log gives whole batches, found by these fields alone."""
-    position = 0
-    while position < len(data):
-        base_offset, size_after, last_delta = BATCH_HEAD.unpack_from(data, position)
-        end = position + SIZE_AFTER + size_after
-        yield _BatchBounds(position, end, base_offset, base_offset + last_delta + 1)
-        position = end
 
 
 def store(message: Any, version: int) -> bytes:

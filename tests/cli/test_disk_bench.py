@@ -75,15 +75,13 @@ def test_tables_end_with_what_to_expect(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_a_slow_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = os.fdatasync
-
+def test_a_slow_disk_is_told(tmp_path: Path) -> None:
     def slow(fd: int) -> None:
-        real(fd)
+        os.fdatasync(fd)
         time.sleep(SLOW_S)
 
-    monkeypatch.setattr(os, "fdatasync", slow)
-    found = disk_bench.growing(tmp_path / "file", 4096, 0.1)
+    way = disk_bench.Way(slow, disk_bench.emptied)
+    found = way.durations(tmp_path / "file", 4096, 0.1)
     times = disk_bench.Times.of(found)
     assert times.p50_us >= SLOW_S * 1e6
     assert times.per_s <= 1 / SLOW_S
@@ -101,7 +99,7 @@ def test_a_file_is_bounded(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(os, "pwrite", counted)
     monkeypatch.setattr(disk_bench, "SAMPLES_MIN", 10)
-    disk_bench.WAYS[way](tmp_path / "file", 1 << 20, 0.0)
+    disk_bench.WAYS[way].durations(tmp_path / "file", 1 << 20, 0.0)
     assert len(ends) >= 10
     assert max(ends) == disk_bench.SPACE_BYTES // 4
     assert list(tmp_path.iterdir()) == []

@@ -11,6 +11,7 @@ without an authorizer answers SECURITY_DISABLED.
 from __future__ import annotations
 
 from itertools import groupby
+from operator import attrgetter
 
 from appliance.access.acls import Acl, AclFilter
 from appliance.api.handlers.call import Call
@@ -23,13 +24,14 @@ VERSIONS = (1, 3)
 
 Resource = DescribeAclsResponse.DescribeAclsResource
 Row = DescribeAclsResponse.AclDescription
+RESOURCE = attrgetter("resource_type", "resource_name", "pattern_type")
 
 
 def handle(broker: Broker, request: DescribeAclsRequest, call: Call) -> DescribeAclsResponse:
     found = broker.acls.find(filter_of(request))
     resources = [
         Resource(resource_type, name, pattern_type, [_row(each) for each in acls])
-        for (resource_type, name, pattern_type), acls in groupby(found, key=_resource)
+        for (resource_type, name, pattern_type), acls in groupby(found, key=RESOURCE)
     ]
     return DescribeAclsResponse(error_message=None, resources=resources)
 
@@ -44,10 +46,6 @@ def filter_of(asked: DescribeAclsRequest | DeleteAclsRequest.DeleteAclsFilter) -
         asked.operation,
         asked.permission_type,
     )
-
-
-def _resource(acl: Acl) -> tuple[int, str, int]:
-    return acl.resource_type, acl.resource_name, acl.pattern_type
 
 
 def _row(acl: Acl) -> Row:

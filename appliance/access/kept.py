@@ -105,7 +105,6 @@ class Kept:
         )
 
     def put(self, key: Hashable, size: int) -> None:
-        """Sets its size."""
         before, owner = self._things.get(key, (0, asker.get()))
         if key not in self._things:
             self._counts[owner] += 1
@@ -115,7 +114,6 @@ class Kept:
         self.bytes += size - before
 
     def drop(self, key: Hashable) -> None:
-        """Removes it if it exists."""
         if key not in self._things:
             return
         size, owner = self._things.pop(key)

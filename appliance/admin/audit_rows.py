@@ -46,7 +46,6 @@ class AuditRows:
             self._counts = counts
 
     def newest(self, before: int | None, limit: int) -> list[AuditRow]:
-        """The newest first."""
         most = before if before is not None else 2**63 - 1
         query = "SELECT * FROM audit WHERE id < ? ORDER BY id DESC LIMIT ?"
         return [AuditRow(*row) for row in self.catalog.rows(query, (most, limit))]

@@ -140,7 +140,6 @@ class AvroDecoder:
         self.about = self._schema.get("name", "") if isinstance(self._schema, dict) else ""
 
     def decode(self, data: bytes) -> tuple[str, int | None]:
-        """As JSON, with the number of the schema if the data has one."""
         if data[:1] == b"\0" and len(data) >= MAGIC_SIZE:
             try:
                 text = self._decoded(data[MAGIC_SIZE:])

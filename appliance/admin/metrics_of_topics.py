@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 
 from appliance.admin.metrics_of_broker import counter, gauge, one
 from appliance.admin.survey import slices
@@ -20,7 +20,6 @@ from appliance.topics.topic import Topic
 SLICE = 100  # a sample takes about 8 microseconds to write
 
 Row = TypeVar("Row")
-Family = CounterMetricFamily | GaugeMetricFamily
 
 
 class TopicRow(NamedTuple):

@@ -4,7 +4,8 @@ copy them to another topic. A dry run only describes the action; it is the defau
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Literal, TypedDict, get_args
 
@@ -18,7 +19,6 @@ from appliance.admin.topic_lookup import PartitionUnknown
 from appliance.data_dir.log_dir import LogDir
 from appliance.data_dir.partition_names import Key, directory_name
 from appliance.errors import RequestInvalid
-from appliance.record._records import Record
 from appliance.repair import _repair, repair, set_aside
 from appliance.repair.repair import Importing, Span
 from appliance.topics.topic import Topic, check_own
@@ -176,19 +176,9 @@ async def copy(call: Call, log: Log, is_dry: bool) -> Repaired:
 
 
 def copy_all(target: Topic, log: Log, plan: Importing) -> None:
-    for some in slices(repair.records_of(plan, log)):
+    records = repair.records_of(plan, log)
+    while some := list(islice(records, COPIED_AT_ONCE)):
         append(target, [(partition_for(target, each, None), each) for each in some])
-
-
-def slices(records: Iterator[Record]) -> Iterator[list[Record]]:
-    some: list[Record] = []
-    for each in records:
-        some.append(each)
-        if len(some) == COPIED_AT_ONCE:
-            yield some
-            some = []
-    if some:
-        yield some
 
 
 def wanted(call: Call, name: str) -> str:

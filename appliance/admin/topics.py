@@ -169,10 +169,10 @@ async def answer_of(call: Call, name: str) -> TopicAnswer:
 def config_row(entry: ConfigEntry) -> Config:
     return {
         "name": entry.name,
-        "value": "" if entry.sensitive else entry.value,
+        "value": entry.value,
         "source": entry.source.name.lower(),
         "default": entry.default_value,
-        "is_sensitive": entry.sensitive,
+        "is_sensitive": False,
         "is_read_only": entry.read_only,
         "type": ConfigType(entry.type).name.lower(),
         "doc": entry.doc,

@@ -40,7 +40,6 @@ class GroupPlaces:
         return self._topics.of_id(topic_id)
 
     def may_know_topic(self, topic_id: uuid.UUID) -> bool:
-        """False only where it is certain that it was deleted."""
         return self._topics.name_of(topic_id) is not None
 
     def consumer_group_config(self, group_id: str) -> ConsumerGroupsConfig:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from appliance.catalog.config_rows import ConfigRows
 from appliance.config import Address, BrokerConfig, broker_configs, topic_config
@@ -20,21 +20,15 @@ events = event_log.named("broker")
 Tell = Callable[[BrokerConfigs], None]
 
 
+@dataclass(eq=False)
 class RunTimeConfigs:
     """A change is in the catalog before the logs and those who are told act on it."""
 
-    def __init__(
-        self,
-        rows: ConfigRows[bool, str],
-        in_force: BrokerConfigs,
-        topics: Topics,
-        change: Changes,
-    ) -> None:
-        self.rows = rows
-        self.in_force = in_force
-        self._topics = topics
-        self._change = change
-        self._told: list[Tell] = []
+    rows: ConfigRows[bool, str]
+    in_force: BrokerConfigs
+    _topics: Topics
+    _change: Changes
+    _told: list[Tell] = field(default_factory=list)
 
     def listens(self, config: BrokerConfig, kafka: Address, admin: Address) -> None:
         found = replace(config, listen_address=kafka, admin_address=admin)

@@ -4,6 +4,7 @@ and producer ids."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from appliance._log import Log
 from appliance.config import TransactionsConfig
@@ -13,18 +14,12 @@ from appliance.topics.topics import Topics
 from appliance.txn.producer_ids import ProducerIds
 
 
+@dataclass(eq=False)
 class TransactionPlaces:
-    def __init__(
-        self,
-        config: TransactionsConfig,
-        topics: Topics,
-        offsets: Availability,
-        producer_ids: ProducerIds,
-    ) -> None:
-        self._config = config
-        self._topics = topics
-        self._offsets = offsets  # which partitions of these the groups have read
-        self._producer_ids = producer_ids
+    _config: TransactionsConfig
+    _topics: Topics
+    _offsets: Availability  # which partitions of these the groups have read
+    _producer_ids: ProducerIds
 
     async def new_producer_id(self) -> int:
         return await self._producer_ids.new()
@@ -51,7 +46,6 @@ class TransactionPlaces:
         return {*self._topics.unserved(), *self._unread()}
 
     def all_logs(self) -> Iterable[Log]:
-        """Of the partitions that are served."""
         unread = self._unread()
         logs = (log for topic in self._topics.values() for log in topic.open_logs)
         return [each for each in logs if (each.topic, each.partition) not in unread]

@@ -50,8 +50,6 @@ class Pace:
 
 
 class Reading:
-    """Of one broker."""
-
     def __init__(self, config: ExportConfig) -> None:
         self.config = config
         self.pace = Pace(config)

@@ -40,8 +40,6 @@ PATTERNS = [
 
 
 class Answers:
-    """Of one broker."""
-
     def __init__(self, services: AdminServices) -> None:
         self.services = services
 

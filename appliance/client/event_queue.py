@@ -31,7 +31,7 @@ class EventQueue:
         self._count = 0  # of records
         self._marks = 0
         self._room = threading.Condition()  # for all fields above
-        self._is_closed = False
+        self.is_closed = False
         self.wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def __len__(self) -> int:
@@ -58,12 +58,12 @@ class EventQueue:
     def _put_some(self, records: Records, at: int, end: float) -> int:
         size = self.config.queue_size
         with self._room:
-            while self._count >= size and not self._is_closed:
+            while self._count >= size and not self.is_closed:
                 left_s = end - time.monotonic()
                 if left_s <= 0:
                     return 0
                 self._room.wait(None if left_s == float("inf") else left_s)
-            if self._is_closed:
+            if self.is_closed:
                 raise ProducerClosed("this producer was closed")
             piece = records.cut(at, at + size - self._count)
             before, self._count = self._count, self._count + len(piece)
@@ -85,13 +85,9 @@ class EventQueue:
     def close(self) -> None:
         """Closes the queue. Calls that wait for room fail."""
         with self._room:
-            self._is_closed = True
+            self.is_closed = True
             self._room.notify_all()
             self._signal()
-
-    @property
-    def is_closed(self) -> bool:
-        return self._is_closed
 
     def _signal(self) -> None:
         os.eventfd_write(self.wake, 1)
@@ -103,7 +99,7 @@ class EventQueue:
         with self._room:
             if self._marks or self._count >= self.config.batch_size:
                 return 0.0
-            if self._is_closed and self._items:
+            if self.is_closed and self._items:
                 return 0.0
             if not self._since:
                 return float("inf")

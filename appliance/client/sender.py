@@ -50,9 +50,7 @@ from appliance.record import compression
 
 log = event_log.named("client")
 
-VERSION_MAX = (
-    12  # from 13 on topics go by id, which does not survive a move between brokers
-)
+VERSION_MAX = 12  # from 13 on topics go by id, which does not survive a move between brokers
 
 # The broker does not know the previous sequence: an earlier batch is missing, or it forgot this
 # producer.

@@ -10,8 +10,6 @@ from appliance.config.setting import KIB, SECOND_MS, Part, setting
 
 @dataclass(frozen=True)
 class AdminConfig(Part):
-    """Who may reach the admin pages, and what may be done there."""
-
     hosts: Hosts = setting(
         "admin.hosts",
         NO_HOSTS,

@@ -35,8 +35,6 @@ PORT_MAX = 65535
 
 @dataclass(frozen=True)
 class BrokerConfig(Part):
-    """One broker: its directory, its addresses, its timers, and a part per area."""
-
     data_dir: Path = setting(
         "data.dir",
         Path("data"),

@@ -55,7 +55,6 @@ class ConfigEntry:
     default_value: str
     source: ConfigSource
     type: ConfigType
-    sensitive: bool
     read_only: bool
     synonyms: list[ConfigSynonym]
     doc: str
@@ -211,7 +210,6 @@ class BrokerConfigs:
             self._default(name),
             synonyms[0].source,
             key.type if key else _type_of(row),
-            sensitive=False,
             read_only=key is None,
             synonyms=synonyms,
             doc=doc,
@@ -254,7 +252,6 @@ def entry_of(key: ConfigKey, synonyms: list[ConfigSynonym]) -> ConfigEntry:
         key.default,
         synonyms[0].source,
         key.type,
-        sensitive=False,
         read_only=False,
         synonyms=synonyms,
         doc=key.doc,

@@ -10,8 +10,6 @@ from appliance.config.setting import GIB, Part, setting
 
 @dataclass(frozen=True)
 class ExportConfig(Part):
-    """Bulk export: how fast it may read, and how much of it there may be at a time."""
-
     address: Address = setting(
         "export.address",
         NO_ADDRESS,

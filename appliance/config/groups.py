@@ -10,8 +10,6 @@ from appliance.config.setting import HOUR_MS, MIB, SECOND_MS, Part, SettingInval
 
 @dataclass(frozen=True)
 class GroupsConfig(Part):
-    """Consumer groups, and where their offsets are kept."""
-
     initial_rebalance_delay_ms: int = setting(
         "group.initial.rebalance.delay.ms",
         200,

@@ -10,8 +10,6 @@ from appliance.config.setting import DAY_MS, MIB, SECOND_MS, Part, setting
 
 @dataclass(frozen=True)
 class StorageConfig(Part):
-    """How the data directory as a whole is kept: commit, recovery, space."""
-
     checkpoint_interval_ms: int = setting(
         "checkpoint.interval.ms",
         SECOND_MS,

@@ -9,8 +9,6 @@ from appliance.config.setting import Part, setting
 
 @dataclass(frozen=True)
 class TopicsConfig(Part):
-    """How topics come and go, and how many there may be."""
-
     auto_create: bool = setting(
         "auto.create.topics.enable",
         True,

@@ -9,8 +9,6 @@ from appliance.config.setting import DAY_MS, HOUR_MS, MIB, SECOND_MS, Part, sett
 
 @dataclass(frozen=True)
 class TransactionsConfig(Part):
-    """Transactional producers, and where their transactions are kept."""
-
     max_timeout_ms: int = setting(
         "transaction.max.timeout.ms",
         900 * SECOND_MS,

@@ -116,7 +116,6 @@ class LogDir:
             raise
 
     def forget_missing(self, keys: Iterable[Key]) -> None:
-        """Forgets missing directories."""
         self.engine.forget_names([self.missing.pop(key) for key in keys])
 
     # Logs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from appliance.access.kept import Kept, check_name
 from appliance.errors import RequestInvalid
@@ -16,19 +17,14 @@ from appliance.protocol import ErrorCode
 SHOWN_MAX = 100  # characters of a group's name that an error repeats
 
 
+@dataclass(eq=False)
 class GroupWeights:
-    def __init__(
-        self,
-        groups: Mapping[str, Group | ModernGroup],
-        offsets: Offsets,
-        kept: Kept,
-        member_max_bytes: int,
-    ) -> None:
-        self._groups = groups
-        self._offsets = offsets
-        self._kept = kept
-        self._member_max_bytes = member_max_bytes
-        self._of_epoch: dict[str, tuple[int, int]] = {}  # of modern groups: epoch, bytes
+    _groups: Mapping[str, Group | ModernGroup]
+    _offsets: Offsets
+    _kept: Kept
+    _member_max_bytes: int
+    # of modern groups: epoch, bytes
+    _of_epoch: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def check(self, group_id: str, more_bytes: int = 0) -> None:
         """Before a group is made, or grows by so much."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from appliance.config import GroupsConfig
 from appliance.groups.group import Group
@@ -18,21 +19,14 @@ from appliance.machine.wall_clock import WallClock
 from appliance.process.unattended import let_go
 
 
+@dataclass(eq=False)
 class OffsetExpiry:
-    def __init__(
-        self,
-        config: GroupsConfig,
-        table: GroupTable,
-        commits: OffsetCommits,
-        clock: WallClock,
-        expire_share_group: Callable[[ModernGroup], None],
-    ) -> None:
-        self._config = config
-        self._table = table
-        self._commits = commits
-        self._clock = clock
-        self._expire_share_group = expire_share_group
-        self._timer: asyncio.TimerHandle | None = None
+    _config: GroupsConfig
+    _table: GroupTable
+    _commits: OffsetCommits
+    _clock: WallClock
+    _expire_share_group: Callable[[ModernGroup], None]
+    _timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """On the event loop."""

@@ -93,7 +93,6 @@ class OffsetsTopic:
             raise GroupRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
 
     async def close(self) -> None:
-        """After the last write that has begun."""
         await self._topic.close()
 
 

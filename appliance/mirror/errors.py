@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from appliance.errors import ApplianceError
 
 
@@ -22,6 +24,9 @@ class TopicRefused(ApplianceError):
     def __init__(self, topic: str, why: str) -> None:
         self.topic = topic
         super().__init__(f"{topic}: {why}")
+
+
+Refuse = Callable[[TopicRefused], None]
 
 
 class MirrorFenced(ApplianceError):

@@ -18,7 +18,7 @@ from appliance.client.errors import BrokerRefused
 from appliance.errors import ApplianceError
 from appliance.mirror.config import MirrorConfig
 from appliance.mirror.errors import PositionMoved
-from appliance.mirror.inbox import Fetched, Inbox, Octets
+from appliance.mirror.inbox import Aborted, Fetched, Inbox, Octets
 from appliance.mirror.progress import UNKNOWN, MirrorProgress
 from appliance.mirror.site import COMMITTED, TopicPartition
 from appliance.protocol import ErrorCode, codec
@@ -29,7 +29,7 @@ BY_NAME = 12
 NO_SESSION = -1
 
 # (partition, records, next offset, aborted transactions) -> (payload, next offset, records, bytes)
-Prepare = Callable[[TopicPartition, Octets, int, list[tuple[int, int]]], tuple[Any, int, int, int]]
+Prepare = Callable[[TopicPartition, Octets, int, Aborted], tuple[Any, int, int, int]]
 
 
 @dataclass(slots=True)

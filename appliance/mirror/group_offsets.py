@@ -126,7 +126,6 @@ class GroupOffsets:
 
 
 def committed(site: Site, group: str) -> Offsets:
-    """All committed offsets of the group."""
     request = OffsetFetchRequest(group_id=group, topics=None)
     answer = site.ask(OFFSET_FETCH, request, site.coordinator(group, GROUP), OF_ONE_GROUP)
     if answer.error_code:

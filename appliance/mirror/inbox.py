@@ -10,6 +10,7 @@ from typing import Any
 from appliance.mirror.site import TopicPartition
 
 Octets = bytes | memoryview  # records of a Fetch response; the last batch may be incomplete
+Aborted = list[tuple[int, int]]  # producer id, first offset
 
 
 @dataclass(slots=True)
@@ -30,18 +31,18 @@ class Inbox:
         self._waiting: deque[Fetched] = deque()
         self._changed = threading.Condition()
         self._failure: BaseException | None = None
-        self._is_closed = False
+        self.is_closed = False
 
     def put(self, each: Fetched) -> bool:
         """Waits for space; False when the inbox is closed."""
         with self._changed:
-            while self._bytes >= self._bytes_max and not self._is_closed:
+            while self._bytes >= self._bytes_max and not self.is_closed:
                 self._changed.wait()
-            if not self._is_closed:
+            if not self.is_closed:
                 self._waiting.append(each)
                 self._bytes += each.size
                 self._changed.notify_all()
-            return not self._is_closed
+            return not self.is_closed
 
     def take(self, bytes_max: int, timeout_s: float) -> list[Fetched]:
         """About `bytes_max` bytes in order. Raises a fetcher's error after everything before it
@@ -65,11 +66,7 @@ class Inbox:
             self._failure = self._failure or failure
             self._changed.notify_all()
 
-    @property
-    def is_closed(self) -> bool:
-        return self._is_closed
-
     def close(self) -> None:
         with self._changed:
-            self._is_closed = True
+            self.is_closed = True
             self._changed.notify_all()

@@ -7,15 +7,15 @@ has are sent as empty batches, at the beginning as in any other gap.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from appliance.client.errors import BrokerRefused
 from appliance.mirror.config import MirrorConfig
-from appliance.mirror.errors import TopicRefused
-from appliance.mirror.inbox import Fetched, Octets
+from appliance.mirror.errors import Refuse, TopicRefused
+from appliance.mirror.inbox import Aborted, Fetched, Octets
 from appliance.mirror.pipeline import Lane, Pipeline, Then
 from appliance.mirror.progress import MirrorProgress
-from appliance.mirror.site import LATEST, Site, TopicPartition
+from appliance.mirror.site import LATEST, Offsets, Positions, Site, TopicPartition
 from appliance.process import event_log
 from appliance.protocol.messages.delete_records import API as DELETE_RECORDS
 from appliance.protocol.messages.delete_records import DeleteRecordsRequest
@@ -31,23 +31,14 @@ class KeptTarget:
         self._site, self._sources, self._progress = site, sources, progress
         self._config = config
         self._pipeline = Pipeline(site, config.request_timeout_ms)
-        self._new: dict[
-            TopicPartition, int
-        ] = {}  # partitions that were empty, and the source's start offset
+        self._new: Offsets = {}  # partitions that were empty, and the source's start offset
 
     def close(self) -> None:
         self._pipeline.close()
 
     # the beginning
 
-    def positions(
-        self,
-        starts: dict[TopicPartition, int],
-        ends: dict[TopicPartition, int],
-        refuse: Callable[[TopicRefused], None],
-    ) -> dict[TopicPartition, int | None]:
-        """The next offset of each partition, None if it was never mirrored; `starts` and `ends`
-        are the source's."""
+    def positions(self, starts: Offsets, ends: Offsets, refuse: Refuse) -> Positions:
         here = self._site.offsets(starts, LATEST)
         for partition, offset in here.items():
             if offset > ends[partition]:
@@ -72,11 +63,7 @@ class KeptTarget:
     # sending
 
     def prepare(
-        self,
-        partition: TopicPartition,
-        records: Octets,
-        before: int,
-        aborted: list[tuple[int, int]],
+        self, partition: TopicPartition, records: Octets, before: int, aborted: Aborted
     ) -> tuple[bytes, int, int, int]:
         kept = _mirror.kept(records, before, aborted)
         return kept.data, kept.next_offset, kept.records, len(kept.data)

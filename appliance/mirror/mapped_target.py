@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from appliance.mirror import offset_map
 from appliance.mirror.config import MirrorConfig
-from appliance.mirror.errors import TopicRefused
-from appliance.mirror.inbox import Fetched, Octets
+from appliance.mirror.errors import Refuse, TopicRefused
+from appliance.mirror.inbox import Aborted, Fetched, Octets
 from appliance.mirror.offset_map import Position, Row, Run, add_run
 from appliance.mirror.pipeline import Answer, Lane, Pipeline
 from appliance.mirror.progress import MirrorProgress
-from appliance.mirror.site import Site, TopicPartition
+from appliance.mirror.site import Offsets, Positions, Site, TopicPartition
 from appliance.mirror.transaction import Producer
 from appliance.record import _batch, _build, _mirror
 
@@ -72,23 +72,13 @@ class MappedTarget:
 
     # start positions
 
-    def positions(
-        self,
-        starts: dict[TopicPartition, int],
-        ends: dict[TopicPartition, int],
-        refuse: Callable[[TopicRefused], None],
-    ) -> dict[TopicPartition, int | None]:
-        """The next offset of each partition, None if it was never mirrored; `starts` and `ends`
-        are the source's."""
+    def positions(self, starts: Offsets, ends: Offsets, refuse: Refuse) -> Positions:
         known = offset_map.positions(self._site, self._config.positions_topic)
         for partition in starts:
             if partition not in known:
                 continue
-            was, own, offset = (
-                known[partition].source,
-                self._sources[partition.topic],
-                known[partition].offset,
-            )
+            was, own = known[partition].source, self._sources[partition.topic]
+            offset = known[partition].offset
             if was != own:
                 why = f"its records came from {was}, the source is now {own}: a new topic"
                 refuse(TopicRefused(partition.topic, why))
@@ -113,11 +103,7 @@ class MappedTarget:
     # sending
 
     def prepare(
-        self,
-        partition: TopicPartition,
-        records: Octets,
-        before: int,
-        aborted: list[tuple[int, int]],
+        self, partition: TopicPartition, records: Octets, before: int, aborted: Aborted
     ) -> tuple[list[Sent], int, int, int]:
         join_max = min(
             self._config.request_max_bytes, self._batch_bytes_max.get(partition.topic, 0)

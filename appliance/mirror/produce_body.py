@@ -10,10 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from appliance.mirror.site import TopicPartition
 
-FIRST, LAST = (
-    9,
-    11,
-)  # from version 12 on it adds partitions to the transaction: the mirror does that
+# From version 12 on it adds partitions to the transaction: the mirror does that.
+FIRST, LAST = 9, 11
 ALL_ACKS = -1
 MIRROR_SOURCE = 10_000  # the tag
 HEAD, INDEX = struct.Struct(">hi"), struct.Struct(">i")

@@ -180,26 +180,19 @@ class Metrics(Collector):
                 metric.add_metric([partition.topic, str(partition.partition)], getattr(each, field))
             yield metric
         progress = self._progress
-        refused = len(progress.totals()["refused"])
-        yield GaugeMetricFamily(
-            f"{PREFIX}_connected",
-            "1 while the mirror is connected to both sides.",
-            progress.is_connected,
-        )
-        yield GaugeMetricFamily(
-            f"{PREFIX}_refused", "Topics and partitions that cannot be mirrored.", refused
-        )
-        yield GaugeMetricFamily(
-            f"{PREFIX}_last_written_timestamp_seconds",
-            "Time of the last write to the target.",
-            progress.last_written,
-        )
-        yield CounterMetricFamily(
-            f"{PREFIX}_failures", "Rounds that ended with a failure.", progress.failures
-        )
-        yield CounterMetricFamily(
-            f"{PREFIX}_transactions", "Transactions committed.", progress.transactions
-        )
+        for family, name, value, text in (
+            (GaugeMetricFamily, "connected", progress.is_connected,
+             "1 while the mirror is connected to both sides."),
+            (GaugeMetricFamily, "refused", len(progress.totals()["refused"]),
+             "Topics and partitions that cannot be mirrored."),
+            (GaugeMetricFamily, "last_written_timestamp_seconds", progress.last_written,
+             "Time of the last write to the target."),
+            (CounterMetricFamily, "failures", progress.failures,
+             "Rounds that ended with a failure."),
+            (CounterMetricFamily, "transactions", progress.transactions,
+             "Transactions committed."),
+        ):  # fmt: skip
+            yield family(f"{PREFIX}_{name}", text, value)
 
 
 def serve_metrics(progress: MirrorProgress, host: str, port: int) -> int:

@@ -15,14 +15,14 @@ from typing import Any, Protocol
 
 from appliance.mirror import topics
 from appliance.mirror.config import MirrorConfig
-from appliance.mirror.errors import OffsetsCannotBeKept, RoundOver, TopicRefused
+from appliance.mirror.errors import OffsetsCannotBeKept, Refuse, RoundOver, TopicRefused
 from appliance.mirror.fetcher import Cursor, Fetcher
 from appliance.mirror.group_offsets import GroupOffsets
-from appliance.mirror.inbox import Fetched, Inbox, Octets
+from appliance.mirror.inbox import Aborted, Fetched, Inbox, Octets
 from appliance.mirror.kept_target import KeptTarget
 from appliance.mirror.mapped_target import MappedTarget
 from appliance.mirror.progress import MirrorProgress
-from appliance.mirror.site import EARLIEST, LATEST, Site, Topic, TopicPartition
+from appliance.mirror.site import EARLIEST, LATEST, Offsets, Positions, Site, Topic, TopicPartition
 from appliance.process import event_log
 
 log = event_log.named("mirror")
@@ -32,19 +32,12 @@ IDLE_S = 0.1  # pause between checks while no batches arrive
 
 class Target(Protocol):
     def prepare(
-        self,
-        partition: TopicPartition,
-        records: Octets,
-        before: int,
-        aborted: list[tuple[int, int]],
+        self, partition: TopicPartition, records: Octets, before: int, aborted: Aborted
     ) -> tuple[Any, int, int, int]: ...
 
-    def positions(
-        self,
-        starts: dict[TopicPartition, int],
-        ends: dict[TopicPartition, int],
-        refuse: Callable[[TopicRefused], None],
-    ) -> dict[TopicPartition, int | None]: ...
+    def positions(self, starts: Offsets, ends: Offsets, refuse: Refuse) -> Positions:
+        """The next offset of each partition; `starts` and `ends` are the source's."""
+        ...
 
     def pass_over(
         self, partition: TopicPartition, offset: int | None, start: int, end: int

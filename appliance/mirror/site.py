@@ -47,6 +47,10 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+Offsets = dict[TopicPartition, int]
+Positions = dict[TopicPartition, int | None]  # None: never mirrored
+
+
 @dataclass(frozen=True)
 class Topic:
     name: str
@@ -177,7 +181,7 @@ class Site:
 
     def offsets(
         self, partitions: Iterable[TopicPartition], when: int, isolation: int = UNCOMMITTED
-    ) -> dict[TopicPartition, int]:
+    ) -> Offsets:
         """The earliest or latest offset of each partition."""
         by_leader: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         for partition in partitions:

@@ -52,7 +52,6 @@ class Producer:
 
     @property
     def is_open(self) -> bool:
-        """Whether a transaction is open."""
         return bool(self._added)
 
     def sequence(self, partition: TopicPartition, records: int) -> int:

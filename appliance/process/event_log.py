@@ -139,7 +139,6 @@ class Keep(logging.Handler):
 
 @contextmanager
 def kept() -> Iterator[None]:
-    """Keeps lines inside."""
     handler = Keep()
     logging.getLogger("appliance").addHandler(handler)
     try:

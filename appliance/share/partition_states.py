@@ -7,6 +7,7 @@ acknowledges, while that goes on.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from uuid import UUID
 
 from appliance.process.unattended import LoggedTasks
@@ -18,14 +19,12 @@ from appliance.share.state_store import StateStore
 from appliance.topics.loading import Loading
 
 
+@dataclass(eq=False)
 class PartitionStates:
-    def __init__(
-        self, loading: Loading, store: StateStore, entries: Entries, tasks: LoggedTasks
-    ) -> None:
-        self._loading = loading
-        self._store = store
-        self._entries = entries
-        self._tasks = tasks
+    _loading: Loading
+    _store: StateStore
+    _entries: Entries
+    _tasks: LoggedTasks
 
     def start_offset(self, group: str, topic_id: UUID, partition: int) -> int | None:
         """None: nothing is known of it. -1: its first fetch decides."""

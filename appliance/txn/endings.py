@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from appliance._log import Log
@@ -33,22 +34,16 @@ class Logs(Protocol):
         ...
 
 
+@dataclass(eq=False)
 class Endings:
-    def __init__(
-        self,
-        table: TransactionTable,
-        logs: Logs,
-        markers: Markers,
-        wall_ms: Callable[[], int],
-        tasks: LoggedTasks,
-    ) -> None:
-        self._table = table
-        self._logs = logs
-        self._markers = markers
-        self._wall_ms = wall_ms
-        self._tasks = tasks
-        self._ending: dict[str, asyncio.Task[None]] = {}
-        self._marked: dict[str, frozenset[Partition]] = {}  # of ends that are held up
+    _table: TransactionTable
+    _logs: Logs
+    _markers: Markers
+    _wall_ms: Callable[[], int]
+    _tasks: LoggedTasks
+    _ending: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    # of ends that are held up
+    _marked: dict[str, frozenset[Partition]] = field(default_factory=dict)
 
     async def abort(self, transaction: Transaction) -> None:
         """Whoever wrote it is fenced."""

@@ -112,5 +112,4 @@ class TransactionTable:
         await asyncio.gather(*[self._write(each.id, record(each)) for each in ongoing])
 
     async def close(self) -> None:
-        """After the last write."""
         await self._topic.close()

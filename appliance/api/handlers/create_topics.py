@@ -68,10 +68,9 @@ async def _create(broker: Broker, asked: Asked, is_twice: bool, validate_only: b
     answer.configs = [
         CreateTopicsResponse.CreatableTopicConfigs(
             name=each.name,
-            value=None if each.sensitive else each.value,
+            value=each.value,
             read_only=each.read_only,
             config_source=each.source,
-            is_sensitive=each.sensitive,
         )
         for each in broker.configs.in_force.topic_entries(kept)
     ]

@@ -73,10 +73,9 @@ def _describe(broker: Broker, asked: Asked, request: DescribeConfigsRequest) -> 
 def _row(entry: ConfigEntry, request: DescribeConfigsRequest) -> Row:
     row = Row(
         name=entry.name,
-        value=None if entry.sensitive else entry.value,
+        value=entry.value,
         read_only=entry.read_only,
         config_source=entry.source,
-        is_sensitive=entry.sensitive,
         config_type=entry.type,
         documentation=entry.doc if request.include_documentation else None,
     )
@@ -84,7 +83,7 @@ def _row(entry: ConfigEntry, request: DescribeConfigsRequest) -> Row:
         row.synonyms = [
             DescribeConfigsResponse.DescribeConfigsSynonym(
                 name=each.name,
-                value=None if entry.sensitive else each.value,
+                value=each.value,
                 source=each.source,
             )
             for each in entry.synonyms

@@ -46,7 +46,6 @@ def about_rules(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def rule(options: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a rule from the options."""
     named = [name for name in RESOURCES if options[name] is not None]
     if len(named) + options["cluster"] > 1:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in RESOURCES)

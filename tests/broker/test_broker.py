@@ -814,7 +814,7 @@ def test_a_config_tells_where_it_comes_from(tmp_path: Path) -> None:
             ("segment.ms", "1", 1), ("log.roll.ms", "2", 2), ("log.roll.ms", "3", 3),
             ("log.roll.ms", "4", 4), ("log.roll.ms", "604800000", 5)]
         assert (entry.value, entry.source, entry.default_value) == ("1", 1, "604800000")
-        assert (entry.type, entry.read_only, entry.sensitive) == (5, False, False)
+        assert (entry.type, entry.read_only) == (5, False)
         assert entries["flush.ms"].source == 5
         assert entries["leader.replication.throttled.replicas"].source == 5
         broker_entries = {each.name: each for each in broker.configs.in_force.broker_entries()}

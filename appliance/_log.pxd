@@ -1,8 +1,8 @@
 """The Python objects of the engine, for compiled code that is handed one."""
 
-from appliance.storage._committer cimport CommitterRef
+from appliance.storage._append_from_python cimport LogAppender
+from appliance.storage._commit_requests cimport CommitterRef
 from appliance.storage._data_directory cimport DataDirectory
-from appliance.storage._log_appender cimport LogAppender
 
 cdef class Engine(DataDirectory):
     cdef CommitterRef committer

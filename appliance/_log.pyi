@@ -2,8 +2,8 @@ from typing import Any, NamedTuple
 
 from typing_extensions import disjoint_base
 
+from appliance.storage._append_from_python import LogAppender
 from appliance.storage._data_directory import DataDirectory
-from appliance.storage._log_appender import LogAppender
 
 class Recovered(NamedTuple):
     scanned_bytes: int

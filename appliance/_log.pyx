@@ -1,6 +1,6 @@
 """The Python face of storage: `Engine` is a data directory with its committer and logs, `Log` one
-partition in it: opened, configured, shortened, closed. What a log can besides is in
-`storage/_log_view.pyx` (look), `storage/_log_reader.pyx` and `storage/_log_appender.pyx`.
+partition in it: opened, configured, shortened, closed. What a log can besides is in `storage/`:
+`_log_description.pyx` (look), `_read_from_python.pyx` and `_append_from_python.pyx`.
 
 Everything here is thin: arguments to C, one block without the GIL, result to Python.
 """
@@ -16,29 +16,29 @@ from appliance.native._descriptors cimport (
     DirectoryRef, FileRef, directory_hold, directory_rest,
 )
 from appliance.native._files cimport error_of, failure_forget
+from appliance.native._histogram cimport TIME_BUCKETS
 from appliance.native._native cimport monotonic_ns, mutex
-from appliance.native._traffic cimport TIME_BUCKETS
-from appliance.storage._commit cimport log_tell
-from appliance.storage._committer cimport (
+from appliance.storage._checkpoint_journal cimport Journal, journal_knows, journal_remove
+from appliance.storage._commit_requests cimport (
     SYNC_AUTO, SYNC_FILES, SYNC_FILESYSTEM, Committer, committer_ask, committer_checkpoint,
     committer_forget, committer_notify,
 )
 from appliance.storage._group_commit cimport committer_start, committer_stop
-from appliance.storage._journal cimport Journal, journal_knows, journal_remove
+from appliance.storage._idle_file_closing cimport relief_watch
+from appliance.storage._log_commit cimport log_tell
 from appliance.storage._log_settings cimport settings_apply, settings_fill
 from appliance.storage._open_logs cimport open_logs_add
 from appliance.storage._partition_log cimport (
     LogSettings, PartitionLog, log_rest, log_roll, log_seal_times,
 )
 from appliance.storage._recovery cimport log_close, log_open
-from appliance.storage._relief cimport relief_watch
 from appliance.storage._retention cimport log_delete_before, log_kept_bytes, log_retain
 from appliance.storage._salvage cimport Recovered as CRecovered
 from appliance.storage._storage cimport (
     Storage, storage_close, storage_commit, storage_earliest_ms, storage_start,
 )
 from appliance.storage._truncation cimport log_truncate
-from appliance.storage._watermarks cimport watermarks_take_back
+from appliance.storage._watermark_file cimport watermarks_take_back
 from appliance.storage.compaction._cleanable cimport cleanable_roll
 from appliance.storage.compaction._cleaner cimport compact
 from appliance.storage.compaction._offset_map cimport KEYS_MAX

@@ -12,16 +12,16 @@ from typing import Any
 
 from aiohttp import web, web_app
 
-from appliance.admin import access, api, audit, live, mirrors, schemas
+from appliance.admin import access_page, api, audit, live, mirrors, topic_schemas
 from appliance.admin.admission import Connections, within_descriptors
-from appliance.admin.connections import Site, bounded
+from appliance.admin.broker_process import Process
+from appliance.admin.bulk_tickets import Tickets
+from appliance.admin.connection_timeouts import Site, bounded
 from appliance.admin.console import Console
 from appliance.admin.guard import Guard
-from appliance.admin.process import Process
+from appliance.admin.partition_snapshot import Survey
 from appliance.admin.route import BODY_BYTES_MAX, AdminServices, get
-from appliance.admin.survey import Survey
-from appliance.admin.tickets import Tickets
-from appliance.bulk.reading import Reading
+from appliance.bulk.reader_threads import Reading
 from appliance.config import Address
 from appliance.errors import ApplianceError
 from appliance.process import event_log
@@ -117,7 +117,7 @@ def make_app(process: Process) -> web.Application:
     app.on_cleanup.append(lambda _: asyncio.to_thread(reading.close))
     app[TRAIL] = trail = audit.Trail(lambda: process.broker)
     app.cleanup_ctx.append(trail.running)
-    kept = trail, schemas.Schemas(), mirrors.Mirrors()
+    kept = trail, topic_schemas.Schemas(), mirrors.Mirrors()
     app.on_cleanup.append(forget_handlers)
     app[SERVICES] = services = AdminServices(process, survey, app[GUARD], *kept, reading, Tickets())
     app.add_routes(api.web_routes(services))
@@ -138,7 +138,7 @@ async def stop_connections(app: web.Application) -> None:
 def access_table() -> str:
     """docs/access.md's; a test compares the two, and asks for each of it."""
     unguarded = ["GET /livez", "GET /healthz", "GET /", "GET /assets/..."]
-    return access.as_markdown(unguarded, [METRICS_ROUTE, *api.ROUTES])
+    return access_page.as_markdown(unguarded, [METRICS_ROUTE, *api.ROUTES])
 
 
 async def settle(runner: web.AppRunner) -> None:

@@ -36,8 +36,8 @@ from appliance.broker.health import Health, PortConnections, Watch, decide, sent
 from appliance.bulk_http.listener import Listener
 from appliance.catalog.catalog import NAME as CATALOG
 from appliance.config import NO_ENSEMBLE, Address, BrokerConfig, NetworkConfig
-from appliance.config.broker_configs import CLEANER_BACKOFF
-from appliance.data_dir import descriptors
+from appliance.config.dynamic_broker_config import CLEANER_BACKOFF
+from appliance.data_dir import descriptor_budget
 from appliance.data_dir.recovery import RecoveryProgress
 from appliance.errors import ApplianceError, ListenFailed
 from appliance.machine import limits, memory
@@ -431,7 +431,7 @@ def _tune_the_collector() -> None:
 def within_descriptors(config: BrokerConfig) -> NetworkConfig:
     """As many clients as there are descriptors for, beside those of the logs."""
     network = config.network
-    found = descriptors.take(network.max_connections, config.admin.connections_max)
+    found = descriptor_budget.take(network.max_connections, config.admin.connections_max)
     if network.max_connections <= found.clients:
         return network
     log.warning(

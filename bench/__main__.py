@@ -16,8 +16,8 @@ from pathlib import Path
 
 import click
 
-from bench import comparison, extent, report, results, whole_run
-from bench.peers import streams
+from bench import regressions, report, results, run_size, whole_run
+from bench.peers import other_protocol_brokers
 from bench.peers.running import PEERS
 from bench.suites import SUITES
 from bench.whole_run import BESIDE
@@ -40,8 +40,8 @@ def list_suites() -> None:
         click.echo(f"{name:18} {(suite.__doc__ or '').strip()}")
     for name, about in BESIDE.items():
         click.echo(f"{name:18} {about}")
-    for name in streams.NEEDS:
-        click.echo(f"peer {name:13} {streams.missing(name) or 'is installed'}")
+    for name in other_protocol_brokers.NEEDS:
+        click.echo(f"peer {name:13} {other_protocol_brokers.missing(name) or 'is installed'}")
 
 
 @main.command(help="Measure. Exit code 3: some cases failed.")
@@ -60,7 +60,7 @@ def list_suites() -> None:
 def run(suites: tuple[str, ...], peers: tuple[str, ...], quick: bool, rounds: int | None,
         minutes: float | None, growth_gb: int | None, directory: Path | None, out: Path) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # stops the brokers
-    usual = extent.QUICK if quick else extent.WHOLE
+    usual = run_size.QUICK if quick else run_size.WHOLE
     asked = replace(usual, rounds=rounds or usual.rounds,
                     long_rounds=min(rounds or usual.rounds, usual.long_rounds),
                     minutes=minutes or usual.minutes, grown_gb=growth_gb or usual.grown_gb)
@@ -69,7 +69,7 @@ def run(suites: tuple[str, ...], peers: tuple[str, ...], quick: bool, rounds: in
              if not peers or case.peer in peers]
     beside = [name for name in BESIDE if name in names]
     done = results.Run(results.machine(directory or Path("/tmp")), asked.rounds)
-    absent = [name for name in streams.NEEDS if streams.missing(name)]
+    absent = [name for name in other_protocol_brokers.NEEDS if other_protocol_brokers.missing(name)]
     if absent:
         done.machine["not installed"] = ", ".join(absent)
     done.machine["loads"] = f"{asked.load:g} of the whole"
@@ -99,10 +99,10 @@ def write_report(file: Path, page: Path, readme: Path | None) -> None:
 @click.option("--json", "as_json", is_flag=True)
 def compare(old: Path, new: Path, as_json: bool) -> None:
     before, now = results.Run.load(old), results.Run.load(new)
-    count = comparison.compared(before, now)
+    count = regressions.compared(before, now)
     if not count:
         raise click.UsageError(f"{old} and {new} have no figure in common")
-    worse = comparison.regressions(before, now)
+    worse = regressions.regressions(before, now)
     if as_json:
         click.echo(json.dumps({"compared": count, "worse": [each.as_row() for each in worse]}))
     else:

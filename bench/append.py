@@ -15,7 +15,7 @@ from pathlib import Path
 
 from appliance.config import LogConfig, StorageConfig
 from appliance.data_dir.log_dir import LogDir
-from appliance.record import _build
+from appliance.record import _batch_builder
 
 BATCH_BYTES = 65536
 BATCHES = 8192  # 512 MiB per run, below the dirty limit of an ordinary machine
@@ -25,9 +25,9 @@ ROUNDS = 7
 def batch_of(record_bytes: int) -> bytes:
     value = os.urandom(record_bytes)
     count = 1
-    while len(_build.batch([(0, None, value)] * (count + 1))) <= BATCH_BYTES:
+    while len(_batch_builder.batch([(0, None, value)] * (count + 1))) <= BATCH_BYTES:
         count += 1
-    return _build.batch([(0, None, value)] * count)
+    return _batch_builder.batch([(0, None, value)] * count)
 
 
 def by_pwrite(path: Path, batch: bytes) -> float:

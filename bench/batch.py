@@ -15,7 +15,7 @@ import os
 import time
 from collections.abc import Callable
 
-from appliance.record import _batch, _batch_check, _build, _records, arrow
+from appliance.record import _batch, _batch_builder, _batch_check, _records, arrow
 from appliance.record.compression import NAMES
 
 RECORDS_COUNT = 1000
@@ -43,7 +43,7 @@ def given(headers_count: int) -> list[_records.Record]:
 
 def row(name: str, records: list[_records.Record], codec: str) -> str:
     batches = [
-        _build.batch(records, base_offset=i * RECORDS_COUNT, codec=codec)
+        _batch_builder.batch(records, base_offset=i * RECORDS_COUNT, codec=codec)
         for i in range(BATCHES_COUNT)
     ]
     one, data = bytearray(batches[0]), b"".join(batches)
@@ -57,7 +57,7 @@ def row(name: str, records: list[_records.Record], codec: str) -> str:
 
 def small_batches() -> str:
     """Producers with keys send batches of one record, so the figure is nanoseconds per batch."""
-    one = bytearray(_build.batch(given(0)[:1]))
+    one = bytearray(_batch_builder.batch(given(0)[:1]))
     took = seconds(lambda: [_batch_check.check(one) for _ in range(1000)]) / 1000
     return (
         f"one record of {len(one)} bytes: check {took * 1e9:.0f} ns, with the call from Python"
@@ -70,7 +70,8 @@ def main() -> None:
         for codec in NAMES:
             print(row(name, records, codec))
     records = given(0)
-    print(f"build: {RECORDS_COUNT / seconds(lambda: _build.batch(records)) / 1e6:.2f} M records/s")
+    rate = RECORDS_COUNT / seconds(lambda: _batch_builder.batch(records))
+    print(f"build: {rate / 1e6:.2f} M records/s")
     print(small_batches())
 
 

@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from appliance.record import _build
+from appliance.record import _batch_builder
 from appliance.zookeeper.server import ZooKeeperServer
 from bench.peers.brokers import Appliance
 from bench.peers.consumers import WAYS
@@ -51,7 +51,7 @@ class Site:
             for first in range(0, count, each):
                 numbers = range(first, min(first + each, count))
                 rows = [(1_700_000_000_000 + n, None, b"%0*d" % (size, n)) for n in numbers]
-                (part,) = client.produce(_build.batch(rows), topic=topic)
+                (part,) = client.produce(_batch_builder.batch(rows), topic=topic)
                 assert part.error_code == 0, part
 
 

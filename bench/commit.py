@@ -16,7 +16,7 @@ from pathlib import Path
 
 from appliance.config import LogConfig, StorageConfig
 from appliance.data_dir.log_dir import LogDir
-from appliance.record import _build
+from appliance.record import _batch_builder
 
 IN_FLIGHT = 5
 SECONDS = 1.5
@@ -69,7 +69,7 @@ def by_group(directory: Path, partitions: int, batch: bytes, sync: str) -> tuple
 
 def main() -> None:
     parent = sys.argv[1] if len(sys.argv) > 1 else None
-    batch = _build.batch([(0, None, os.urandom(900))])
+    batch = _batch_builder.batch([(0, None, os.urandom(900))])
     with tempfile.TemporaryDirectory(dir=parent) as name:
         directory = Path(name)
         for partitions in PARTITIONS:

@@ -21,7 +21,7 @@ import time
 from appliance._log import Log
 from appliance.config import LogConfig, StorageConfig
 from appliance.data_dir.log_dir import LogDir
-from appliance.record import _build
+from appliance.record import _batch_builder
 
 CODECS = ("none", "lz4", "zstd", "gzip")
 RECORDS = 1_000_000
@@ -40,7 +40,7 @@ def fill(log: Log, count: int, keys: int, codec: str, seed: int) -> None:
             (NOW, b"key-%012d" % key, b"%0*d" % (VALUE_SIZE, key))
             for key in order[at : at + BATCH_RECORDS]
         ]
-        log.append(_build.batch(records, codec=codec))
+        log.append(_batch_builder.batch(records, codec=codec))
 
 
 def timed_round(log_dir: LogDir, log: Log, count: int, codec: str, kind: str) -> None:

@@ -39,7 +39,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from appliance.admin.shared import AGE_SECONDS_MAX
+from appliance.admin.shared_responses import AGE_SECONDS_MAX
 from appliance.protocol.messages.find_coordinator import FindCoordinatorRequest
 from appliance.protocol.messages.offset_commit import OffsetCommitRequest
 from bench.peers import clients, members

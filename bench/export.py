@@ -32,7 +32,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from appliance.record import _build
+from appliance.record import _batch_builder
 from tests.support.serving import Serving
 from tests.support.wire_client import WireClient
 
@@ -56,7 +56,7 @@ class Scan(NamedTuple):
 
 def fill(serving: Serving, gigabytes: float) -> None:
     values = [(1, None, os.urandom(RECORD_BYTES)) for _ in range(BATCH_RECORDS)]
-    batch = _build.batch(values)
+    batch = _batch_builder.batch(values)
     with WireClient(serving.kafka) as client:
         client.create_topic("cold", 1)
         client.create_topic("hot", 1)
@@ -123,7 +123,7 @@ def scan(serving: Serving, folder: Path, streams: int) -> Scan:
 
 
 def answers(serving: Serving, seconds: float) -> list[float]:
-    batch = _build.batch([(1, None, bytes(RECORD_BYTES))])
+    batch = _batch_builder.batch([(1, None, bytes(RECORD_BYTES))])
     times = []
     with WireClient(serving.kafka) as client:
         due = time.perf_counter()

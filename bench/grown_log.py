@@ -27,8 +27,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from appliance._log import Log
-from appliance.record import _build
-from bench.core_path import LOG, READ_BYTES, RECORDS, TOPIC, batch_of, opened
+from appliance.record import _batch_builder
+from bench.instruction_paths import LOG, READ_BYTES, RECORDS, TOPIC, batch_of, opened
 
 RESERVE = 4 << 30  # stays free
 FILLING_BYTES, FILLING_RECORDS = 1 << 20, 16 * RECORDS
@@ -44,8 +44,8 @@ def filling() -> bytearray:
     """After the first KEPT_BYTES the batch has only zeros."""
     empty: list[tuple[int, None, bytes | None]] = [(0, None, None)] * (FILLING_RECORDS - 1)
     most = FILLING_BYTES - KEPT_BYTES
-    rest = FILLING_BYTES - len(_build.batch([*empty, (0, None, bytes(most))]))
-    batch = bytearray(_build.batch([*empty, (0, None, bytes(most + rest))]))
+    rest = FILLING_BYTES - len(_batch_builder.batch([*empty, (0, None, bytes(most))]))
+    batch = bytearray(_batch_builder.batch([*empty, (0, None, bytes(most + rest))]))
     if len(batch) != FILLING_BYTES or any(batch[KEPT_BYTES:]):
         raise ValueError(f"a batch of {len(batch):,} bytes, not {FILLING_BYTES:,}, or not of zeros")
     return batch

@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from appliance.record import _build
+from appliance.record import _batch_builder
 from tests.support.serving import Serving
 from tests.support.wire_client import WireClient
 
@@ -42,7 +42,7 @@ class Run(NamedTuple):
 
 def busy_run(serving: Serving, seconds: float) -> Run:
     times: list[float] = []
-    batch = _build.batch([(time.time_ns() // 1_000_000, None, bytes(RECORD_BYTES))])
+    batch = _batch_builder.batch([(time.time_ns() // 1_000_000, None, bytes(RECORD_BYTES))])
 
     def work(partition: int) -> None:
         own = []

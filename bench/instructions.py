@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench.core_path import PATHS
+from bench.instruction_paths import PATHS
 
 COUNT = 400  # and twice as many: the difference excludes Python's start
 COLLECTED = re.compile(r"Collected : (\d+)")
@@ -23,7 +23,7 @@ class Uncounted(RuntimeError):
 
 def counted(path: str, count: int, folder: Path | None) -> int:
     words = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null",
-             sys.executable, "-m", "bench.core_path", path, str(count),
+             sys.executable, "-m", "bench.instruction_paths", path, str(count),
              *([str(folder)] if folder else [])]
     env = {**os.environ, "PYTHONHASHSEED": "0"}
     done = subprocess.run(words, capture_output=True, text=True, env=env)

@@ -21,7 +21,7 @@ from pathlib import Path
 from appliance._log import Log
 from appliance.config import LogConfig
 from appliance.data_dir.log_dir import LogDir
-from appliance.record import _build
+from appliance.record import _batch_builder
 from appliance.record._records import Record
 
 SEGMENTS = (1, 10, 100, 1000)
@@ -36,7 +36,7 @@ def fill(log_dir: LogDir, segments: int) -> Log:
     for i in range(BATCHES):
         if i and i % (BATCHES // segments) == 0:
             log.roll()
-        log.append(_build.batch([Record(now_ms + i, b"key", b"v" * 900)]))
+        log.append(_batch_builder.batch([Record(now_ms + i, b"key", b"v" * 900)]))
     log.flush()
     return log
 

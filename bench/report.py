@@ -8,11 +8,11 @@ from math import isfinite
 from pathlib import Path
 
 from bench import charts, remarks
-from bench.extent import WHOLE
 from bench.limits import Limit
+from bench.own_measurements import SCRIPTS
 from bench.remarks import Remarks
 from bench.results import MORE_IS_BETTER, Comparison, Run, by_suite, middle_and_ends
-from bench.scripts import SCRIPTS
+from bench.run_size import WHOLE
 from bench.suites import SUITES
 
 REPEAT = (
@@ -20,8 +20,8 @@ REPEAT = (
     "smaller loads), then `python -m bench report results.json`. The run needs Java, Maven and "
     "librdkafka's `rdkafka_performance`; as root it also empties the page cache and, with perf, "
     "counts syncs; with valgrind it counts instructions. "
-    "`python -m bench.planted` shows that `python -m bench compare` detects an append that takes a "
-    "fifth more instructions."
+    "`python -m bench.planted_slowdown` shows that `python -m bench compare` detects an append "
+    "that takes a fifth more instructions."
 )
 PATH = re.compile(r"(?:/[\w.+-]+)+/")  # paths of the machine, which do not belong on the page
 BLOCK = re.compile(r"(<!-- benchmarks -->\n).*?(<!-- /benchmarks -->)", re.DOTALL)

@@ -23,7 +23,7 @@ from pathlib import Path
 from appliance.config import LogConfig, StorageConfig
 from appliance.data_dir.log_dir import LogDir
 from appliance.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from appliance.record import _build
+from appliance.record import _batch_builder
 from tests.support.serving import Serving
 from tests.support.wire_client import WireClient, frame_of
 
@@ -34,7 +34,7 @@ METADATA = 3
 
 
 def batch_of(size: int) -> bytes:
-    return _build.batch([(time.time_ns() // 1_000_000, None, bytes(size))])
+    return _batch_builder.batch([(time.time_ns() // 1_000_000, None, bytes(size))])
 
 
 def fill(data: Path, gigabytes: float) -> None:

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import click
 
-from bench import instructions, limits, scripts
-from bench.extent import Extent
+from bench import instructions, limits, own_measurements
 from bench.peers.running import Running, key_of
 from bench.peers.turns import Case, Turns, summary
 from bench.results import Run
+from bench.run_size import Extent
 
 # Steps that measure no broker, or only ours.
 BESIDE = {name: (each.__doc__ or "").partition(":")[0].strip(".") + "."
           for name, each in (("limits", limits), ("instructions", instructions))}
-BESIDE |= {name: f"{each.about}." for name, each in scripts.SCRIPTS.items()}
+BESIDE |= {name: f"{each.about}." for name, each in own_measurements.SCRIPTS.items()}
 OVERTIME = 1.5  # multiple of the run's minutes, after which no step begins
 WIDTH = 24  # characters of the progress bar
 LINE_S = 10  # between two lines without a terminal
@@ -115,8 +115,8 @@ def of_machine(run: Run, name: str, extent: Extent, directory: Path | None) -> l
         run.limits = limits.measured(directory, extent.rounds)
         return [f"{each:34} {sorted(values)[len(values) // 2]:,.5g}"
                 for each, values in run.limits.items()]
-    if name in scripts.SCRIPTS:
-        run.scripts[name] = scripts.measured(name, extent)
+    if name in own_measurements.SCRIPTS:
+        run.scripts[name] = own_measurements.measured(name, extent)
         return [f"{name}: {figure:34} {sorted(values)[len(values) // 2]:,.5g}"
                 for figure, values in run.scripts[name].items()]
     run.instructions = instructions.measured()

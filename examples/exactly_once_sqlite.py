@@ -26,8 +26,8 @@ from pathlib import Path
 
 from brokers import arguments, brokers
 
+from appliance.client.broker_partition import BrokerPartition
 from appliance.client.consumer_config import FetchConfig
-from appliance.client.partition import BrokerPartition
 from appliance.client.producer import Producer
 from appliance.client.producer_config import ProducerConfig
 from appliance.client.simple_consumer import MessageSet, SimpleConsumer

@@ -20,8 +20,8 @@ from appliance.protocol.messages.metadata import API as METADATA
 from appliance.protocol.messages.metadata import MetadataRequest
 from appliance.protocol.messages.produce import API as PRODUCE
 from appliance.protocol.messages.produce import ProduceRequest
+from loadtest.acknowledged_batches import Place
 from loadtest.connection import Connection
-from loadtest.ledger import Place
 
 EARLIEST, LATEST = -2, -1
 NO_REPLICA = -1

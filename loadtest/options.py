@@ -7,7 +7,7 @@ from typing import Any
 
 from appliance.record import compression
 from loadtest import payload, slo
-from loadtest.curves import SHAPES
+from loadtest.shape_curves import SHAPES
 
 
 def positive(text: str) -> int:

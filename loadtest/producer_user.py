@@ -15,10 +15,10 @@ from appliance.client.errors import ConnectionLost
 from appliance.errors import ApplianceError
 from appliance.protocol.codec import Pieces
 from appliance.record import compression
-from appliance.record._record_builder import batch_head, encode_records
+from appliance.record._producer_batch_builder import batch_head, encode_records
 from loadtest import broker, tally
+from loadtest.acknowledged_batches import NOWHERE, Batch
 from loadtest.connection import Connection
-from loadtest.ledger import NOWHERE, Batch
 from loadtest.payload import somebody
 from loadtest.schedule import Schedule
 from loadtest.user import BrokerUser, filling_of

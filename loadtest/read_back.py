@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, field
 
 from appliance.record._record_reader import ConsumerPosition, RecordReader
 from loadtest import broker, payload
+from loadtest.acknowledged_batches import NOWHERE, Batch, Ledger, Place
 from loadtest.broker import Connect
-from loadtest.ledger import NOWHERE, Batch, Ledger, Place
 
 EXAMPLES_MAX = 5
 

@@ -21,8 +21,8 @@ from locust.runners import STATE_INIT, STATE_MISSING, MasterRunner, WorkerRunner
 
 from appliance.errors import ApplianceError
 from loadtest import broker, slo, tally
-from loadtest.link import Link
 from loadtest.read_back import Findings, read_back
+from loadtest.reconnecting_connection import Link
 from loadtest.tally import Tally
 from loadtest.user import E2E_SUFFIX
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from locust import LoadTestShape
 
-from loadtest.curves import SHAPES
+from loadtest.shape_curves import SHAPES
 
 RUN_S = 600.0  # without --run-time
 SPAWN_RATE = 100.0  # users a second; above it locust warns

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from loadtest.acknowledged_batches import Ledger
 from loadtest.histogram import Histogram
-from loadtest.ledger import Ledger
 
 # The timings of users. Locust shows them under these names.
 PRODUCE, END_TO_END, FETCH, COMMIT, REBALANCE = "PRODUCE", "END-TO-END", "FETCH", "COMMIT", "JOIN"

@@ -9,8 +9,8 @@ from typing import Any
 from locust import User
 
 from loadtest import broker
-from loadtest.link import Link
 from loadtest.payload import Filling
+from loadtest.reconnecting_connection import Link
 
 E2E_SUFFIX = "-e2e"
 spawned: Counter[str] = Counter()  # by class, in this process

@@ -4,10 +4,10 @@
     spark.dataSource.register(ApplianceDataSource)
 
 Spark pickles the classes of a data source by reference, so every worker must be able to import this
-package; `shipping` sends it to workers without it.
+package; `worker_packages` sends it to workers without it.
 """
 
-from appliance_spark.shipping import ship
 from appliance_spark.source import ApplianceDataSource
+from appliance_spark.worker_packages import ship
 
 __all__ = ["ApplianceDataSource", "ship"]

@@ -1,7 +1,7 @@
 """The hash of records: one number per record, and sums of them that do not depend on order.
 
 A file's hash is the sum over its records modulo 2^64, so the hash of many files is the sum of
-theirs, and reading the log again gives the same hash. `appliance/record/_record_hash.pyx` says what
+theirs, and reading the log again gives the same hash. `appliance/record/_export_hash.pyx` says what
 is hashed.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from appliance.record._record_hash import record_hashes
+from appliance.record._export_hash import record_hashes
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import appliance
 from appliance_spark.export_layout import ExportFailed
-from appliance_spark.shipping import ship
+from appliance_spark.worker_packages import ship
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

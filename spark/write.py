@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from appliance.client.batch import Group, batches_of
+from appliance.client.broker_partition import BrokerPartition
 from appliance.client.cluster import Cluster
 from appliance.client.outcome import Outcome, Records, SendFailed
-from appliance.client.partition import BrokerPartition
 from appliance.client.producer_config import ProducerConfig
 from appliance.client.sender import Sender
-from appliance.record._record_builder import encode_headers, key_hash
+from appliance.record._producer_batch_builder import encode_headers, key_hash
 from appliance_spark.options import Given, OptionInvalid
 from appliance_spark.planning import endpoint_of
 

@@ -25,7 +25,7 @@ from appliance.errors import ApplianceError, StorageFull
 from appliance.protocol.messages.create_topics import CreateTopicsRequest
 from appliance.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from appliance.protocol.messages.metadata import MetadataRequest
-from appliance.record import _build
+from appliance.record import _batch_builder
 from appliance.server import Interval, Server
 from loadtest.ports import lasting_port
 from tests.support.broker import with_broker
@@ -79,7 +79,7 @@ def get(url: str) -> tuple[int, Any]:
 
 
 def batch(count: int) -> bytes:
-    return _build.batch([(1_700_000_000_000, b"k%d" % i, b"v" * 100) for i in range(count)])
+    return _batch_builder.batch([(1_700_000_000_000, b"k%d" % i, b"v" * 100) for i in range(count)])
 
 
 def fill(data: Path, topic: str, count: int) -> None:

@@ -17,10 +17,10 @@ from enum import IntEnum
 from typing import Any
 
 from appliance.access.acl_rows import AclRows
-from appliance.access.kept import Kept, check_name
+from appliance.access.kept_per_address import Kept, check_name
 from appliance.errors import ApplianceError, RequestInvalid
 from appliance.process import event_log
-from appliance.process.unattended import Changes
+from appliance.process.detached_tasks import Changes
 
 events = event_log.named("acls")
 

@@ -25,13 +25,13 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Protocol
 
-from appliance.access.kept import Kept, check_name
+from appliance.access.kept_per_address import Kept, check_name
 from appliance.catalog.config_rows import ConfigRows
 from appliance.config import LONG_MAX
 from appliance.config.config_key import INT_MAX
 from appliance.errors import ApplianceError, Refused, RequestInvalid
 from appliance.process import event_log
-from appliance.process.unattended import Changes
+from appliance.process.detached_tasks import Changes
 from appliance.protocol import ErrorCode
 
 events = event_log.named("client_quotas")

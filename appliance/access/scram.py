@@ -16,11 +16,11 @@ import hmac
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from appliance.access.kept import Kept, check_name
+from appliance.access.kept_per_address import Kept, check_name
 from appliance.access.scram_rows import ScramRows
 from appliance.errors import ApplianceError, Refused, ResourceUnknown
 from appliance.process import event_log
-from appliance.process.unattended import Changes
+from appliance.process.detached_tasks import Changes
 from appliance.protocol import ErrorCode
 
 events = event_log.named("scram")

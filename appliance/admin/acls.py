@@ -16,8 +16,8 @@ from appliance.access.acls import (
     PermissionType,
     ResourceType,
 )
+from appliance.admin.body_schema import Limits
 from appliance.admin.route import ADMIN, Call, get, post
-from appliance.admin.schema import Limits
 from appliance.errors import RequestInvalid
 
 Resource = Literal["topic", "group", "cluster", "transactional_id", "delegation_token", "user"]

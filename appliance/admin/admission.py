@@ -22,9 +22,9 @@ from collections.abc import Callable, Coroutine
 from enum import Enum
 from typing import Any, Protocol
 
-from appliance.api.closures import ClosureLog
+from appliance.api.closed_connections import ClosureLog
 from appliance.config import AdminConfig
-from appliance.data_dir import descriptors
+from appliance.data_dir import descriptor_budget
 from appliance.process import event_log
 
 log = event_log.named("admin")
@@ -248,7 +248,7 @@ async def listening(setting: str, host: str, port: int) -> list[socket.socket]:
 
 def within_descriptors(config: AdminConfig, clients: int) -> int:
     """As many as there are descriptors for."""
-    found = descriptors.take(clients, config.connections_max).admin_connections
+    found = descriptor_budget.take(clients, config.connections_max).admin_connections
     if found < config.connections_max:
         log.warning(
             "fewer connections than admin.max.connections.total are taken: other descriptors are "

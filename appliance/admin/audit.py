@@ -23,8 +23,8 @@ from typing import Any, TypedDict
 from aiohttp import web
 
 from appliance.admin.audit_rows import STRANGER, AuditRow, AuditRows
+from appliance.admin.body_schema import row_of
 from appliance.admin.route import ADMIN, Call, Param, Route, get
-from appliance.admin.schema import row_of
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
 from appliance.export.export_options import OPTIONS

@@ -15,7 +15,15 @@ from typing import Any
 from aiohttp import web
 
 from appliance import __version__
-from appliance.admin import clients, groups, health, log_lines, logs, settings, topics
+from appliance.admin import (
+    client_connections,
+    groups,
+    health,
+    log_lines,
+    partition_logs,
+    settings,
+    topics,
+)
 from appliance.admin.metrics import Metrics
 from appliance.admin.route import ADMIN, Call, Route, get
 
@@ -23,9 +31,9 @@ from appliance.admin.route import ADMIN, Call, Route, get
 PARTS: dict[str, tuple[list[Route], str, dict[str, Any]]] = {
     "health.json": (health.ROUTES, "/health", {}),
     "topics.json": (topics.ROUTES, "/topics", {"internal": True, "limit": 10_000}),
-    "logs.json": (logs.ROUTES, "/logs", {}),
+    "logs.json": (partition_logs.ROUTES, "/logs", {}),
     "groups.json": (groups.ROUTES, "/groups", {"limit": 10_000}),
-    "connections.json": (clients.ROUTES, "/connections", {}),
+    "connections.json": (client_connections.ROUTES, "/connections", {}),
     "settings.json": (settings.ROUTES, "/settings", {}),
     "log.json": (log_lines.ROUTES, "/log", {"level": "debug", "limit": 5000}),
 }

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TypedDict
 
+from appliance.admin.body_schema import row_of
 from appliance.admin.route import ADMIN, Call, get, post
-from appliance.admin.schema import row_of
-from appliance.machine.clock import told
-from appliance.machine.wall_clock import Way
+from appliance.machine.believed_time import Way
+from appliance.machine.clock_state import told
 
 
 class ClockAnswer(TypedDict):

@@ -23,8 +23,8 @@ from aiohttp import web
 
 from appliance.admin import message_filter
 from appliance.admin.message_ranges import Range, first_ranges, ranges_of
+from appliance.admin.message_scan import ScannedRecord, looked
 from appliance.admin.route import Call, Param, get
-from appliance.admin.scan import ScannedRecord, looked
 from appliance.admin.topic_lookup import log_at, topic_of
 from appliance.errors import ApplianceError
 from appliance.process import event_log

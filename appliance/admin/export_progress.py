@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from appliance._log import Log
 from appliance.broker.broker import Broker
-from appliance.export.book import Last, fault_of, wanted_by
+from appliance.export.definitions_and_runs import Last, fault_of, wanted_by
 from appliance.topics.topic import Topic
 
 

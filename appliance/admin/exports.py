@@ -10,14 +10,14 @@ from zoneinfo import ZoneInfo
 
 from typing_extensions import NotRequired
 
+from appliance.admin.body_schema import Natural, row_of
 from appliance.admin.bulk_read import PREFIX
 from appliance.admin.export_progress import progress_of, topics_of
 from appliance.admin.route import Call, Param, delete, get, post, put
-from appliance.admin.schema import Natural, row_of
 from appliance.broker.broker import Broker
 from appliance.errors import RequestInvalid
 from appliance.export import due, export_options
-from appliance.export.book import Last, fault_of
+from appliance.export.definitions_and_runs import Last, fault_of
 from appliance.export.holds import Hold
 
 NAME = re.compile(r"[a-zA-Z0-9._-]{1,100}")

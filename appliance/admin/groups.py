@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Iterable
 from typing import TypedDict
 
+from appliance.admin.body_schema import row_of
 from appliance.admin.offset_reset import Reset, ResetAnswer, reset
 from appliance.admin.route import ADMIN, Call, Param, delete, get, post
-from appliance.admin.schema import row_of
 from appliance.broker.broker import Broker
-from appliance.groups import subscription
+from appliance.groups import consumer_protocol
 from appliance.groups.consumer_group import ConsumerGroup
 from appliance.groups.consumer_member import ConsumerMember, Places
 from appliance.groups.group import Group
@@ -19,7 +19,7 @@ from appliance.groups.lag import GroupLag
 from appliance.groups.member import Member
 from appliance.groups.modern_group import ModernGroup
 from appliance.groups.records import Partition
-from appliance.process.unattended import outcome
+from appliance.process.detached_tasks import outcome
 
 
 class GroupRow(TypedDict):
@@ -169,7 +169,7 @@ def classic_member(member: Member) -> MemberRow:
         "client_id": member.client_id,
         "host": member.client_host,
         "epoch": None,
-        "partitions": subscription.assigned(member.assignment),
+        "partitions": consumer_protocol.assigned(member.assignment),
         "target": None,
     }
 

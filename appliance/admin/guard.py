@@ -19,8 +19,8 @@ from http import HTTPStatus
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from appliance.admin.broker_process import Process
 from appliance.admin.login_attempts import LoginAttempts
-from appliance.admin.process import Process
 from appliance.admin.route import ADMIN, ANYONE, Route
 from appliance.admin.sessions import Sessions
 from appliance.admin.user_rows import UserRows

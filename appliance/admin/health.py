@@ -7,18 +7,18 @@ import time
 from typing import NamedTuple, TypedDict
 
 from appliance import __version__
+from appliance.admin.body_schema import row_of
+from appliance.admin.broker_process import Process
+from appliance.admin.disk_space import Storage, storage_of
 from appliance.admin.export_progress import progress_of
-from appliance.admin.process import Process
+from appliance.admin.partition_snapshot import Survey, Taken
 from appliance.admin.route import Call, get
-from appliance.admin.schema import row_of
-from appliance.admin.storage import Storage, storage_of
-from appliance.admin.survey import Survey, Taken
 from appliance.broker.broker import Broker
 from appliance.broker.health import Level, sentence
-from appliance.machine.clock import ClockNow
+from appliance.machine.clock_state import ClockNow
 from appliance.machine.raid import Array
 from appliance.process.spoken import duration
-from appliance.storage._log_facts import LogFacts
+from appliance.storage._log_metrics import LogFacts
 
 
 class HealthFinding(TypedDict):

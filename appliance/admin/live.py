@@ -19,11 +19,11 @@ from typing import Any
 
 from aiohttp import web
 
+from appliance.admin.broker_process import Process
 from appliance.admin.health import health_of
-from appliance.admin.process import Process
+from appliance.admin.partition_snapshot import Survey
 from appliance.admin.route import Call, get
-from appliance.admin.survey import Survey
-from appliance.admin.traffic import INTERVAL_S, Sample, Traffic
+from appliance.admin.traffic_history import INTERVAL_S, Sample, Traffic
 from appliance.process import event_log
 
 log = event_log.named("admin")

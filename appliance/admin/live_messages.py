@@ -15,11 +15,11 @@ from appliance.admin import message_filter
 from appliance.admin.decoding import Decoders
 from appliance.admin.message_filter import Filter
 from appliance.admin.message_ranges import Range
+from appliance.admin.message_scan import ScannedRecord, looked
 from appliance.admin.route import Call, get
-from appliance.admin.scan import ScannedRecord, looked
-from appliance.admin.schemas import decoders_of
 from appliance.admin.shown_message import AS, FULL, shown
 from appliance.admin.topic_lookup import topic_of
+from appliance.admin.topic_schemas import decoders_of
 from appliance.catalog import kafka_uuid
 from appliance.topics.topic import Topic
 

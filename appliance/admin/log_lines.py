@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
+from appliance.admin.body_schema import row_of
 from appliance.admin.route import Call, Param, get
-from appliance.admin.schema import row_of
 from appliance.process import event_log
 
 Level = Literal["debug", "info", "warning", "error", "critical"]

@@ -13,6 +13,7 @@ from typing_extensions import NotRequired
 
 from appliance.admin.admission import network_of
 from appliance.admin.audit import NAME_MAX
+from appliance.admin.body_schema import Limits, row_of
 from appliance.admin.guard import COOKIE, Denied, Guard
 from appliance.admin.login_attempts import LoginRefused
 from appliance.admin.route import (
@@ -27,7 +28,6 @@ from appliance.admin.route import (
     patch,
     post,
 )
-from appliance.admin.schema import Limits, row_of
 from appliance.admin.user_rows import AdminToken
 from appliance.admin.users import Users
 from appliance.errors import ApplianceError

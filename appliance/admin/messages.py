@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Iterable
 from typing import TypedDict
 
-from appliance.admin import message_filter, scan
+from appliance.admin import message_filter, message_scan
 from appliance.admin.message_ranges import Range, cursor_of, first_ranges, ranges_of
+from appliance.admin.message_scan import ScannedRecord, looked
 from appliance.admin.route import Call, Param, get
-from appliance.admin.scan import ScannedRecord, looked
-from appliance.admin.schemas import decoders_of
 from appliance.admin.shown_message import AS, FULL, Message, shown
 from appliance.admin.topic_lookup import log_at, topic_of
+from appliance.admin.topic_schemas import decoders_of
 
 
 class Problem(TypedDict):
@@ -35,7 +35,7 @@ async def list_messages(call: Call) -> Messages:
     topic = topic_of(call)
     wanted = message_filter.parse(call.params["filter"])
     is_backward = call.params["from"] == "newest"
-    away: list[scan.Problem] = []  # told by the first look
+    away: list[message_scan.Problem] = []  # told by the first look
     if call.params["cursor"] is not None:
         ranges = ranges_of(call.params["cursor"], topic)
     else:
@@ -45,7 +45,7 @@ async def list_messages(call: Call) -> Messages:
             logs = [log_at(topic, partition)]
         else:
             unserved = topic.unserved.items()
-            away = [scan.Problem(each, 0, f"not served: {why}") for each, why in unserved]
+            away = [message_scan.Problem(each, 0, f"not served: {why}") for each, why in unserved]
         ranges = await asyncio.to_thread(first_ranges, logs, call.params["from"])
     seen = await looked(call, topic, ranges, wanted, call.params["limit"], is_backward)
     seen.problems += away

@@ -1,6 +1,6 @@
 """`/metrics`: the page that Prometheus reads, in its text format.
 
-Most numbers are counters that the data plane and the logs keep anyway (`_traffic.pxd`); reading
+Most numbers are counters that the data plane and the logs keep anyway (`_histogram.pxd`); reading
 them stops nobody. A page of ten thousand topics takes a fraction of a second to write all the same,
 so it is written on the event loop in slices of about a millisecond: between two of them whoever
 waits for the loop, a heartbeat for example, has its turn. A thread would be worse: it keeps the GIL
@@ -26,9 +26,9 @@ from appliance.admin import (
     metrics_of_machine,
     metrics_of_topics,
 )
-from appliance.admin.process import Process
-from appliance.bulk.reading import Reading
-from appliance.process.unattended import outcome
+from appliance.admin.broker_process import Process
+from appliance.bulk.reader_threads import Reading
+from appliance.process.detached_tasks import outcome
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 

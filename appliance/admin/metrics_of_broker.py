@@ -17,13 +17,13 @@ from prometheus_client.core import (
 )
 
 from appliance import __version__
+from appliance.admin.broker_process import Process
 from appliance.admin.groups import protocol_of
-from appliance.admin.process import Process
 from appliance.broker.broker import Broker
 from appliance.broker.health import PortConnections
-from appliance.data_dir import descriptors
+from appliance.data_dir import descriptor_budget
 from appliance.native import _descriptors
-from appliance.native._traffic import TIME_BOUNDS_NS
+from appliance.native._histogram import TIME_BOUNDS_NS
 from appliance.network._data_plane import DataPlane
 from appliance.protocol import MODULES
 from appliance.txn.states import State
@@ -113,7 +113,7 @@ def of_process(process: Process) -> Iterator[Metric]:
 def of_descriptors() -> Iterator[Metric]:
     found, (limit, _) = _descriptors.counters(), resource.getrlimit(resource.RLIMIT_NOFILE)
     yield one(gauge("descriptors_limit", "File descriptors the process may have."), limit)
-    yield one(gauge("descriptors", "File descriptors it has."), descriptors.in_use())
+    yield one(gauge("descriptors", "File descriptors it has."), descriptor_budget.in_use())
     yield one(gauge("descriptors_logs_limit", "Of these, what the logs may have."), found["most"])
     yield one(gauge("descriptors_logs", "Of these, what the logs have."), found["open"])
     closed = counter("descriptors_relieved", "Files of logs closed so that others can be opened.")

@@ -11,8 +11,8 @@ from prometheus_client.core import Metric
 from appliance.admin.export_progress import progress_of
 from appliance.admin.metrics_of_broker import counter, gauge
 from appliance.broker.broker import Broker
-from appliance.bulk.reading import Reading
-from appliance.export.book import Last, fault_of
+from appliance.bulk.reader_threads import Reading
+from appliance.export.definitions_and_runs import Last, fault_of
 from appliance.export.due import overdue
 
 NAN = float("nan")

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, TypeVar
 from prometheus_client.core import Metric
 
 from appliance.admin.metrics_of_broker import counter, gauge, one
-from appliance.admin.survey import slices
+from appliance.admin.partition_snapshot import slices
 from appliance.broker.broker import Broker
 from appliance.network._data_plane import DataPlane
-from appliance.storage._log_facts import LogFacts, log_facts
+from appliance.storage._log_metrics import LogFacts, log_facts
 from appliance.topics.topic import Topic
 
 SLICE = 100  # a sample takes about 8 microseconds to write

@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 
 from appliance.admin.route import OPERATOR, Call, delete, get, put
 from appliance.errors import RequestInvalid, ResourceUnknown
-from appliance.storage._log_facts import log_facts
+from appliance.storage._log_metrics import log_facts
 from appliance.topics.topic import Topic
 
 MIRRORS_MAX = 100

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Any, TypedDict
 
 from appliance import __version__
+from appliance.admin.body_schema import schema
 from appliance.admin.route import Route
-from appliance.admin.schema import schema
 
 
 class ErrorFacts(TypedDict):

@@ -10,11 +10,11 @@ from typing import Annotated, Any, TypedDict
 
 from typing_extensions import NotRequired
 
+from appliance.admin.body_schema import Limits
 from appliance.admin.route import Call, post
-from appliance.admin.schema import Limits
 from appliance.admin.topic_lookup import log_at, topic_of
 from appliance.errors import RequestInvalid
-from appliance.record import _build, batching
+from appliance.record import _batch_builder, batching
 from appliance.record._records import Record
 from appliance.topics.topic import Topic, check_own
 
@@ -111,7 +111,7 @@ def append(topic: Topic, placed: list[tuple[int, Record]]) -> list[RecordMetadat
         numbers = [i for i, (each, _) in enumerate(placed) if each == partition]
         rows = iter(numbers)
         for run in batching.runs([placed[i][1] for i in numbers], size_of, BATCH_BYTES):
-            appended = topic.log(partition).append(_build.batch(run))
+            appended = topic.log(partition).append(_batch_builder.batch(run))
             for offset in range(appended.base_offset, appended.last_offset + 1):
                 places[next(rows)]["offset"] = offset
             last[partition] = appended.last_offset

@@ -12,15 +12,15 @@ from typing import Literal, TypedDict, get_args
 from typing_extensions import NotRequired
 
 from appliance._log import Log
+from appliance.admin.body_schema import row_of
 from appliance.admin.produce import append, partition_for
 from appliance.admin.route import ADMIN, Call, get, post
-from appliance.admin.schema import row_of
 from appliance.admin.topic_lookup import PartitionUnknown
 from appliance.data_dir.log_dir import LogDir
 from appliance.data_dir.partition_names import Key, directory_name
 from appliance.errors import RequestInvalid
-from appliance.repair import _repair, repair, set_aside
-from appliance.repair.repair import Importing, Span
+from appliance.repair import _hole_repair, partition_repair, set_aside
+from appliance.repair.partition_repair import Importing, Span
 from appliance.topics.topic import Topic, check_own
 
 Action = Literal["reopen", "skip", "import", "copy"]
@@ -85,7 +85,7 @@ def get_repair(call: Call) -> Repairable:
         "why": why,
         "damaged": [
             row_of(HoleRow, each, has_bytes=each.position >= 0)
-            for each in (_repair.holes(log) if log else [])
+            for each in (_hole_repair.holes(log) if log else [])
             if log is not None and each.end_offset > log.log_start_offset
         ],
         "set_aside": [aside_row(log_dir.path, each) for each in files[:FILES_MAX]],
@@ -124,7 +124,7 @@ async def reopen(call: Call, key: Key, is_dry: bool) -> Repaired:
     name, log_dir = directory_name(*key), call.broker.log_dir
     why = why_not_well(log_dir, key)
     if not why:
-        raise repair.NothingToRepair(f"{name} is open and takes writes")
+        raise partition_repair.NothingToRepair(f"{name} is open and takes writes")
     text = f"{name} would be opened again, as after a crash ({why})"
     if not is_dry:
         await call.broker.reopening.reopen(*key)
@@ -134,9 +134,9 @@ async def reopen(call: Call, key: Key, is_dry: bool) -> Repaired:
 
 
 async def skip(call: Call, log: Log, is_dry: bool) -> Repaired:
-    plan = await asyncio.to_thread(repair.plan_skip, log)
+    plan = await asyncio.to_thread(partition_repair.plan_skip, log)
     if not is_dry:
-        await asyncio.to_thread(repair.skip, log, plan, call.broker.ledger, call.who)
+        await asyncio.to_thread(partition_repair.skip, log, plan, call.broker.ledger, call.who)
     count = sum(each.count for each in plan.spans)
     verb = "would pass" if is_dry else "pass"
     text = f"readers {verb} {count} offsets in {len(plan.spans)} ranges"
@@ -145,14 +145,16 @@ async def skip(call: Call, log: Log, is_dry: bool) -> Repaired:
 
 async def put_back(call: Call, log: Log, is_dry: bool) -> Repaired:
     file, log_dir = wanted(call, "file"), call.broker.log_dir
-    plan = await asyncio.to_thread(repair.plan_import, log_dir, log, file)
+    plan = await asyncio.to_thread(partition_repair.plan_import, log_dir, log, file)
     if not plan.batches:
-        raise repair.NothingToRepair(
+        raise partition_repair.NothingToRepair(
             f"{file}: none of its batches lies in what {log.name} misses; `copy` brings them into "
             "another topic"
         )
     if not is_dry:
-        await asyncio.to_thread(repair.put_back, log_dir, log, plan, call.broker.ledger, call.who)
+        await asyncio.to_thread(
+            partition_repair.put_back, log_dir, log, plan, call.broker.ledger, call.who
+        )
     verb = "would be put back" if is_dry else "were put back"
     text = f"{plan.records} records in {len(plan.batches)} batches {verb} at their own offsets"
     return answer(IMPORT, is_dry, text, plan.spans, plan)
@@ -164,7 +166,7 @@ async def copy(call: Call, log: Log, is_dry: bool) -> Repaired:
     file, into = wanted(call, "file"), wanted(call, "into")
     check_own(into)
     target = call.broker.topics.named(into)
-    plan = await asyncio.to_thread(repair.plan_copy, call.broker.log_dir, log, file)
+    plan = await asyncio.to_thread(partition_repair.plan_copy, call.broker.log_dir, log, file)
     if not is_dry:
         await asyncio.to_thread(copy_all, target, log, plan)
     verb = "would be written" if is_dry else "were written"
@@ -176,7 +178,7 @@ async def copy(call: Call, log: Log, is_dry: bool) -> Repaired:
 
 
 def copy_all(target: Topic, log: Log, plan: Importing) -> None:
-    records = repair.records_of(plan, log)
+    records = partition_repair.records_of(plan, log)
     while some := list(islice(records, COPIED_AT_ONCE)):
         append(target, [(partition_for(target, each, None), each) for each in some])
 

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from appliance.admin import schema
-from appliance.admin.process import Process
-from appliance.admin.shared import Shared
-from appliance.admin.streams import Streams
-from appliance.admin.survey import Survey
+from appliance.admin import body_schema
+from appliance.admin.broker_process import Process
+from appliance.admin.partition_snapshot import Survey
+from appliance.admin.shared_responses import Shared
+from appliance.admin.stream_limit import Streams
 from appliance.broker.broker import Broker
-from appliance.bulk.reading import Reading
+from appliance.bulk.reader_threads import Reading
 from appliance.config import LONG_MAX
 from appliance.config.config_key import boolean, whole
 from appliance.config.setting import range_in_words
@@ -36,10 +36,10 @@ from appliance.protocol import ErrorCode
 
 if TYPE_CHECKING:
     from appliance.admin.audit import Trail
+    from appliance.admin.bulk_tickets import Tickets
     from appliance.admin.guard import Guard
     from appliance.admin.mirrors import Mirrors
-    from appliance.admin.schemas import Schemas
-    from appliance.admin.tickets import Tickets
+    from appliance.admin.topic_schemas import Schemas
     from appliance.admin.users import Identity  # all of them know of routes
 
 PREFIX = "/api/v1"
@@ -96,7 +96,7 @@ class Param:
         return "one of " + ", ".join(self.choices) if self.choices else "true or false"
 
     def schema(self) -> dict[str, Any]:
-        found = schema.schema(self.kind)
+        found = body_schema.schema(self.kind)
         facts = {"minimum": self.minimum, "maximum": self.maximum, "default": self.default}
         found |= {name: value for name, value in facts.items() if value is not None}
         return {**found, "enum": list(self.choices)} if self.choices else found
@@ -224,11 +224,11 @@ class Route:
             text = f"body: got {size} bytes, wanted at most {most}"
             raise Refused(ErrorCode.MESSAGE_TOO_LARGE, text)
         if request.content_type != "application/json":
-            raise schema.BodyInvalid(
+            raise body_schema.BodyInvalid(
                 f"body: got content type {request.content_type}, wanted application/json"
             )
         value = value_of(await sent(request, most))
-        schema.check(value, self.body)
+        body_schema.check(value, self.body)
         return value
 
 
@@ -241,7 +241,8 @@ async def sent(request: web.Request, most: int) -> bytes:
             if len(found) > most:
                 raise Refused(ErrorCode.MESSAGE_TOO_LARGE, f"body: wanted at most {most} bytes")
     except (OSError, web.RequestPayloadError) as error:
-        raise schema.BodyInvalid(f"body: it ended after {len(found)} bytes: {error}") from error
+        told = f"body: it ended after {len(found)} bytes: {error}"
+        raise body_schema.BodyInvalid(told) from error
     return bytes(found)
 
 
@@ -251,7 +252,7 @@ def value_of(data: bytes) -> Any:
         if b"\\ud" in data.lower():
             json.dumps(value, ensure_ascii=False).encode()  # unpaired surrogates are no text
     except (ValueError, RecursionError) as error:
-        raise schema.BodyInvalid(f"body: no JSON: {str(error)[:200]}") from error
+        raise body_schema.BodyInvalid(f"body: no JSON: {str(error)[:200]}") from error
     return value
 
 

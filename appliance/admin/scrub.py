@@ -7,8 +7,8 @@ from typing import Any, TypedDict, cast
 
 from typing_extensions import NotRequired
 
+from appliance.admin.body_schema import row_of
 from appliance.admin.route import Call, get, post
-from appliance.admin.schema import row_of
 from appliance.repair.scrub import Round, known_damage
 
 

@@ -11,7 +11,7 @@ from appliance._log import Log
 from appliance.admin.route import Call, get
 from appliance.admin.topic_lookup import log_of
 from appliance.errors import ApplianceError
-from appliance.storage._log_view import SegmentInfo
+from appliance.storage._log_description import SegmentInfo
 
 TIME_ENTRY = struct.Struct(">qi")  # of a time index: timestamp, offset above the base
 

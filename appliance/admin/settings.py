@@ -7,8 +7,8 @@ from typing import Any, TypedDict
 from appliance import config as configuration
 from appliance.admin.route import ADMIN, Call, get, patch
 from appliance.config import Setting
-from appliance.config.broker_configs import ConfigSource
 from appliance.config.config_key import changes_to
+from appliance.config.dynamic_broker_config import ConfigSource
 
 DYNAMIC = (ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER)
 

@@ -8,9 +8,9 @@ from typing import TypedDict
 from typing_extensions import NotRequired
 
 from appliance.admin.decoding import DecodeFailed, Decoder, Decoders
+from appliance.admin.message_scan import ScannedRecord
 from appliance.admin.route import Param
-from appliance.admin.scan import ScannedRecord
-from appliance.admin.schemas import PARTS
+from appliance.admin.topic_schemas import PARTS
 
 TEXT_MAX = 64 << 10  # shown characters of a key or value, unless all is requested
 AS_IT_IS = Decoders()

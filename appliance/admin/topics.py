@@ -8,16 +8,16 @@ from typing import Any, TypedDict, cast
 from typing_extensions import NotRequired
 
 from appliance._log import Log
-from appliance.admin.logs import PartitionRow, partition_row
+from appliance.admin.partition_logs import PartitionRow, partition_row
+from appliance.admin.partition_snapshot import Traffic
 from appliance.admin.route import ADMIN, Call, Param, delete, get, patch, post
-from appliance.admin.survey import Traffic
 from appliance.admin.topic_lookup import topic_of
 from appliance.broker.broker import Broker
-from appliance.config.broker_configs import ConfigEntry
 from appliance.config.config_key import ConfigType, changes_to
+from appliance.config.dynamic_broker_config import ConfigEntry
 from appliance.errors import Refused
 from appliance.protocol import ErrorCode
-from appliance.storage._log_facts import LogFacts, log_facts
+from appliance.storage._log_metrics import LogFacts, log_facts
 from appliance.topics.topic import DEFAULT, Topic, check_own
 
 FLUSH_SECONDS_MAX = 30.0  # to empty a topic, unsynced records must become durable within this time

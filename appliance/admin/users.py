@@ -21,7 +21,7 @@ import argon2
 from appliance.admin.route import ADMIN, ROLES
 from appliance.admin.user_rows import AdminToken, AdminUser, UserRows
 from appliance.errors import ApplianceError, Refused, RequestInvalid, ResourceUnknown
-from appliance.machine.wall_clock import wall_now_ms
+from appliance.machine.believed_time import wall_now_ms
 from appliance.protocol import ErrorCode
 
 NAME = re.compile(r"[a-zA-Z0-9._@-]{1,64}")

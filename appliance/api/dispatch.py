@@ -28,8 +28,8 @@ from types import CoroutineType, ModuleType
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
-from appliance.access.kept import asker
-from appliance.api.closures import ClosureLog
+from appliance.access.kept_per_address import asker
+from appliance.api.closed_connections import ClosureLog
 from appliance.api.handlers import HANDLERS, SERVED, api_versions
 from appliance.api.handlers.call import Call, ConnectionDropped, Later
 from appliance.api.request_queue import SMALL_BYTES, RequestQueue

@@ -9,7 +9,7 @@ asked for it is gone. Each is on disk before anybody sees it.
     transactions      and `producer_ids`
 
 The records of groups and transactions live in internal topics, each made when the first of them
-needs it; `group_places` and `transaction_places` say where. ACLs, credentials, quotas and
+needs it; `topics_for_coordinators` says where. ACLs, credentials, quotas and
 subscriptions to clients' metrics have owners, too, whose changes take their turn with all others.
 """
 
@@ -21,31 +21,30 @@ from contextlib import ExitStack
 from appliance.access.acl_rows import AclRows
 from appliance.access.acls import Acls
 from appliance.access.client_quotas import ClientQuotas
-from appliance.access.kept import Kept
+from appliance.access.kept_per_address import Kept
 from appliance.access.scram import ScramCredentials
 from appliance.access.scram_rows import ScramRows
 from appliance.broker.client_metrics import ClientMetrics
-from appliance.broker.group_places import GroupPlaces
-from appliance.broker.run_time_configs import RunTimeConfigs
-from appliance.broker.transaction_places import TransactionPlaces
+from appliance.broker.config_overrides import RunTimeConfigs
+from appliance.broker.topics_for_coordinators import GroupPlaces, TransactionPlaces
 from appliance.catalog.catalog import NAME, Catalog
 from appliance.catalog.config_rows import ConfigRows
-from appliance.catalog.ledger import Ledger
-from appliance.catalog.ledger_rows import LedgerRows
+from appliance.catalog.loss_ledger import Ledger
+from appliance.catalog.loss_ledger_rows import LedgerRows
 from appliance.catalog.producer_id_rows import ProducerIdRows
-from appliance.config import Address, BrokerConfig, broker_configs
+from appliance.config import Address, BrokerConfig, dynamic_broker_config
 from appliance.data_dir.locked_dir import LockedDir
 from appliance.data_dir.log_dir import LogDir
 from appliance.data_dir.recovery import RecoveryProgress
-from appliance.export.book import Book
+from appliance.export.definitions_and_runs import Book
 from appliance.export.export_rows import ExportRows
 from appliance.export.hold_rows import HoldRows
 from appliance.export.holds import Holds
 from appliance.groups import coordinator as groups
-from appliance.groups.group_configs import GroupConfigs
+from appliance.groups.group_config_overrides import GroupConfigs
 from appliance.groups.group_table import GroupTable
 from appliance.groups.lag import Lag, Source
-from appliance.process.unattended import Changes
+from appliance.process.detached_tasks import Changes
 from appliance.repair.refused_reads import RefusedReads
 from appliance.repair.scrub import Scrubber, untold
 from appliance.share.coordinator import ShareCoordinator
@@ -53,8 +52,8 @@ from appliance.share.partitions import SharePartitions
 from appliance.topics.reconciliation import Reconciliation
 from appliance.topics.reopening import Reopening
 from appliance.topics.topic import check_own
+from appliance.topics.topic_announcements import PlaneTable
 from appliance.topics.topic_rows import TopicRows
-from appliance.topics.topic_table import PlaneTable
 from appliance.topics.topics import Topics
 from appliance.txn import coordinator as transactions
 from appliance.txn.producer_ids import ProducerIds
@@ -93,7 +92,9 @@ class Broker:
     def _own_topics(self) -> None:
         rows: ConfigRows[bool, str] = ConfigRows(self.catalog, "broker_configs", "is_default")
         stored = rows.all()
-        found = broker_configs.stored(self.config, stored.get(False, {}), stored.get(True, {}))
+        found = dynamic_broker_config.stored(
+            self.config, stored.get(False, {}), stored.get(True, {})
+        )
         in_force, self._config_faults = found
         self.topics = Topics(
             TopicRows(self.catalog), self.log_dir, self.config.topics, in_force.log_config(),
@@ -181,7 +182,7 @@ class Broker:
         connections_max = connections_max or network.max_connections
         share = max(1, connections_max * network.connections_percent_per_ip // 100)
         self.configs.tell(lambda configs: data_plane.limit_connections_per_ip(
-            min(share, configs.number(broker_configs.CONNECTIONS_PER_IP))))
+            min(share, configs.number(dynamic_broker_config.CONNECTIONS_PER_IP))))
 
     async def delete_topic(self, name: str) -> None:
         """And what was kept of it: holds, offsets of groups, states of share groups."""

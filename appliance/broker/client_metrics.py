@@ -8,13 +8,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
-from appliance.access.kept import Kept, check_name, size_of
+from appliance.access.kept_per_address import Kept, check_name, size_of
 from appliance.catalog.config_rows import ConfigRows
-from appliance.config.broker_configs import ConfigEntry, ConfigSource, ConfigSynonym, entry_of
 from appliance.config.config_key import ConfigChange, ConfigInvalid, ConfigKey, ConfigType, changed
+from appliance.config.dynamic_broker_config import (
+    ConfigEntry,
+    ConfigSource,
+    ConfigSynonym,
+    entry_of,
+)
 from appliance.errors import RequestInvalid
 from appliance.process import event_log, patterns
-from appliance.process.unattended import Changes
+from appliance.process.detached_tasks import Changes
 
 events = event_log.named("client_metrics")
 

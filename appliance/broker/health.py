@@ -27,19 +27,19 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from appliance.broker.broker import Broker
-from appliance.catalog.ledger import WHOLE, Entry
+from appliance.catalog.loss_ledger import WHOLE, Entry
 from appliance.config import BrokerConfig
-from appliance.data_dir import descriptors
-from appliance.export.book import fault_of
+from appliance.data_dir import descriptor_budget
+from appliance.export.definitions_and_runs import fault_of
 from appliance.export.due import overdue
 from appliance.machine import limits, raid
-from appliance.machine.clock import told as told_of_doubt
+from appliance.machine.clock_state import told as told_of_doubt
 from appliance.machine.watch import LOOK_S, Machine
 from appliance.native import _descriptors
 from appliance.process import event_log
 from appliance.process.spoken import disk_full, duration, size, some
-from appliance.repair._repair import holes
-from appliance.storage._log_facts import log_facts
+from appliance.repair._hole_repair import holes
+from appliance.storage._log_metrics import log_facts
 
 log = event_log.named("health")
 
@@ -264,7 +264,7 @@ def of_descriptors(up_s: float) -> Iterator[Finding]:
     """Descriptors are the process's: what happened before this broker began is none of its. That
     idle files are closed for others is how it works, and a metric."""
     lately_ms = min(TROUBLE_MS, up_s * 1000)
-    found, used = _descriptors.counters(), descriptors.in_use()
+    found, used = _descriptors.counters(), descriptor_budget.in_use()
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     room = (
         f"{used} of {limit} file descriptors are in use, {found['open']} of {found['most']} that "

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
 
 from appliance._log cimport Log
-from appliance.bulk._bulk_file cimport bulk_bring_headers
+from appliance.bulk._bulk_page_cache cimport bulk_bring_headers
 from appliance.native._codes cimport OFFSET_OUT_OF_RANGE, OK
 from appliance.native._descriptors cimport FileRef
 from appliance.native._native cimport POSIX_FADV_WILLNEED, posix_fadvise

@@ -3,7 +3,7 @@
     frame     | length u32, big-endian | so many bytes of whole batches, as they are stored |
 
 A frame is what one read gave: it never spans two segments. Reading goes past the page cache
-(`_bulk_file.pyx`).
+(`_bulk_page_cache.pyx`).
 """
 
 cimport cython
@@ -13,7 +13,7 @@ from libcpp.vector cimport vector
 
 from appliance._crc cimport crc32c
 from appliance._log cimport Log
-from appliance.bulk._bulk_file cimport (
+from appliance.bulk._bulk_page_cache cimport (
     BulkFile, bulk_bring_headers, bulk_drop_behind, bulk_leave, bulk_open, bulk_read,
 )
 from appliance.native._bytes cimport store_i32

@@ -7,8 +7,8 @@ import socket
 
 from appliance.admin.admission import Accepting, Connections, listening
 from appliance.admin.route import AdminServices
-from appliance.bulk_http.answers import Answers
 from appliance.bulk_http.connection import Connection
+from appliance.bulk_http.routes import Answers
 from appliance.config import Address
 
 STOP_SECONDS = 2.0  # what a stream gets to end when the broker stops

@@ -10,7 +10,7 @@ import h11
 from multidict import CIMultiDict
 from yarl import URL
 
-from appliance.admin import tickets
+from appliance.admin import bulk_tickets
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class Request:
 
     @property
     def query(self) -> Mapping[str, str]:
-        return {name: text for name, text in self.url.query.items() if name != tickets.NAME}
+        return {name: text for name, text in self.url.query.items() if name != bulk_tickets.NAME}
 
     @property
     def has_ticket(self) -> bool:
-        return tickets.NAME in self.url.query
+        return bulk_tickets.NAME in self.url.query
 
     @property
     def cookies(self) -> Mapping[str, str]:

@@ -12,8 +12,8 @@ import click
 from appliance.cli import disk_bench
 from appliance.cli.disk_bench import BULK_PARTITIONS, IN_MEMORY, NO_FLUSH_US, DiskFigures, Times
 from appliance.cli.remote.output import put_json, table
-from appliance.process.command import Command
-from appliance.process.progress import ProgressBar
+from appliance.process.exit_codes import Command
+from appliance.process.progress_bar import ProgressBar
 from appliance.process.spoken import size
 
 

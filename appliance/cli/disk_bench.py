@@ -27,7 +27,7 @@ from appliance.config import LogConfig, StorageConfig
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import StorageFull
 from appliance.machine.mounts import MOUNTS, holding
-from appliance.record import _build
+from appliance.record import _batch_builder
 
 KIB, MIB = 1 << 10, 1 << 20
 SIZES = (4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB)
@@ -231,8 +231,8 @@ def logs_of(path: Path, sync: str, count: int) -> Iterator[list[Log]]:
 
 def rounds(logs: list[Log], size: int, seconds: float) -> list[float]:
     """Gives each partition batches of `size`, makes all durable, and returns the time."""
-    empty = len(_build.batch([(0, None, b"")]))
-    batch = _build.batch([(0, None, os.urandom(size - empty))])
+    empty = len(_batch_builder.batch([(0, None, b"")]))
+    batch = _batch_builder.batch([(0, None, os.urandom(size - empty))])
     took: list[float] = []
     in_all = SPACE_BYTES // (len(batch) * len(logs))
     end = time.perf_counter() + seconds

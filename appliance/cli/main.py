@@ -16,11 +16,11 @@ import click
 from click.shell_completion import get_completion_class
 
 from appliance import config as configuration
-from appliance.cli.log import log
+from appliance.cli.offline_log import log
 from appliance.cli.remote import acl, broker, clock, group, ledger, messages, scrub, topic, user
 from appliance.process import event_log, owner_only
-from appliance.process.command import Command
-from appliance.process.progress import ProgressBar
+from appliance.process.exit_codes import Command
+from appliance.process.progress_bar import ProgressBar
 from appliance.zookeeper.server import ZooKeeperServer
 
 

@@ -3,11 +3,11 @@
 It imports nothing of the broker but the wire protocol and the compiled codecs.
 """
 
+from appliance.client.broker_partition import BrokerPartition
 from appliance.client.cluster import Cluster
 from appliance.client.consumer_config import ConsumerConfig, FetchConfig
 from appliance.client.consumer_connector import ConsumerConnector
 from appliance.client.errors import TopicMadeAnew
-from appliance.client.hooks import CallbackHandler, Delivery, Encoder, EventHandler, Partitioner
 from appliance.client.outcome import (
     DeliveryTimedOut,
     HookFailed,
@@ -17,9 +17,15 @@ from appliance.client.outcome import (
     Records,
     SendFailed,
 )
-from appliance.client.partition import BrokerPartition
 from appliance.client.producer import Producer
 from appliance.client.producer_config import ProducerConfig
+from appliance.client.producer_hooks import (
+    CallbackHandler,
+    Delivery,
+    Encoder,
+    EventHandler,
+    Partitioner,
+)
 from appliance.client.simple_consumer import EARLIEST, LATEST, SimpleConsumer
 
 __all__ = [

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from appliance.client.broker_partition import BrokerPartition
 from appliance.client.outcome import Outcome, Records
-from appliance.client.partition import BrokerPartition
 from appliance.errors import BatchTooLarge
 from appliance.protocol.codec import Pieces
 from appliance.record import compression
-from appliance.record._record_builder import EncodedRecords, batch_head, encode_records
+from appliance.record._producer_batch_builder import EncodedRecords, batch_head, encode_records
 
 SEQUENCE_END = 2**31  # after it a producer starts at 0 again
 

@@ -14,11 +14,11 @@ from uuid import UUID
 
 from kazoo.client import KazooClient
 
+from appliance.client.broker_partition import NO_BROKER, BrokerPartition
 from appliance.client.config import ClientConfig
 from appliance.client.connection import Address, Connection
 from appliance.client.errors import BrokerUnavailable, NoBrokers, PartitionUnknown, TopicUnknown
 from appliance.client.metadata import Metadata
-from appliance.client.partition import NO_BROKER, BrokerPartition
 from appliance.client.zookeeper import Registry
 
 

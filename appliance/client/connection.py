@@ -27,7 +27,7 @@ from appliance.client.errors import (
     ConnectionLost,
     RequestTimedOut,
 )
-from appliance.native.same_machine import choose_congestion
+from appliance.native.loopback_congestion import choose_congestion
 from appliance.protocol import Api, ErrorCode, MalformedMessage, VersionUnsupported, codec, headers
 from appliance.protocol.messages.api_versions import API as API_VERSIONS
 from appliance.protocol.messages.api_versions import ApiVersionsRequest

@@ -31,7 +31,7 @@ from kazoo.client import KazooState
 from kazoo.exceptions import KazooException
 from kazoo.protocol.states import WatchedEvent
 
-from appliance.client.assignment import StreamId, Table, TopicPartition, assign
+from appliance.client.broker_partition import NO_BROKER
 from appliance.client.cluster import Cluster
 from appliance.client.consumer_config import ZOOKEEPER, ConsumerConfig
 from appliance.client.errors import (
@@ -45,7 +45,7 @@ from appliance.client.errors import (
 from appliance.client.fetcher import Fetcher
 from appliance.client.group_nodes import GroupNodes
 from appliance.client.offset_storage import offset_storage
-from appliance.client.partition import NO_BROKER
+from appliance.client.range_assignor import StreamId, Table, TopicPartition, assign
 from appliance.client.stream import Claim, Stream
 from appliance.client.subscription import Filter, Subscription, Topics
 from appliance.errors import ApplianceError

@@ -9,7 +9,7 @@ from appliance.errors import ApplianceError
 from appliance.protocol import ErrorCode
 
 if TYPE_CHECKING:
-    from appliance.client.assignment import TopicPartition
+    from appliance.client.range_assignor import TopicPartition
 
 # Codes after which the same request may succeed: Kafka's list of retriable errors, as far as this
 # library's requests get them.

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
-from appliance.client.assignment import TopicPartition
 from appliance.client.cluster import Cluster
 from appliance.client.connection import Connection, Room
 from appliance.client.consumer_config import READ_COMMITTED, FetchConfig
@@ -23,6 +22,7 @@ from appliance.client.errors import (
     TopicMadeAnew,
 )
 from appliance.client.metadata import NO_ID
+from appliance.client.range_assignor import TopicPartition
 from appliance.protocol import ErrorCode, codec
 from appliance.protocol.messages.fetch import API as FETCH
 from appliance.protocol.messages.fetch import FetchRequest, FetchResponse

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 
 from appliance.client import fetch
+from appliance.client.broker_partition import NO_BROKER
 from appliance.client.cluster import Cluster
 from appliance.client.connection import Connection
 from appliance.client.consumer_config import FAIL, SMALLEST, ConsumerConfig
@@ -23,7 +24,6 @@ from appliance.client.errors import (
 from appliance.client.fetch import Fetched, Wanted
 from appliance.client.offset_storage import OffsetStorage
 from appliance.client.offsets_before import EARLIEST, LATEST, ask_offset
-from appliance.client.partition import NO_BROKER
 from appliance.client.stream import Claim
 from appliance.errors import ApplianceError
 from appliance.process import event_log

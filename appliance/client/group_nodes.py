@@ -22,8 +22,8 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 from kazoo.protocol.states import WatchedEvent
 
 from appliance.client import subscription
-from appliance.client.assignment import StreamId, TopicPartition
 from appliance.client.errors import BrokerUnavailable
+from appliance.client.range_assignor import StreamId, TopicPartition
 from appliance.client.subscription import Subscription
 from appliance.process import event_log
 

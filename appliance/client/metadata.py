@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from appliance.client.broker_partition import NO_BROKER, BrokerPartition
 from appliance.client.config import ClientConfig
 from appliance.client.connection import Address, Connection
 from appliance.client.errors import (
@@ -27,7 +28,6 @@ from appliance.client.errors import (
     PartitionUnknown,
     TopicUnknown,
 )
-from appliance.client.partition import NO_BROKER, BrokerPartition
 from appliance.process import event_log
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.metadata import API as METADATA

@@ -13,13 +13,13 @@ from uuid import UUID
 
 from kazoo.exceptions import KazooException
 
-from appliance.client.assignment import TopicPartition
 from appliance.client.cluster import Cluster
 from appliance.client.connection import Address, Connection
 from appliance.client.consumer_config import KAFKA, ConsumerConfig
 from appliance.client.errors import BrokerRefused, BrokerUnavailable, CommitFailed
 from appliance.client.group_nodes import GroupNodes
 from appliance.client.metadata import NO_ID
+from appliance.client.range_assignor import TopicPartition
 from appliance.errors import ApplianceError
 from appliance.protocol import Api
 from appliance.protocol.messages.find_coordinator import API as FIND_COORDINATOR

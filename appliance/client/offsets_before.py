@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from appliance.client.assignment import TopicPartition
 from appliance.client.connection import Connection
 from appliance.client.consumer_config import READ_COMMITTED, FetchConfig
 from appliance.client.errors import BrokerRefused
+from appliance.client.range_assignor import TopicPartition
 from appliance.protocol.messages.list_offsets import API as LIST_OFFSETS
 from appliance.protocol.messages.list_offsets import ListOffsetsRequest
 

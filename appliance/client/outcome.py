@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from appliance.client.broker_partition import BrokerPartition
 from appliance.client.errors import BrokerUnavailable
-from appliance.client.partition import BrokerPartition
 from appliance.errors import ApplianceError
 
 

@@ -14,13 +14,13 @@ import threading
 import time
 from typing import Any
 
+from appliance.client.async_producer_thread import Worker
 from appliance.client.cluster import Cluster
-from appliance.client.hooks import CallbackHandler, Encoder, EventHandler, Partitioner
 from appliance.client.outcome import Outcome, ProducerClosed, Records
-from appliance.client.pipe import Pipe
+from appliance.client.partition_choice import Router
 from appliance.client.producer_config import ProducerConfig
-from appliance.client.router import Router
-from appliance.client.worker import Worker
+from appliance.client.producer_hooks import CallbackHandler, Encoder, EventHandler, Partitioner
+from appliance.client.producer_pipeline import Pipe
 
 
 class Producer:

@@ -28,6 +28,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 from appliance.client.batch import Batch, Identity
+from appliance.client.broker_partition import NO_BROKER, BrokerPartition
 from appliance.client.cluster import Cluster
 from appliance.client.connection import Connection
 from appliance.client.errors import (
@@ -37,7 +38,6 @@ from appliance.client.errors import (
     TopicUnknown,
 )
 from appliance.client.outcome import DeliveryTimedOut, Outcome
-from appliance.client.partition import NO_BROKER, BrokerPartition
 from appliance.client.producer_config import MOVE, ProducerConfig
 from appliance.errors import ApplianceError
 from appliance.process import event_log

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from appliance.client import fetch
-from appliance.client.assignment import TopicPartition
+from appliance.client.broker_partition import BrokerPartition
 from appliance.client.cluster import Cluster
 from appliance.client.connection import Connection, Room
 from appliance.client.consumer_config import FetchConfig
@@ -31,7 +31,7 @@ from appliance.client.errors import (
 )
 from appliance.client.fetch import Fetched, Wanted
 from appliance.client.offsets_before import EARLIEST, LATEST, ask_offset, spread
-from appliance.client.partition import BrokerPartition
+from appliance.client.range_assignor import TopicPartition
 from appliance.record import arrow
 from appliance.record._record_reader import ConsumerPosition, Message, RecordReader, whole_batches
 

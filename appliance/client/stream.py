@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from uuid import UUID
 
-from appliance.client.assignment import StreamId, TopicPartition
 from appliance.client.errors import ConsumerTimeout
+from appliance.client.range_assignor import StreamId, TopicPartition
 from appliance.record._record_reader import ConsumerPosition, MessageIterator, RecordReader
 
 

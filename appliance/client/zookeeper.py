@@ -24,10 +24,10 @@ from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.protocol.states import WatchedEvent
 
+from appliance.client.broker_partition import BrokerPartition
 from appliance.client.config import ClientConfig
 from appliance.client.connection import Address
 from appliance.client.errors import BrokerUnavailable, ConfigInvalid
-from appliance.client.partition import BrokerPartition
 from appliance.process import event_log
 
 log = event_log.named("client")

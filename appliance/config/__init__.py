@@ -30,12 +30,12 @@ from appliance.config.addresses import (
 )
 from appliance.config.admin import AdminConfig
 from appliance.config.broker import PARTS, BrokerConfig, settings
-from appliance.config.control import ControlConfig
+from appliance.config.control_plane import ControlConfig
 from appliance.config.export import ExportConfig
 from appliance.config.groups import ConsumerGroupsConfig, GroupsConfig
-from appliance.config.kept import KeptConfig
-from appliance.config.log import LogConfig
+from appliance.config.kept_limits import KeptConfig
 from appliance.config.network import NetworkConfig
+from appliance.config.partition_log import LogConfig
 from appliance.config.setting import LONG_MAX, SECOND_MS, Setting, SettingInvalid, settings_of
 from appliance.config.share_groups import ShareGroupsConfig
 from appliance.config.share_state import ShareStateConfig

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from appliance.config.addresses import EVERY_INTERFACE, NO_ADDRESS, Address
 from appliance.config.admin import AdminConfig
-from appliance.config.control import ControlConfig
+from appliance.config.control_plane import ControlConfig
 from appliance.config.export import ExportConfig
 from appliance.config.groups import ConsumerGroupsConfig, GroupsConfig
-from appliance.config.kept import KeptConfig
-from appliance.config.log import LogConfig
+from appliance.config.kept_limits import KeptConfig
 from appliance.config.network import NetworkConfig
+from appliance.config.partition_log import LogConfig
 from appliance.config.setting import (
     SECOND_MS,
     Part,

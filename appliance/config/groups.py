@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from appliance.config.of_groups import OfGroups, heartbeat_interval, session_timeout
+from appliance.config.group_config_limits import OfGroups, heartbeat_interval, session_timeout
 from appliance.config.setting import HOUR_MS, MIB, SECOND_MS, Part, SettingInvalid, setting
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from appliance._log import Engine, Log, Recovered
 from appliance.config import LogConfig, StorageConfig
-from appliance.data_dir import descriptors, directories
+from appliance.data_dir import descriptor_budget, durable_directories
 from appliance.errors import FilesExhausted
-from appliance.machine.believed_clock import BelievedClock, boot_id, load
-from appliance.machine.clock import is_kept_right_by_the_kernel
-from appliance.machine.syncs import Syncs, syncs_on
-from appliance.machine.wall_clock import WallClock
+from appliance.machine.believed_time import WallClock
+from appliance.machine.believed_time_file import BelievedClock, boot_id, load
+from appliance.machine.clock_state import is_kept_right_by_the_kernel
+from appliance.machine.sync_guarantee import Syncs, syncs_on
 from appliance.native import _descriptors
 from appliance.process.owner_only import tighten
 
@@ -46,9 +46,9 @@ class LockedDir:
         descriptors."""
         config = config or StorageConfig()
         path = Path(path).absolute()
-        directories.make(path)
+        durable_directories.make(path)
         tighten(path)
-        descriptors.take(clients, admin)
+        descriptor_budget.take(clients, admin)
         remembered = load(path)  # before the journal is touched: its age may stand in for the file
         syncs = syncs_on(path)
         engine = Engine(

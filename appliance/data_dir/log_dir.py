@@ -1,7 +1,7 @@
 """The logs of all partitions in one directory: recovery, creation, reopening, deletion, closing.
 
     recover        `recovery.py`
-    create         `creation.py`
+    create         `partition_creation.py`
     delete         1 move the directory into `deleted/`, durably   2 forget it in the journal
                    3 remove its files; recovery finishes what a crash left
     set_aside      the same into `orphans/`, where the files stay
@@ -20,10 +20,10 @@ from typing import Protocol
 
 from appliance._log import Log
 from appliance.config import LONG_MAX, LogConfig, StorageConfig
-from appliance.data_dir import creation, directories
-from appliance.data_dir.creation import LogExists
-from appliance.data_dir.directories import DELETED, ORPHANS, storage_error
+from appliance.data_dir import durable_directories, partition_creation
+from appliance.data_dir.durable_directories import DELETED, ORPHANS, storage_error
 from appliance.data_dir.locked_dir import LockedDir
+from appliance.data_dir.partition_creation import LogExists
 from appliance.data_dir.partition_names import Key, directory_name
 from appliance.data_dir.recovery import (
     LogConfigs,
@@ -35,7 +35,7 @@ from appliance.data_dir.recovery import (
 )
 from appliance.data_dir.recovery_report import Knowledge, RecoveryReport
 from appliance.errors import ApplianceError
-from appliance.machine.wall_clock import Doubt
+from appliance.machine.believed_time import Doubt
 from appliance.process.owner_only import make_directory
 
 # how long a reopened log waits for its readers: longer than the transfer of a response
@@ -142,7 +142,7 @@ class LogDir:
         for key, name in zip(keys, names, strict=True):
             if key in self._logs:
                 raise LogExists(f"{name} exists already")
-        make = creation.create
+        make = partition_creation.create
         logs = make(self._where, names, config or LogConfig(), self.missing.values())
         self._logs.update(zip(keys, logs, strict=True))
         for key in keys:
@@ -209,7 +209,7 @@ class LogDir:
         graves = {key: self.path / DELETED / name for key, name in names.items()}
         self._move(graves)
         for grave in graves.values():
-            directories.remove(grave)
+            durable_directories.remove(grave)
 
     def set_aside(self, topic: str, partition: int) -> Path:
         """Takes a log out of service and keeps its files; returns their new directory."""
@@ -235,7 +235,7 @@ class LogDir:
     def _settle(self, moved: Mapping[str, Path]) -> None:
         for parent in {target.parent for target in moved.values()}:
             try:
-                directories.sync_name(parent)
+                durable_directories.sync_name(parent)
             except OSError as error:
                 raise storage_error(error, f"{parent} cannot be synced") from error
         self.engine.sync_directory()

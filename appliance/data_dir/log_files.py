@@ -1,8 +1,8 @@
 """The segment files of a data directory, read only: for list, dump and verify.
 
 Nothing is recovered, cut or written. So a damaged directory can be examined before a broker opens
-it, and so can a directory of Apache Kafka. `promises.py` reads what only the journal knows (log
-start offset, recovery point), and `log_verify.py` checks that the files keep it.
+it, and so can a directory of Apache Kafka. `promised_offsets.py` reads what only the journal knows
+(log start offset, recovery point), and `log_verify.py` checks that the files keep it.
 """
 
 from __future__ import annotations

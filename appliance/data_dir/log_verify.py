@@ -14,7 +14,7 @@ from pathlib import Path
 
 from appliance.data_dir import log_files
 from appliance.data_dir.log_files import Damage
-from appliance.data_dir.promises import NO_LIMIT, Promise
+from appliance.data_dir.promised_offsets import NO_LIMIT, Promise
 from appliance.errors import ApplianceError
 from appliance.record._batch import BatchInfo, control
 

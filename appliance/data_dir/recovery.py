@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Protocol
 
 from appliance._log import Engine, Log, Recovered
-from appliance.catalog.ledger import Damage
+from appliance.catalog.loss_ledger import Damage
 from appliance.config import LogConfig
-from appliance.data_dir.directories import DELETED, ORPHANS, remove
+from appliance.data_dir.durable_directories import DELETED, ORPHANS, remove
 from appliance.data_dir.locked_dir import LockedDir
 from appliance.data_dir.partition_names import Key, key_of, partitions_in
 from appliance.data_dir.recovery_report import RecoveryReport
@@ -30,7 +30,7 @@ LogConfigs = Callable[[str, int], LogConfig]
 
 
 class Losses(Protocol):
-    """The memory of losses and damage (`ledger.py`)."""
+    """The memory of losses and damage (`loss_ledger.py`)."""
 
     def note(self, damages: Iterable[Damage]) -> bool:
         """Before the journal forgets the data; returns whether all of it is on disk."""

@@ -1,8 +1,8 @@
 """The report of a start: what was lost, what was set aside, and how much of it is known.
 
 The journal knows what was acknowledged, and after its recovery points the watermarks know it
-(`_watermarks.pyx`): of every record if the machine kept running, otherwise up to a second before
-the power cut. The report claims no more than that.
+(`_watermark_file.pyx`): of every record if the machine kept running, otherwise up to a second
+before the power cut. The report claims no more than that.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from appliance._log import Engine, Log, Recovered
-from appliance.catalog.ledger import Damage, of_directory
+from appliance.catalog.loss_ledger import Damage, of_directory
 from appliance.process.spoken import size, some
 
 

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 
 if TYPE_CHECKING:
-    from appliance.export.book import Book, Last
+    from appliance.export.definitions_and_runs import Book, Last
 
 NEXT_RUN_BELIEVED_S = 180.0  # a scheduler reports each minute; then it counts as stopped
 AHEAD_S = 300.0  # a scheduler's clock may be this much ahead of ours

@@ -9,16 +9,16 @@ modern_group    what that and a share group (`appliance/share`) have in common
 mixed_group     the same while it also has members of the older protocol: it is being upgraded,
                 or on its way back
 offsets         what groups committed, also within transactions that are still open
-lag             how far each is behind; `wanted_places` has what counts without a commit
+lag             how far each is behind; `subscribed_partitions` has what counts without a commit
 
 coordinator     the owner of all groups, and what it is made of: `group_table` has them all,
-                `availability` says which are served, `loading` reads them at a start
+                `availability` says which are served, `offsets_topic_loading` reads them at a start
                 `classic_membership` and `consumer_membership` let members in, by protocol
                 `offset_commits` and `offset_expiry` change offsets
-                `group_configs` has what was set for a group
-                `group_weights` counts what all of that keeps, `offsets_topic` writes it
+                `group_config_overrides` has what was set for a group
+                `group_memory` counts what all of that keeps, `offsets_topic` writes it
 
 Below them: `member`, what is asked and answered, and one member; `records`, `consumer_records`
-and `share_records`, the bytes in `__consumer_offsets`, and `replay`, their way back; `subscription`
-and `topic_pattern`, what consumers read.
+and `share_records`, the bytes in `__consumer_offsets`, and `offsets_topic_replay`, their way back;
+`consumer_protocol` and `topic_pattern`, what consumers read.
 """

@@ -3,7 +3,7 @@
 Everything in it runs on the one asyncio thread.
 
     table         all groups: looked up, made, written, deleted, timed
-    availability  which of them are served; `loading` reads them at a start
+    availability  which of them are served; `offsets_topic_loading` reads them at a start
     classic       members of the classic protocol
     consumer      members of the newer one
     offsets       what groups committed; `commits` changes it, `expiry` takes away what is old
@@ -19,16 +19,16 @@ from typing import Protocol
 from appliance.config import GroupsConfig
 from appliance.groups.classic_membership import ClassicMembership
 from appliance.groups.consumer_membership import ConsumerMembership, Topics
-from appliance.groups.consumer_progress import ConsumerProgress
+from appliance.groups.group_progress import ConsumerProgress
 from appliance.groups.group_table import GroupTable
-from appliance.groups.loading import Loading
 from appliance.groups.modern_group import ModernGroup
 from appliance.groups.offset_commits import OffsetCommits
 from appliance.groups.offset_expiry import OffsetExpiry
 from appliance.groups.offsets_topic import OffsetsTopicSource
-from appliance.groups.replay import ReplayedGroups
+from appliance.groups.offsets_topic_loading import Loading
+from appliance.groups.offsets_topic_replay import ReplayedGroups
 from appliance.groups.share_records import StoredShareGroup
-from appliance.machine.wall_clock import WallClock
+from appliance.machine.believed_time import WallClock
 from appliance.protocol import ErrorCode
 
 

@@ -21,7 +21,8 @@ from dataclasses import dataclass, field
 
 from appliance.config import GroupsConfig
 from appliance.errors import ApplianceError
-from appliance.groups import classic_timeouts, joins, subscription
+from appliance.groups import classic_timeouts, consumer_protocol, joins
+from appliance.groups.consumer_protocol import CONSUMER
 from appliance.groups.member import (
     MEMBER_BYTES,
     NEVER_MS,
@@ -37,7 +38,6 @@ from appliance.groups.member import (
 from appliance.groups.members import Members
 from appliance.groups.records import GroupMetadataValue, group_record
 from appliance.groups.states import REFUSED, TRANSITIONS, Ask, GroupRefused, State
-from appliance.groups.subscription import CONSUMER
 from appliance.protocol import ErrorCode
 from appliance.topics.internal_topic import Record
 
@@ -176,7 +176,7 @@ class Group:
 
     def _assign(self, assignments: Mapping[str, bytes]) -> None:
         # Java's consumers cannot read an assignment of no bytes at all
-        nothing = subscription.NO_PARTITIONS if self.protocol_type == CONSUMER else b""
+        nothing = consumer_protocol.NO_PARTITIONS if self.protocol_type == CONSUMER else b""
         assigned = {each.id: assignments.get(each.id) or nothing for each in self.members}
         generation = self._storing = self.generation
 

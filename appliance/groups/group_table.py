@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import time
 
-from appliance.access.kept import Kept
+from appliance.access.kept_per_address import Kept
 from appliance.config import GroupsConfig
 from appliance.errors import ApplianceError
 from appliance.groups.availability import Availability
 from appliance.groups.group import Group
-from appliance.groups.group_weights import GroupWeights
+from appliance.groups.group_memory import GroupWeights
 from appliance.groups.member import NEVER_MS, Stored
 from appliance.groups.mixed_group import MixedGroup
 from appliance.groups.modern_group import Done, ModernGroup
@@ -22,9 +22,9 @@ from appliance.groups.offsets import Offsets
 from appliance.groups.offsets_topic import OffsetsTopic, OffsetsTopicSource, refusal
 from appliance.groups.records import GroupMetadataValue, group_record, offset_record
 from appliance.groups.states import GroupRefused
-from appliance.machine.wall_clock import WallClock
+from appliance.machine.believed_time import WallClock
 from appliance.process import event_log
-from appliance.process.unattended import Tasks
+from appliance.process.detached_tasks import Tasks
 from appliance.protocol import ErrorCode
 from appliance.topics.internal_topic import Record
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from appliance.groups import subscription
+from appliance.groups import consumer_protocol
+from appliance.groups.consumer_protocol import CONSUMER
 from appliance.groups.member import AnswerJoin, Join, Joined, Member
 from appliance.groups.states import GroupRefused, State
-from appliance.groups.subscription import CONSUMER
 from appliance.protocol import ErrorCode
 
 if TYPE_CHECKING:
@@ -143,4 +143,4 @@ def _wants_the_same(group: Group, old: Member, new: Member) -> bool:
     if group.protocol_type != CONSUMER:
         return True
     before, after = old.metadata(group.protocol_name), new.metadata(group.protocol_name)
-    return subscription.topics(before) == subscription.topics(after)
+    return consumer_protocol.topics(before) == consumer_protocol.topics(after)

@@ -35,11 +35,11 @@ from appliance.errors import ApplianceError
 from appliance.groups.lag_history import History, LagSample, Series
 from appliance.groups.records import Partition
 from appliance.groups.states import GroupRefused
-from appliance.machine.wall_clock import WallClock
+from appliance.machine.believed_time import WallClock
 from appliance.process import event_log
 from appliance.protocol import ErrorCode
 from appliance.record import _batch
-from appliance.storage._log_reader import FileSlice
+from appliance.storage._read_from_python import FileSlice
 
 logger = event_log.named("groups.lag")
 

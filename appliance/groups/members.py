@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from appliance.groups import subscription
+from appliance.groups import consumer_protocol
 from appliance.groups.member import AnswerJoin, Join, Joined, JoinedMember, Member, Synced
 from appliance.groups.records import GroupMetadataValue
 from appliance.groups.states import GroupRefused
@@ -183,7 +183,7 @@ class Members:
         """The topics that consumers want; None where one does not tell."""
         wanted: set[str] = set()
         for each in self:
-            topics = subscription.topics(each.metadata(protocol))
+            topics = consumer_protocol.topics(each.metadata(protocol))
             if topics is None:
                 return None
             wanted |= topics

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from appliance.errors import ApplianceError
+from appliance.groups import consumer_protocol
 from appliance.groups import consumer_records as records
-from appliance.groups import subscription
 from appliance.groups.consumer_group import ConsumerGroup
 from appliance.groups.consumer_member import (
     NOWHERE,
@@ -33,6 +33,7 @@ from appliance.groups.consumer_member import (
     Places,
     Subscription,
 )
+from appliance.groups.consumer_protocol import CONSUMER
 from appliance.groups.group import Group
 from appliance.groups.member import (
     NEVER_MS,
@@ -45,7 +46,6 @@ from appliance.groups.member import (
     Synced,
 )
 from appliance.groups.states import GroupRefused
-from appliance.groups.subscription import CONSUMER
 from appliance.protocol import ErrorCode
 
 
@@ -75,14 +75,14 @@ class MixedGroup(ConsumerGroup):
             member = ConsumerMember(each.id, said)
             self._enter(member)
             self._put(records.member_record(self.id, member.id, said))
-            had = self._places(subscription.assigned(each.assignment)) - self.owners.keys()
+            had = self._places(consumer_protocol.assigned(each.assignment)) - self.owners.keys()
             self._set(member, Assignment(self.epoch, self.epoch, assigned=frozenset(had)))
             self.targets[member.id] = member.now.assigned
             self._put(records.target_record(self.id, member.id, member.now.assigned))
             self._touch(member, now_ms)
 
-    def _read(self, classic: Classic) -> subscription.Subscription:
-        wanted = subscription.read(classic.protocols[0][1])
+    def _read(self, classic: Classic) -> consumer_protocol.Subscription:
+        wanted = consumer_protocol.read(classic.protocols[0][1])
         if wanted is None:
             raise GroupRefused(
                 ErrorCode.GROUP_ID_NOT_FOUND,
@@ -156,7 +156,7 @@ class MixedGroup(ConsumerGroup):
             if each.subscription.classic is not None and each.id != asked.member_id
         ]
         names = {name for name, _ in asked.protocols}
-        is_readable = bool(names) and subscription.read(asked.protocols[0][1]) is not None
+        is_readable = bool(names) and consumer_protocol.read(asked.protocols[0][1]) is not None
         if asked.protocol_type != CONSUMER or not is_readable or not names.intersection(*others):
             raise GroupRefused(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
@@ -230,7 +230,7 @@ class MixedGroup(ConsumerGroup):
             of_topic.setdefault(topic_id, []).append(index)
         names = {each: self.topics.topic_name(each) for each in of_topic}
         places = {name: of_topic[each] for each, name in names.items() if name is not None}
-        return subscription.assignment(self._read(classic).version, places)
+        return consumer_protocol.assignment(self._read(classic).version, places)
 
     # Heartbeat, LeaveGroup, OffsetCommit
 

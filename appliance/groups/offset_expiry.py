@@ -15,8 +15,8 @@ from appliance.groups.modern_group import ModernGroup
 from appliance.groups.offset_commits import OffsetCommits
 from appliance.groups.records import NEVER, OffsetCommitValue, Partition
 from appliance.groups.states import State
-from appliance.machine.wall_clock import WallClock
-from appliance.process.unattended import let_go
+from appliance.machine.believed_time import WallClock
+from appliance.process.detached_tasks import let_go
 
 
 @dataclass(eq=False)

@@ -16,7 +16,7 @@ from appliance.errors import ApplianceError, BatchLargerThanSegment
 from appliance.groups.availability import OffsetsTopicView
 from appliance.groups.member import Stored
 from appliance.groups.states import GroupRefused
-from appliance.process.unattended import settle
+from appliance.process.detached_tasks import settle
 from appliance.protocol import ErrorCode
 from appliance.topics.internal_topic import InternalTopic, Record, Transaction, Write, partition_of
 

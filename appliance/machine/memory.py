@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from appliance.machine.grown import Grown
+from appliance.machine.kernel_counters import Grown
 from appliance.process.spoken import size
 
 PROC = Path("/proc")

@@ -30,7 +30,7 @@ import re
 from pathlib import Path
 from typing import Literal, TypedDict
 
-from appliance.machine.grown import Grown
+from appliance.machine.kernel_counters import Grown
 from appliance.process.spoken import size, some
 
 BLOCK = Path("/sys/block")

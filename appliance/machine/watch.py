@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from appliance.machine import devices, file_system, limits, memory, raid
-from appliance.machine.clock import Clock
+from appliance.machine.clock_state import Clock
 from appliance.machine.file_system import FileSystem
-from appliance.machine.grown import Grown
+from appliance.machine.kernel_counters import Grown
 from appliance.machine.limits import Limit
 from appliance.machine.memory import KillsWatch, Memory
 from appliance.machine.raid import Array

@@ -23,7 +23,7 @@ from appliance.mirror.progress import MirrorProgress, serve_metrics
 from appliance.mirror.reporter import Reporter
 from appliance.mirror.site import Site, TopicPartition
 from appliance.process import event_log
-from appliance.process.command import Command, CommandGroup
+from appliance.process.exit_codes import Command, CommandGroup
 
 log = event_log.named("mirror")
 

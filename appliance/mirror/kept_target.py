@@ -19,7 +19,7 @@ from appliance.mirror.site import LATEST, Offsets, Positions, Site, TopicPartiti
 from appliance.process import event_log
 from appliance.protocol.messages.delete_records import API as DELETE_RECORDS
 from appliance.protocol.messages.delete_records import DeleteRecordsRequest
-from appliance.record import _mirror
+from appliance.record import _mirror_batches
 
 log = event_log.named("mirror")
 
@@ -56,7 +56,7 @@ class KeptTarget:
             self._new[partition] = start
         if start < end:
             return offset or 0
-        data = _mirror.gap(offset or 0, start)
+        data = _mirror_batches.gap(offset or 0, start)
         self.send([Fetched(partition, data, start, 0, len(data))])
         return start
 
@@ -65,7 +65,7 @@ class KeptTarget:
     def prepare(
         self, partition: TopicPartition, records: Octets, before: int, aborted: Aborted
     ) -> tuple[bytes, int, int, int]:
-        kept = _mirror.kept(records, before, aborted)
+        kept = _mirror_batches.kept(records, before, aborted)
         return kept.data, kept.next_offset, kept.records, len(kept.data)
 
     def send(self, fetched: Iterable[Fetched]) -> None:

@@ -21,7 +21,7 @@ from appliance.mirror.pipeline import Answer, Lane, Pipeline
 from appliance.mirror.progress import MirrorProgress
 from appliance.mirror.site import Offsets, Positions, Site, TopicPartition
 from appliance.mirror.transaction import Producer
-from appliance.record import _batch, _build, _mirror
+from appliance.record import _batch, _batch_builder, _mirror_batches
 
 LINGER_MS = 60_000  # longer than any stretch: the broker must not abort a transaction earlier
 
@@ -108,7 +108,7 @@ class MappedTarget:
         join_max = min(
             self._config.request_max_bytes, self._batch_bytes_max.get(partition.topic, 0)
         )
-        committed, next_offset = _mirror.committed(records, before, aborted, join_max)
+        committed, next_offset = _mirror_batches.committed(records, before, aborted, join_max)
         sent = [
             Sent(each.data, each.records, each.runs)
             if each.is_as_produced
@@ -179,7 +179,7 @@ class MappedTarget:
 
     def _number(self, partition: TopicPartition, each: Sent) -> None:
         sequence = self._producer.sequence(partition, each.records)
-        _mirror.number(
+        _mirror_batches.number(
             each.data,
             self._producer.id,
             self._producer.epoch,
@@ -215,7 +215,7 @@ class MappedTarget:
         self._producer.add(list(rows))
         waiting: dict[Lane, dict[TopicPartition, deque[Sent]]] = defaultdict(dict)
         for partition, own in rows.items():
-            sent = Sent(bytearray(_build.batch(own)), len(own), [])
+            sent = Sent(bytearray(_batch_builder.batch(own)), len(own), [])
             waiting[self._pipeline.lane(partition)][partition] = deque([sent])
         self._send_first(waiting, list(rows))
         if self._producer.is_open:
@@ -248,5 +248,5 @@ def rebuilt(data: bytearray, from_offset: int) -> Sent:
     runs: list[Run] = []
     for i, each in enumerate(records):
         add_run(runs, each.offset, i, 1)
-    made = bytearray(_build.batch(records, codec=info.codec)) if records else bytearray()
+    made = bytearray(_batch_builder.batch(records, codec=info.codec)) if records else bytearray()
     return Sent(made, len(records), [(run.source, run.length) for run in runs])

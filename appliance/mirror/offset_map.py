@@ -20,7 +20,7 @@ from appliance.mirror.errors import OffsetNotMapped
 from appliance.mirror.site import COMMITTED, EARLIEST, LATEST, Site, TopicPartition
 from appliance.protocol.messages.fetch import API as FETCH
 from appliance.protocol.messages.fetch import FetchRequest
-from appliance.record import _batch, _mirror, _records
+from appliance.record import _batch, _mirror_batches, _records
 
 BY_NAME = 12
 NO_SESSION = -1
@@ -103,7 +103,7 @@ def read(site: Site, topic: str) -> Iterator[_records.Record]:
             if not row.records:
                 return  # compaction removed the records at the end
             aborted = [(e.producer_id, e.first_offset) for e in row.aborted_transactions or ()]
-            batches, offset = _mirror.committed(row.records, offset, aborted)
+            batches, offset = _mirror_batches.committed(row.records, offset, aborted)
             for each in batches:
                 yield from _batch.records(each.data)
 

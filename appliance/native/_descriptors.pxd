@@ -56,7 +56,7 @@ cdef int open_counted(int directory_fd, const char* name, int flags) noexcept no
 # holds no lock.
 cdef bint descriptors_relieve() noexcept nogil
 
-# What `descriptors_relieve` calls: `_relief.pyx`.
+# What `descriptors_relieve` calls: `_idle_file_closing.pyx`.
 ctypedef int64_t (*Relief)() noexcept nogil
 cdef void descriptors_relieved_by(Relief relief) noexcept nogil
 

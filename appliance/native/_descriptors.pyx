@@ -1,8 +1,8 @@
 """The descriptors of the logs.
 
 The limit is the process's, so there is one count, whatever number of data directories is open. It
-is a limit of our own below the kernel's (`descriptors.py` shares that out): what lies between is
-for clients, the catalog and whatever a library opens without asking.
+is a limit of our own below the kernel's (`descriptor_budget.py` shares that out): what lies between
+is for clients, the catalog and whatever a library opens without asking.
 
 Directories. What is done in one by a name relative to it must not hit another of the same name: a
 topic is deleted and made anew. So a log that is closed leaves its directory before it is moved, and

@@ -3,7 +3,7 @@
 from libcpp.vector cimport vector
 
 from appliance.native._native cimport atomic_bool, pthread_t
-from appliance.network._plane cimport Plane
+from appliance.network._control_plane_inbox cimport Plane
 from appliance.network._processor cimport Processor
 
 # `new Acceptor()` zeroes it.

@@ -18,7 +18,7 @@ from appliance.native._socket cimport (
     sockaddr_in6, sockaddr_storage, socklen_t,
 )
 from appliance.network._connection_life cimport connection_give
-from appliance.network._plane cimport (
+from appliance.network._control_plane_inbox cimport (
     CLOSURE_CONNECTION_RATE, CLOSURE_CONNECTIONS, CLOSURE_CONNECTIONS_PER_IP, Plane, closure_put,
 )
 from appliance.network._quota cimport (

@@ -11,14 +11,14 @@ from libcpp.unordered_map cimport unordered_map
 from libcpp.vector cimport vector
 
 from appliance.native._descriptors cimport FileRef
+from appliance.native._histogram cimport Traffic
 from appliance.native._native cimport RawBytes
-from appliance.native._traffic cimport Traffic
-from appliance.network._plane cimport Plane
+from appliance.network._control_plane_inbox cimport Plane
 from appliance.network._quota cimport ClientQuotas, Quota
-from appliance.network._topics cimport TopicRef
+from appliance.network._topic_table cimport TopicRef
 from appliance.storage._cold_reads cimport ColdReadRef
 from appliance.storage._partition_log cimport LogRef
-from appliance.storage._watch cimport InboxRef, Watch
+from appliance.storage._partition_waits cimport InboxRef, Watch
 
 # Bytes of a file that stand before byte `at` of an answer's own bytes.
 cdef cppclass Span:

@@ -10,17 +10,17 @@ from posix.types cimport off_t
 from appliance.native._bytes cimport store_i32
 from appliance.native._codes cimport BATCH_TORN
 from appliance.native._files cimport failure_note, is_cached, is_media_error
+from appliance.native._histogram cimport times_note
 from appliance.native._native cimport EAGAIN, EINTR, errno, monotonic_ns
 from appliance.native._socket cimport (
     EPOLL_CTL_MOD, EPOLLIN, EPOLLOUT, MSG_MORE, MSG_NOSIGNAL, epoll_ctl, epoll_event, iovec, msghdr,
     sendfile, sendmsg,
 )
-from appliance.native._traffic cimport times_note
 from appliance.network._quota cimport Quota, quota_charge
 from appliance.protocol._frame cimport put_i32, put_room, put_tags
 from appliance.storage._cold_reads cimport COLD_BYTES, cold_read_new, cold_read_put
+from appliance.storage._partition_waits cimport MAIL_READ
 from appliance.storage._read cimport log_note_fault
-from appliance.storage._watch cimport MAIL_READ
 
 cdef enum:
     PARTS_MAX = 64                 # answers that leave in one sendmsg

@@ -9,12 +9,14 @@ from libcpp.string cimport string
 from appliance.native._native cimport close
 from appliance.native._socket cimport EPOLL_CTL_ADD, EPOLLIN, epoll_ctl, epoll_event
 from appliance.network._connection cimport Connection, Slot
+from appliance.network._control_plane_inbox cimport (
+    CLOSURE_MALFORMED, closure_put, gone_put, peer_gone,
+)
 from appliance.network._fetch_park cimport fetch_forget
 from appliance.network._fetch_session cimport session_end
-from appliance.network._plane cimport CLOSURE_MALFORMED, closure_put, gone_put, peer_gone
 from appliance.network._processor cimport Processor, processor_list
 from appliance.network._produce cimport produce_forget
-from appliance.storage._watch cimport MAIL_CONNECTION, Mail, inbox_put
+from appliance.storage._partition_waits cimport MAIL_CONNECTION, Mail, inbox_put
 
 
 # ---- without the GIL ----

@@ -7,10 +7,10 @@ from libcpp.vector cimport vector
 
 from appliance.network._connection cimport Connection, Slot, connection_has_room
 from appliance.network._connection_life cimport connection_close
-from appliance.network._fetch_park cimport fetch_check
-from appliance.network._plane cimport (
+from appliance.network._control_plane_inbox cimport (
     CLOSURE_FRAME_TIMEOUT, CLOSURE_HELD, CLOSURE_SEND_TIMEOUT, Plane, closure_put,
 )
+from appliance.network._fetch_park cimport fetch_check
 from appliance.network._processor cimport Processor, processor_list
 from appliance.network._produce cimport produce_check
 

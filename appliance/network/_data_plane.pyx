@@ -16,17 +16,18 @@ from libcpp.vector cimport vector
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
 from appliance._log cimport Engine, Log
+from appliance.native._histogram cimport (
+    API_KEYS, ROW_FETCH_WAITED, ROWS, TIME_BUCKETS, Times, Traffic,
+)
 from appliance.native._native cimport CounterLines, close, errno, monotonic_ns
 from appliance.native._socket cimport (
     EFD_CLOEXEC, EFD_NONBLOCK, EPOLL_CLOEXEC, epoll_create1, eventfd,
 )
-from appliance.native._traffic cimport (
-    API_KEYS, ROW_FETCH_WAITED, ROWS, TIME_BUCKETS, Times, Traffic,
-)
 from appliance.network._acceptor cimport (
     Acceptor, acceptor_listen, acceptor_start, acceptor_stop,
 )
-from appliance.network._plane cimport (
+from appliance.network._connection_list cimport ConnectionFacts as CConnectionFacts, view_ask
+from appliance.network._control_plane_inbox cimport (
     CLOSURE_CONNECTION_RATE, CLOSURE_CONNECTIONS, CLOSURE_CONNECTIONS_PER_IP, CLOSURE_CONTROL_SIZE,
     CLOSURE_FRAME_SIZE, CLOSURE_FRAME_TIMEOUT, CLOSURE_HELD, CLOSURE_MALFORMED,
     CLOSURE_SEND_TIMEOUT, Closure as CClosure, Plane, Punt as CPunt, closures_take, punts_take,
@@ -35,13 +36,12 @@ from appliance.network._processor cimport (
     Processor, processor_start, processor_stop, processor_visit,
 )
 from appliance.network._quota cimport quotas_count, quotas_init, quotas_set
-from appliance.network._topics cimport (
+from appliance.network._topic_table cimport (
     TOPIC_COUNTS, Topic, TopicRef, topics_counted, topics_put, topics_remove,
 )
-from appliance.network._view cimport ConnectionFacts as CConnectionFacts, view_ask
 from appliance.storage._cold_reads cimport cold_readers_start, cold_readers_stop
 from appliance.storage._partition_log cimport LogRef
-from appliance.storage._watch cimport (
+from appliance.storage._partition_waits cimport (
     MAIL_CLOSE, MAIL_REPLY, Mail, inbox_new, inbox_put, inbox_put_all,
 )
 

@@ -1,20 +1,23 @@
 """Decides who answers a request. Produce, Fetch and ListOffsets are tried on this thread, in the
 versions that their contracts name. All others, and what those three do not answer, go to the
-control plane as they came (`_plane.pyx`). What is no request at all ends its connection.
+control plane as they came (`_control_plane_inbox.pyx`). What is no request at all ends its
+connection.
 """
 
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcmp
 
 from appliance.native._bytes cimport Cursor
-from appliance.native._traffic cimport traffic_row
+from appliance.native._histogram cimport traffic_row
 from appliance.network._connection cimport Connection, Slot, slot_new
 from appliance.network._connection_life cimport connection_refuse
+from appliance.network._control_plane_inbox cimport (
+    CLOSURE_CONTROL_SIZE, CLOSURE_MALFORMED, punt_put,
+)
 from appliance.network._fetch cimport FETCH_KEY, FETCH_MAX, FETCH_MIN, fetch
 from appliance.network._list_offsets cimport (
     LIST_OFFSETS_KEY, LIST_OFFSETS_MAX, LIST_OFFSETS_MIN, list_offsets,
 )
-from appliance.network._plane cimport CLOSURE_CONTROL_SIZE, CLOSURE_MALFORMED, punt_put
 from appliance.network._processor cimport Processor, processor_list
 from appliance.network._produce cimport PRODUCE_KEY, PRODUCE_MAX, PRODUCE_MIN, produce
 from appliance.network._quota cimport quotas_use

@@ -24,7 +24,7 @@ from appliance.network._fetch_session cimport (
     session_end, session_use,
 )
 from appliance.network._quota cimport Quota, quota_delay, quota_window
-from appliance.network._topics cimport TopicRef, read_topic, topic_log, topics_find
+from appliance.network._topic_table cimport TopicRef, read_topic, topic_log, topics_find
 from appliance.protocol._frame cimport (
     read_count, read_i8, read_i32, read_i64, read_string, skip_tags,
 )

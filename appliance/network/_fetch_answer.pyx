@@ -16,7 +16,7 @@ from appliance.network._connection cimport (
 )
 from appliance.network._fetch cimport FETCH_BY_ID, FETCH_FLEXIBLE
 from appliance.network._fetch_read cimport FetchResult
-from appliance.network._topics cimport (
+from appliance.network._topic_table cimport (
     TOPIC_BYTES_OUT, TOPIC_FETCHES_FAILED, put_topic, topic_count,
 )
 from appliance.protocol._frame cimport (

@@ -8,8 +8,8 @@ its records are on the disk alone, it waits for a read that brings them into the
 from libc.stdint cimport int32_t, int64_t
 from libcpp.vector cimport vector
 
+from appliance.native._histogram cimport ROW_FETCH_WAITED
 from appliance.native._native cimport monotonic_ns
-from appliance.native._traffic cimport ROW_FETCH_WAITED
 from appliance.network._connection cimport (
     Connection, Fetch, FetchTarget, Slot, slot_ready,
 )
@@ -17,7 +17,7 @@ from appliance.network._fetch_answer cimport fetch_put_answer
 from appliance.network._fetch_read cimport FetchResult, fetch_look
 from appliance.network._fetch_session cimport session_renew
 from appliance.storage._cold_reads cimport ColdReadRef, Lookup, cold_read_new, cold_read_put
-from appliance.storage._watch cimport (
+from appliance.storage._partition_waits cimport (
     MAIL_WAKE, WATCH_STABLE, WATCH_VISIBLE, Watch, watch_add, watch_remove,
 )
 

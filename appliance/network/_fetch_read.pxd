@@ -4,7 +4,7 @@ from libc.stdint cimport int16_t, int64_t
 from libcpp.vector cimport vector
 
 from appliance.network._connection cimport Fetch
-from appliance.network._plane cimport Plane
+from appliance.network._control_plane_inbox cimport Plane
 from appliance.storage._cold_reads cimport Lookup
 from appliance.storage._read cimport Slice
 

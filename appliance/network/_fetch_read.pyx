@@ -11,16 +11,16 @@ from libcpp.vector cimport vector
 from appliance.native._codes cimport LOG_CLOSED, OK, WOULD_WAIT
 from appliance.native._files cimport disk_may_wait
 from appliance.network._connection cimport Fetch, FetchTarget
+from appliance.network._control_plane_inbox cimport Plane
 from appliance.network._fetch cimport FETCH_BY_ID
-from appliance.network._plane cimport Plane
-from appliance.network._topics cimport TopicRef, topic_log, topic_now, topic_refusal
-from appliance.protocol._kafka_error cimport kafka_error
+from appliance.network._topic_table cimport TopicRef, topic_log, topic_now, topic_refusal
+from appliance.protocol._error_codes cimport kafka_error
 from appliance.storage._cold_reads cimport LOOKUP_BYTES, LOOKUPS_MAX, Lookup
-from appliance.storage._committer cimport committer_ask
+from appliance.storage._commit_requests cimport committer_ask
 from appliance.storage._last_stable_offset cimport log_high_watermark, log_last_stable_offset
 from appliance.storage._partition_log cimport PartitionLog
+from appliance.storage._partition_waits cimport watch_rearm
 from appliance.storage._read cimport READ_STABLE, READ_VISIBLE, Slice, log_read
-from appliance.storage._watch cimport watch_rearm
 
 cdef enum:
     FENCED_LEADER_EPOCH = 74

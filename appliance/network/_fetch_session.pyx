@@ -12,7 +12,7 @@ from libcpp.vector cimport vector
 
 from appliance.native._bytes cimport store_i32
 from appliance.network._connection cimport Connection, FetchSession, FetchTarget
-from appliance.network._topics cimport TopicRef, topic_log, topic_now
+from appliance.network._topic_table cimport TopicRef, topic_log, topic_now
 
 cdef enum:
     FETCH_SESSION_ID_NOT_FOUND = 70

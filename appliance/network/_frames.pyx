@@ -21,7 +21,7 @@ from appliance.network._processor cimport Processor, processor_find
 from appliance.network._request_size cimport (
     HEADER_MIN, UNRESERVED_MAX, request_admit, request_is_whole, request_may_go_on,
 )
-from appliance.storage._watch cimport inboxes_keep
+from appliance.storage._partition_waits cimport inboxes_keep
 
 
 cdef enum:

@@ -15,7 +15,7 @@ from libcpp.vector cimport vector
 from appliance.native._bytes cimport Cursor
 from appliance.network._connection cimport Connection, Slot, answer_begin, slot_at, slot_ready
 from appliance.network._dispatch cimport HANDLED, PUNTED
-from appliance.network._topics cimport TopicRef, topic_log, topics_find
+from appliance.network._topic_table cimport TopicRef, topic_log, topics_find
 from appliance.protocol._frame cimport (
     Piece, put_count, put_i16, put_i32, put_i64, put_string, put_tags, read_count, read_i8,
     read_i32, read_i64, read_string, skip_tags,

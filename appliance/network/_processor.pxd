@@ -5,12 +5,12 @@ from libc.stdint cimport int64_t
 from libcpp.unordered_map cimport unordered_map
 from libcpp.vector cimport vector
 
+from appliance.native._histogram cimport Traffic
 from appliance.native._native cimport RawBytes, atomic_bool, pthread_t
-from appliance.native._traffic cimport Traffic
 from appliance.network._connection cimport Connection
-from appliance.network._plane cimport Plane
-from appliance.network._view cimport View
-from appliance.storage._watch cimport InboxRef, Mail
+from appliance.network._connection_list cimport View
+from appliance.network._control_plane_inbox cimport Plane
+from appliance.storage._partition_waits cimport InboxRef, Mail
 
 
 # When a fetch that waits must be looked at again, or a muted connection be read again.

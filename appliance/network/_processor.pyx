@@ -4,35 +4,36 @@ A turn: wait for sockets and mail; take the mail (new connections, wake-ups, rep
 plane); read from each readable connection once; run what is due; send what became ready. Answers
 of all requests that one read brought leave in one call.
 
-A fetch or a produce that waits is woken by a mail of its watch (`storage/_watch.pyx`), or by the
-end of a read from the disk, and is looked at again: once, however many of its partitions moved.
+A fetch or a produce that waits is woken by a mail of its watch (`storage/_partition_waits.pyx`), or
+by the end of a read from the disk, and is looked at again: once, however many of its partitions
+moved.
 """
 
 from cython.operator cimport dereference
 from libc.stdint cimport int64_t, uint32_t
 from libcpp.vector cimport vector
 
+from appliance.native._histogram cimport times_note
 from appliance.native._native cimport (
     errno, monotonic_ns, pthread_create, pthread_join, pthread_setname_np,
 )
 from appliance.native._socket cimport (
     EPOLL_CTL_ADD, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, epoll_ctl, epoll_event, epoll_wait,
 )
-from appliance.native._traffic cimport times_note
 from appliance.native._wake_soon cimport wake_soon
 from appliance.network._connection cimport (
     SEND_BROKEN, SEND_FULL, SEND_MORE, Connection, Slot, connection_send, connection_set_interest,
     slot_at, slot_ready,
 )
 from appliance.network._connection_life cimport connection_close, connection_take
+from appliance.network._connection_list cimport view_show
 from appliance.network._connection_timeouts cimport holds_too_much, timeouts_sweep
+from appliance.network._control_plane_inbox cimport punts_signal
 from appliance.network._fetch_park cimport fetch_check
 from appliance.network._frames cimport SCRATCH_BYTES, frames_feed, frames_read, frames_resume
-from appliance.network._plane cimport punts_signal
 from appliance.network._produce cimport produce_check
 from appliance.network._timers cimport timer_mute, timers_next, timers_run
-from appliance.network._view cimport view_show
-from appliance.storage._watch cimport (
+from appliance.storage._partition_waits cimport (
     MAIL_CLOSE, MAIL_CONNECTION, MAIL_READ, MAIL_REPLY, MAIL_VIEW, MAIL_WAKE, Inbox, InboxRef, Mail,
     inbox_may_sleep, inbox_take, inbox_wake, inboxes_keep, inboxes_visit,
 )

@@ -29,15 +29,15 @@ from appliance.network._connection cimport (
     slot_ready,
 )
 from appliance.network._dispatch cimport HANDLED, MALFORMED, PUNTED
-from appliance.network._topics cimport (
+from appliance.network._topic_table cimport (
     TOPIC_PRODUCES_FAILED, Topic, TopicRef, put_topic, read_topic, topic_count, topic_log,
     topic_refusal, topics_find,
 )
+from appliance.protocol._error_codes cimport kafka_error, kafka_message
 from appliance.protocol._frame cimport (
     Piece, put_count, put_i16, put_i32, put_i64, put_string, put_tags, read_bytes,
     read_count, read_i16, read_i32, read_piece, read_string, read_uvarint, skip_tags,
 )
-from appliance.protocol._kafka_error cimport kafka_error, kafka_message
 from appliance.record._batch cimport (
     ATTRIBUTE_CODEC, ATTRIBUTE_TRANSACTIONAL, BATCH_HEADER_SIZE, BatchHeader, batch_load_header,
 )
@@ -46,8 +46,8 @@ from appliance.storage._append cimport (
     ORIGIN_UNVERIFIED, AppendOptions, Appended, log_append, log_append_mirrored, log_txn_is_open,
 )
 from appliance.storage._partition_log cimport LogRef, PartitionLog
+from appliance.storage._partition_waits cimport WATCH_DURABLE, Watch, watch_add, watch_remove
 from appliance.storage._storage cimport Storage, storage_now, storage_resume_bytes
-from appliance.storage._watch cimport WATCH_DURABLE, Watch, watch_add, watch_remove
 
 cdef enum:
     INVALID_TOPIC_EXCEPTION = 17

@@ -18,7 +18,7 @@ from appliance.native._native cimport ScopeLock, monotonic_ns
 cdef enum:
     SWEEP_MIN = 1024
     NAMES_MAX = 20000              # twice as many as there are connections, 1 KiB of name each
-    NAME_MAX = 1025                # no quota is of a longer name than 1024 bytes (`kept.py`)
+    NAME_MAX = 1025                # no name of a quota is longer (`kept_per_address.py`)
     DEBT_S_MAX = 3600              # a rate so small that more is owed is somebody's mistake
     SECOND_NS = 1000000000
     AMOUNT_MAX = 2147483647        # as many bytes as a request can ask for

@@ -11,7 +11,7 @@ from libc.stdint cimport int64_t, uint8_t
 from appliance.native._bytes cimport load_i32
 from appliance.network._connection cimport Connection, slot_at
 from appliance.network._connection_life cimport connection_refuse
-from appliance.network._plane cimport CLOSURE_FRAME_SIZE, Plane
+from appliance.network._control_plane_inbox cimport CLOSURE_FRAME_SIZE, Plane
 from appliance.network._processor cimport Processor
 
 

@@ -6,12 +6,12 @@ from libcpp.vector cimport vector
 from appliance.native._descriptors cimport FileRef
 from appliance.record._batch cimport BatchHeader
 from appliance.repair._index_check cimport IndexCheck
-from appliance.storage._disk_reader cimport DiskReader
-from appliance.storage._journal cimport EpochEntry, Hole
+from appliance.storage._checkpoint_journal cimport EpochEntry, Hole
+from appliance.storage._next_good_batch cimport Search
 from appliance.storage._partition_log cimport LogRef
-from appliance.storage._search cimport Search
 from appliance.storage._segment cimport SegmentRef
-from appliance.storage._txn_trail cimport TxnTrail
+from appliance.storage._txn_index_check cimport TxnTrail
+from appliance.storage._uncached_reader cimport DiskReader
 
 cdef enum Why:
     GOOD = 0

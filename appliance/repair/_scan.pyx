@@ -1,7 +1,7 @@
 """Verifies one segment of an open log, batch after batch, and passes the damage that it meets.
 
 Which batch is next behind damage? The one at which the claimed length ends, if there is a good one.
-Else the first good one that is known for a batch (`_search.pyx`).
+Else the first good one that is known for a batch (`_next_good_batch.pyx`).
 """
 
 from libc.stdint cimport int64_t
@@ -15,17 +15,17 @@ from appliance.record._batch cimport (
 from appliance.repair._index_check cimport (
     index_check_end, index_check_load, index_check_pass, index_check_take,
 )
-from appliance.storage._disk_reader cimport disk_at, disk_have, disk_open
+from appliance.storage._checkpoint_journal cimport hole_new
 from appliance.storage._holes cimport holes_cover
-from appliance.storage._journal cimport hole_new
 from appliance.storage._leader_epochs cimport epochs_fit
-from appliance.storage._partition_log cimport PartitionLog
-from appliance.storage._search cimport (
+from appliance.storage._next_good_batch cimport (
     SEARCH_MORE, SEARCH_SIZE_MAX, search_crc, search_good, search_next, search_start,
 )
+from appliance.storage._partition_log cimport PartitionLog
 from appliance.storage._segment cimport Segment, segment_file
 from appliance.storage._segment_find cimport segment_past_damage
-from appliance.storage._txn_trail cimport trail_lose, trail_note, trail_start
+from appliance.storage._txn_index_check cimport trail_lose, trail_note, trail_start
+from appliance.storage._uncached_reader cimport disk_at, disk_have, disk_open
 
 cdef enum:
     MARKER_SIZE_MAX = 4096

@@ -16,7 +16,7 @@ the file is gone or another one, and we have it   written anew from our descript
 open
 offset or time index that does not fit            built anew
 transaction index that is not as the log has it   put right; in the ledger where the log says not
-                                                  all of it (`_txn_trail.pyx`)
+                                                  all of it (`_txn_index_check.pyx`)
 bytes behind the last batch                       told
 all well at the second look                       told: the disk or the way from it is not well
 
@@ -28,13 +28,13 @@ from libc.stdint cimport int64_t
 
 from appliance._log cimport Log
 from appliance.native._codes cimport OK
+from appliance.repair._damage_confirmation cimport scan_mark, scan_settle
 from appliance.repair._scan cimport (
     BAD_CRC, BAD_END, BAD_EPOCH, BAD_FRAME, BAD_OFFSET, FILE_RESTORED, NO_BATCH, NO_FILE,
     NO_OFFSETS, NOT_AGAIN, UNSURE_TXN_INDEX, WRONG_INDEX, WRONG_TXN_INDEX, Flaw, Scan, scan_start,
     scan_step,
 )
-from appliance.repair._settle cimport scan_mark, scan_settle
-from appliance.storage._disk_reader cimport disk_close
+from appliance.storage._uncached_reader cimport disk_close
 
 from appliance.errors import from_code
 

@@ -22,14 +22,14 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from appliance._log import Log
-from appliance.bulk._bulk_file import lower_io_priority
-from appliance.catalog.ledger import Damage, Entry, Kind
+from appliance.bulk._bulk_page_cache import lower_io_priority
+from appliance.catalog.loss_ledger import Damage, Entry, Kind
 from appliance.data_dir.log_dir import LogDir, LogUnknown
 from appliance.data_dir.partition_names import Key
 from appliance.errors import ApplianceError, Refused
 from appliance.process import event_log, owner_only
 from appliance.protocol import ErrorCode
-from appliance.repair._repair import holes
+from appliance.repair._hole_repair import holes
 from appliance.repair._scrub import ScrubFinding, SegmentScan
 
 events = event_log.named("scrub")

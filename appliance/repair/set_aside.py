@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from appliance.errors import ResourceUnknown
-from appliance.storage._search import WholeBatches
+from appliance.storage._next_good_batch import WholeBatches
 
 ORPHANS = "orphans"
 

@@ -27,9 +27,9 @@ from appliance.groups.modern_group import Done, ModernGroup, Terms, TopicView
 from appliance.groups.records import Partition
 from appliance.groups.share_records import ShareState, StoredShareGroup
 from appliance.groups.states import GroupRefused
-from appliance.groups.wanted_places import wanted_places
+from appliance.groups.subscribed_partitions import subscribed_partitions
 from appliance.process import event_log
-from appliance.process.unattended import Tasks, let_go, outcome
+from appliance.process.detached_tasks import Tasks, let_go, outcome
 from appliance.protocol import ErrorCode
 from appliance.share.assignor import SIMPLE
 from appliance.share.group import ShareGroup
@@ -93,7 +93,7 @@ class ShareCoordinator:
             if name is not None and start_offset is not None and start_offset != NOT_BEGUN:
                 offsets[Partition(name, partition)] = start_offset
         config = self._topics.share_group_config(group_id)
-        wanted = wanted_places(group, self._topics)
+        wanted = subscribed_partitions(group, self._topics)
         return GroupProgress(SHARE, offsets, wanted, config.auto_offset_reset == "latest")
 
     # Members

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from appliance.config import ShareGroupsConfig
 from appliance.errors import ApplianceError, OffsetOutOfRange
 from appliance.share.acquisition import Acquired, Asked
-from appliance.share.entry import READ_COMMITTED, Entry, limits_of
 from appliance.share.reading import Job, ReadBatches, read_all
+from appliance.share.served_partition import READ_COMMITTED, Entry, limits_of
 from appliance.share.session import TopicPartition, Waiter
 
 

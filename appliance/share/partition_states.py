@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
-from appliance.process.unattended import LoggedTasks
-from appliance.share.entries import Entries
-from appliance.share.entry import UNDECIDED
+from appliance.process.detached_tasks import LoggedTasks
 from appliance.share.partition import SharePartition
+from appliance.share.served_partition import UNDECIDED
+from appliance.share.served_partitions import Entries
 from appliance.share.state_log import SharePartitionKey, Stored
 from appliance.share.state_store import StateStore
-from appliance.topics.loading import Loading
+from appliance.topics.internal_topic_loading import Loading
 
 
 @dataclass(eq=False)

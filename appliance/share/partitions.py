@@ -19,24 +19,24 @@ from typing import Protocol
 from uuid import UUID
 
 from appliance.config import BrokerConfig
-from appliance.config.group_configs import reset_duration_ms
+from appliance.config.group_config import reset_duration_ms
 from appliance.errors import ApplianceError
-from appliance.machine.wall_clock import WallClock
+from appliance.machine.believed_time import WallClock
 from appliance.process import event_log
-from appliance.process.unattended import LoggedTasks
-from appliance.share import entries
-from appliance.share.entries import Entries
-from appliance.share.entry import UNDECIDED, Entry, limits_of
+from appliance.process.detached_tasks import LoggedTasks
+from appliance.share import served_partitions
 from appliance.share.fetching import Answer, Fetching, Given, Wanted
 from appliance.share.partition import Acknowledgement, SharePartition
 from appliance.share.partition_states import PartitionStates
 from appliance.share.reading import reset_offset
+from appliance.share.served_partition import UNDECIDED, Entry, limits_of
+from appliance.share.served_partitions import Entries
 from appliance.share.session import Member, Session, ShareSessions, TopicPartition
 from appliance.share.state_log import SharePartitionKey
 from appliance.share.state_store import StatePlaces, StateStore
 from appliance.share.states import ShareRefused
 from appliance.topics.internal_topic import HELD_UP_S
-from appliance.topics.loading import HeldUp, Loading, Words
+from appliance.topics.internal_topic_loading import HeldUp, Loading, Words
 from appliance.topics.topic import TopicUnavailable
 
 logger = event_log.named("share_partitions")
@@ -52,7 +52,7 @@ WORDS = Words(
 )
 
 
-class Places(StatePlaces, entries.Topics, Protocol):
+class Places(StatePlaces, served_partitions.Topics, Protocol):
     def may_know_topic(self, topic_id: UUID) -> bool:
         """False only where it is certain that it was deleted."""
         ...

@@ -1,8 +1,8 @@
 """What became of share partitions: in memory, and written to `__share_group_state`; what nothing
 depends on any more is deleted there.
 
-A share partition is written for by one at a time (`entries.py`), so a snapshot never overtakes a
-change that it does not have.
+A share partition is written for by one at a time (`served_partitions.py`), so a snapshot never
+overtakes a change that it does not have.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from appliance._log import Log
 from appliance.config import ShareStateConfig
 from appliance.errors import ApplianceError
 from appliance.process import event_log
-from appliance.process.unattended import settle
+from appliance.process.detached_tasks import settle
 from appliance.protocol import ErrorCode
 from appliance.share.state_log import SharePartitionKey, Stored, replay, snapshot, tombstone, update
 from appliance.share.states import ShareRefused

@@ -15,9 +15,9 @@ import { Clients } from "./pages/clients.js";
 import { Exports } from "./pages/exports.js";
 import { Export } from "./pages/export.js";
 import { Settings } from "./pages/settings.js";
-import { Records } from "./pages/records.js";
+import { Records } from "./pages/log_and_audit.js";
 import { Access } from "./pages/access.js";
-import { Ledger } from "./pages/ledger.js";
+import { Ledger } from "./pages/loss_ledger.js";
 import { Mirrors } from "./pages/mirrors.js";
 import { Login, Setup } from "./pages/login.js";
 

@@ -1,7 +1,7 @@
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from appliance.record._batch cimport BatchHeader
-from appliance.storage._committer cimport Committer
+from appliance.storage._commit_requests cimport Committer
 from appliance.storage._partition_log cimport LogRef, PartitionLog
 from appliance.storage._segment cimport Segment
 

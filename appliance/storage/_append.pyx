@@ -12,10 +12,10 @@ from appliance.record._batch cimport (
 )
 from appliance.record._batch_check cimport batch_check_mirrored
 from appliance.storage._append_check cimport append_check
-from appliance.storage._commit cimport log_tell
-from appliance.storage._committer cimport committer_ask
+from appliance.storage._commit_requests cimport committer_ask
 from appliance.storage._index cimport AbortedTxn
 from appliance.storage._leader_epochs cimport epoch_of_append, epochs_note
+from appliance.storage._log_commit cimport log_tell
 from appliance.storage._partition_log cimport (
     EndedTxn, LogSettings, log_fail, log_roll_locked,
 )

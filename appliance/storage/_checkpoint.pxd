@@ -1,5 +1,5 @@
-from appliance.storage._commit cimport CommitPlan
-from appliance.storage._journal cimport Checkpoint
+from appliance.storage._checkpoint_journal cimport Checkpoint
+from appliance.storage._log_commit cimport CommitPlan
 from appliance.storage._partition_log cimport PartitionLog
 
 # Puts the plan's checkpoint into the journal; the caller stored the indexes, and commits the

@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, int64_t
 
 from appliance.native._codes cimport LOG_CLOSED, OK, STORAGE_IO
 from appliance.native._native cimport ScopeLock, mutant
-from appliance.storage._journal cimport checkpoint_size, journal_put
+from appliance.storage._checkpoint_journal cimport checkpoint_size, journal_put
 from appliance.storage._partition_log cimport log_fail
 from appliance.storage._producers cimport producers_expire, producers_store
 from appliance.storage._segment cimport Segment

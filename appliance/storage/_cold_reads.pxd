@@ -13,7 +13,7 @@ from libcpp.vector cimport vector
 from appliance.native._descriptors cimport FileRef
 from appliance.native._native cimport atomic_bool, atomic_i64, condition, mutex, pthread_t
 from appliance.storage._partition_log cimport LogRef
-from appliance.storage._watch cimport InboxRef
+from appliance.storage._partition_waits cimport InboxRef
 
 
 cdef enum:

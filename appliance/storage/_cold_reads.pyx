@@ -10,8 +10,8 @@ from appliance.native._files cimport fill_cache
 from appliance.native._native cimport (
     ScopeLock, pthread_create, pthread_join, pthread_setname_np, pthread_t,
 )
+from appliance.storage._partition_waits cimport Mail, inbox_put
 from appliance.storage._read cimport Slice, log_read
-from appliance.storage._watch cimport Mail, inbox_put
 
 
 cdef enum:

@@ -1,7 +1,7 @@
 from libcpp.vector cimport vector
 
-from appliance.storage._commit cimport CommitPlan
-from appliance.storage._committer cimport Committer
+from appliance.storage._commit_requests cimport Committer
+from appliance.storage._log_commit cimport CommitPlan
 
 # Syncs the files and directories of all plans; a plan of which one failed says so.
 cdef void sync_plans(Committer* committer, vector[CommitPlan]* plans) noexcept nogil

@@ -15,13 +15,13 @@ from libcpp.vector cimport vector
 
 from appliance.native._codes cimport OK, STORAGE_IO
 from appliance.native._files cimport failure_errno, failure_note, sync_directory, sync_file
+from appliance.native._histogram cimport times_note
 from appliance.native._native cimport (
     EINTR, EROFS, errno, monotonic_ns, pthread_create, pthread_join, pthread_setname_np, pthread_t,
     syncfs,
 )
-from appliance.native._traffic cimport times_note
 from appliance.native._wake_soon cimport wake_soon
-from appliance.storage._committer cimport SYNC_AUTO, SYNC_FILESYSTEM, SyncJob
+from appliance.storage._commit_requests cimport SYNC_AUTO, SYNC_FILESYSTEM, SyncJob
 from appliance.storage._open_logs cimport open_logs_fail_unsynced
 from appliance.storage._storage cimport storage_takes_writes
 

@@ -14,12 +14,12 @@ from appliance.native._files cimport (
 )
 from appliance.native._native cimport EROFS, errno, monotonic_ns, mutant
 from appliance.native._socket cimport EFD_CLOEXEC, EFD_NONBLOCK, eventfd
-from appliance.storage._journal cimport Checkpoint, Journal, journal_find
+from appliance.storage._checkpoint_journal cimport Checkpoint, Journal, journal_find
 from appliance.storage._read_faults cimport ReadFault, read_faults_take, read_faults_wake
 from appliance.storage._storage cimport (
     Storage, storage_commit, storage_open, storage_poll, storage_release_reserve,
 )
-from appliance.storage._watermarks cimport Watermarks, watermarks_find
+from appliance.storage._watermark_file cimport Watermarks, watermarks_find
 
 from appliance.errors import from_code
 from appliance.process.spoken import read_only

@@ -21,16 +21,16 @@ from appliance.native._native cimport (
 )
 from appliance.native._wake_soon cimport wake_soon
 from appliance.storage._checkpoint cimport log_checkpoint_is_due, log_checkpoint_put
-from appliance.storage._commit cimport CommitPlan, log_commit_begin, log_commit_end
+from appliance.storage._commit_requests cimport committer_notify
 from appliance.storage._commit_sync cimport (
     sync_file_system, sync_is_for_file_system, sync_plans, sync_pool_start, sync_pool_stop,
 )
-from appliance.storage._committer cimport committer_notify
 from appliance.storage._index_files cimport log_finish_indexes, log_store_indexes, log_unfinished
+from appliance.storage._log_commit cimport CommitPlan, log_commit_begin, log_commit_end
 from appliance.storage._open_logs cimport open_logs_fail_unsynced, open_logs_prune
 from appliance.storage._partition_log cimport LogRef
+from appliance.storage._partition_waits cimport InboxRef, inboxes_keep, inboxes_visit
 from appliance.storage._storage cimport storage_commit, storage_poll, storage_takes_writes
-from appliance.storage._watch cimport InboxRef, inboxes_keep, inboxes_visit
 from appliance.storage._write_behind cimport (
     write_behind_marks, write_behind_start, write_behind_stop,
 )

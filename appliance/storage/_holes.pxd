@@ -7,7 +7,7 @@ before anybody is told of it.
 from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
 
-from appliance.storage._journal cimport Hole
+from appliance.storage._checkpoint_journal cimport Hole
 from appliance.storage._partition_log cimport PartitionLog
 
 # Tells each segment which of its bytes are damaged, as the holes have it. list_guard is not held.

@@ -6,7 +6,7 @@ from libcpp.vector cimport vector
 from appliance.native._codes cimport LOG_CLOSED, OK
 from appliance.native._native cimport ScopeLock
 from appliance.storage._checkpoint cimport log_save_locked
-from appliance.storage._journal cimport Hole, hole_new
+from appliance.storage._checkpoint_journal cimport Hole, hole_new
 from appliance.storage._partition_log cimport PartitionLog
 from appliance.storage._segment cimport Damaged, Segment
 from appliance.storage._segment_find cimport segment_set_damaged

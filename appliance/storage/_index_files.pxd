@@ -1,8 +1,8 @@
 from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
 
-from appliance.storage._commit cimport CommitPlan
 from appliance.storage._index cimport AbortedTxn
+from appliance.storage._log_commit cimport CommitPlan
 from appliance.storage._partition_log cimport PartitionLog
 from appliance.storage._segment cimport Segment
 

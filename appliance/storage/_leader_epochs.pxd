@@ -5,7 +5,7 @@ from libc.stdint cimport int32_t, int64_t
 from libcpp.vector cimport vector
 
 from appliance.record._batch cimport BatchHeader
-from appliance.storage._journal cimport EpochEntry
+from appliance.storage._checkpoint_journal cimport EpochEntry
 from appliance.storage._partition_log cimport PartitionLog
 
 # The epoch that a batch gets: the log's own, or a later one that the leader named, which is then

@@ -4,7 +4,7 @@ from libcpp.memory cimport weak_ptr
 from libcpp.vector cimport vector
 
 from appliance.native._native cimport ScopeLock
-from appliance.storage._commit cimport log_tell
+from appliance.storage._log_commit cimport log_tell
 from appliance.storage._partition_log cimport LogRef, PartitionLog, log_fail
 
 

@@ -6,7 +6,7 @@ Locks, in the order in which they may be taken:
     guard          the appender: end of the log, producers, epochs. Never held across a sync
     list_guard     the list of segments and of aborted transactions; held for a copy, no system call
     segment.guard  (`_segment.pxd`)
-    watches.guard  (`_watch.pxd`)
+    watches.guard  (`_partition_waits.pxd`)
 """
 
 from libc.stdint cimport int64_t
@@ -16,12 +16,12 @@ from libcpp.vector cimport vector
 
 from appliance.native._descriptors cimport DirectoryRef, FileRef
 from appliance.native._native cimport atomic_bool, atomic_i64, mutex
+from appliance.storage._checkpoint_journal cimport Checkpoint, EpochEntry, Hole
 from appliance.storage._index cimport AbortedTxn
-from appliance.storage._journal cimport Checkpoint, EpochEntry, Hole
+from appliance.storage._partition_waits cimport WatchList
 from appliance.storage._producers cimport ProducerTable
 from appliance.storage._segment cimport SegmentRef
 from appliance.storage._storage cimport StorageRef
-from appliance.storage._watch cimport WatchList
 
 # Settings of one log. Written under guard; names and reasons in `config/`.
 cdef struct LogSettings:

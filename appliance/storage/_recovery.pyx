@@ -31,10 +31,10 @@ from appliance.native._native cimport (
     S_ISREG, ScopeLock, c_stat, errno, fstatat, mutant, unlinkat,
 )
 from appliance.storage._checkpoint cimport log_capture, log_put_locked
+from appliance.storage._checkpoint_journal cimport Checkpoint, journal_find
 from appliance.storage._holes cimport holes_cut, holes_place
 from appliance.storage._index cimport AbortedTxn
-from appliance.storage._journal cimport Checkpoint, journal_find
-from appliance.storage._kafka_dir cimport finish_kafka_swaps
+from appliance.storage._kafka_takeover cimport finish_kafka_swaps
 from appliance.storage._leader_epochs cimport epochs_cut, epochs_open
 from appliance.storage._log_settings cimport settings_apply
 from appliance.storage._partition_dir cimport list_directory, unlink_base
@@ -53,7 +53,7 @@ from appliance.storage._salvage cimport (
 from appliance.storage._segment cimport FileRef, Segment, SegmentRef, segment_close, segment_new
 from appliance.storage._storage cimport StorageRef, storage_latest_ms
 from appliance.storage._swap cimport swap_recover
-from appliance.storage._watermarks cimport Watermarks, watermarks_find
+from appliance.storage._watermark_file cimport Watermarks, watermarks_find
 
 cdef extern from "fcntl.h" nogil:
     int AT_SYMLINK_NOFOLLOW

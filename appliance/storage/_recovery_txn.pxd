@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t
 
-from appliance.storage._journal cimport Checkpoint
+from appliance.storage._checkpoint_journal cimport Checkpoint
 from appliance.storage._partition_log cimport PartitionLog
 from appliance.storage._salvage cimport Recovered
 

@@ -7,9 +7,9 @@ from libcpp.vector cimport vector
 
 from appliance.native._codes cimport BATCH_CORRUPT, OK, STORAGE_FULL
 from appliance.record._batch cimport BatchHeader
+from appliance.storage._checkpoint_journal cimport Checkpoint
 from appliance.storage._index cimport txn_index_load
 from appliance.storage._index_files cimport log_store_aborted
-from appliance.storage._journal cimport Checkpoint
 from appliance.storage._partition_log cimport PartitionLog
 from appliance.storage._read cimport log_note_fault
 from appliance.storage._recovery_scan cimport scan_batch, scan_past_hole
@@ -17,7 +17,7 @@ from appliance.storage._salvage cimport CAUSE_TXN_INDEX, Loss, Recovered, salvag
 from appliance.storage._segment cimport FileRef, Segment, segment_file
 from appliance.storage._segment_find cimport segment_past_damage
 from appliance.storage._storage cimport storage_release_reserve
-from appliance.storage._txn_trail cimport (
+from appliance.storage._txn_index_check cimport (
     TRAIL_FITS, TRAIL_UNSURE, TrailVerdict, TxnTrail, trail_lose, trail_mend, trail_note,
     trail_start,
 )

@@ -23,19 +23,19 @@ from appliance.native._native cimport (
 from appliance.record._batch cimport (
     ATTRIBUTE_CONTROL, BATCH_HEADER_SIZE, BatchHeader, batch_load_header,
 )
-from appliance.storage._disk_reader cimport DiskReader, disk_at, disk_have, disk_open
+from appliance.storage._checkpoint_journal cimport Hole, hole_new
 from appliance.storage._holes cimport holes_place
-from appliance.storage._journal cimport Hole, hole_new
 from appliance.storage._leader_epochs cimport epochs_last
-from appliance.storage._partition_log cimport PartitionLog
-from appliance.storage._search cimport (
+from appliance.storage._next_good_batch cimport (
     SEARCH_SIZE_MAX, Search, search_good, search_next, search_start,
 )
+from appliance.storage._partition_log cimport PartitionLog
 from appliance.storage._segment cimport (
     FileRef, Segment, SegmentRef, segment_create, segment_file, segment_file_to_write, segment_new,
     segment_unlink,
 )
 from appliance.storage._storage cimport storage_release_reserve
+from appliance.storage._uncached_reader cimport DiskReader, disk_at, disk_have, disk_open
 
 cdef extern from "fcntl.h" nogil:
     int AT_SYMLINK_NOFOLLOW

@@ -5,9 +5,9 @@ from libcpp.memory cimport shared_ptr
 
 from appliance.native._descriptors cimport FileRef
 from appliance.native._native cimport atomic_bool, atomic_i64, monotonic_ns, wall_ms
-from appliance.storage._journal cimport Journal
+from appliance.storage._checkpoint_journal cimport Journal
 from appliance.storage._read_faults cimport ReadFaults
-from appliance.storage._watermarks cimport Watermarks
+from appliance.storage._watermark_file cimport Watermarks
 
 cdef cppclass Storage:
     FileRef directory
@@ -61,8 +61,9 @@ cdef inline int64_t storage_resume_bytes(const Storage* storage) noexcept nogil:
 
 
 # The time, as a span: at least `earliest` by whatever may be right, at most `latest`. They are the
-# same while the machine's clock is believed (`wall_clock.py` decides). By the earliest is deleted,
-# expired and refused for age; by the latest is stamped, and refused for being of the future.
+# same while the machine's clock is believed (`believed_time.py` decides). By the earliest is
+# deleted, expired and refused for age; by the latest is stamped, and refused for being of the
+# future.
 cdef inline void storage_now(Storage* storage, int64_t* earliest_ms,
                              int64_t* latest_ms) noexcept nogil:
     cdef int64_t wall = wall_ms(), ahead = storage.believed_ahead_ms.load(), believed

@@ -14,11 +14,11 @@ from appliance.native._files cimport open_file, sync_directory
 from appliance.native._native cimport (
     EINTR, O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, c_stat, close, errno, fallocate, fstat, unlinkat,
 )
-from appliance.storage._journal cimport (
+from appliance.storage._checkpoint_journal cimport (
     Journal, journal_close, journal_commit, journal_open, journal_reached, journal_start,
 )
 from appliance.storage._read_faults cimport read_faults_wake
-from appliance.storage._watermarks cimport (
+from appliance.storage._watermark_file cimport (
     Watermarks, watermarks_close, watermarks_note_journal, watermarks_open, watermarks_start,
 )
 

@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
 
-from appliance.storage._journal cimport Checkpoint, Hole
+from appliance.storage._checkpoint_journal cimport Checkpoint, Hole
 from appliance.storage._partition_log cimport PartitionLog
 from appliance.storage._segment cimport SegmentRef
 

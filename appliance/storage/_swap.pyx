@@ -14,9 +14,9 @@ from appliance.native._descriptors cimport directory_hold
 from appliance.native._files cimport NAME_SIZE, failure_note, file_name, sync_directory
 from appliance.native._native cimport ENOENT, ScopeLock, errno, mutant, renameat, unlinkat
 from appliance.storage._checkpoint cimport log_list_segments, log_save_locked
+from appliance.storage._checkpoint_journal cimport Checkpoint, Hole, journal_put
 from appliance.storage._holes cimport holes_forget_bytes
 from appliance.storage._index_files cimport log_store_aborted_in
-from appliance.storage._journal cimport Checkpoint, Hole, journal_put
 from appliance.storage._last_stable_offset cimport log_high_watermark
 from appliance.storage._partition_dir cimport list_directory, unlink_base
 from appliance.storage._partition_log cimport PartitionLog

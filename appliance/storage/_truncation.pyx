@@ -41,7 +41,7 @@ from appliance.storage._segment_find cimport (
     LocatedBatch, Walker, segment_find, walker_next, walker_start,
 )
 from appliance.storage._storage cimport storage_latest_ms
-from appliance.storage._watermarks cimport watermarks_take_back
+from appliance.storage._watermark_file cimport watermarks_take_back
 
 cdef enum:
     MARKER_SIZE_MAX = 4096         # a control batch has some 80 bytes; a damaged length any number

@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t
 
-from appliance.storage._committer cimport Committer
+from appliance.storage._commit_requests cimport Committer
 from appliance.storage._partition_log cimport LogRef
 
 # Starts write-back of what the log gathered, on another thread.

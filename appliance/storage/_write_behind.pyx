@@ -14,11 +14,11 @@ from appliance.native._native cimport (
     EDQUOT, EIO, ENOSPC, EROFS, SYNC_FILE_RANGE_WRITE, ScopeLock, errno, pthread_create,
     pthread_join, pthread_setname_np, sync_file_range,
 )
-from appliance.storage._commit cimport log_tell
-from appliance.storage._committer cimport committer_notify
+from appliance.storage._commit_requests cimport committer_notify
+from appliance.storage._log_commit cimport log_tell
 from appliance.storage._partition_log cimport PartitionLog, log_fail
 from appliance.storage._segment cimport Segment, segment_file
-from appliance.storage._watermarks cimport watermarks_sync
+from appliance.storage._watermark_file cimport watermarks_sync
 
 cdef enum:
     MARKS_SYNC_NS = 1000000000     # how old the watermarks on disk may be

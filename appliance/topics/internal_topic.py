@@ -27,14 +27,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from appliance._log import Log
-from appliance.data_dir._log_writer import LogWriter
+from appliance.data_dir._control_plane_writes import LogWriter
 from appliance.errors import ApplianceError, BatchCorrupt, BatchTorn
 from appliance.process import event_log
 from appliance.protocol.codec import decode, encode
 from appliance.protocol.errors import MalformedMessage
-from appliance.record import _build, batching
+from appliance.record import _batch_builder, batching
 from appliance.record.batch_bounds import batches_in
-from appliance.storage._search import WholeBatches
+from appliance.storage._next_good_batch import WholeBatches
 from appliance.topics.topic import TopicUnavailable
 
 logger = event_log.named("internal_topic")
@@ -212,8 +212,8 @@ def _batch_of(writes: list[Write]) -> bytes:
     if not rows:
         return b""
     if transaction is None:
-        return _build.batch(rows)
-    return _build.batch(
+        return _batch_builder.batch(rows)
+    return _batch_builder.batch(
         rows,
         producer_id=transaction.producer_id,
         producer_epoch=transaction.producer_epoch,

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 
 from appliance._log import Log
 from appliance.catalog import kafka_uuid, producer_id_rows
-from appliance.catalog.ledger import of_directory
+from appliance.catalog.loss_ledger import of_directory
 from appliance.config import LogConfig, TopicsConfig, topic_config
 from appliance.config.topic_config import NOT_CLEANED, TopicConfigs
 from appliance.data_dir import partition_metadata

@@ -26,7 +26,7 @@ from appliance.config import LogConfig, topic_config
 from appliance.data_dir.partition_names import Key, directory_name
 from appliance.errors import ApplianceError
 from appliance.process import event_log
-from appliance.process.unattended import Changes
+from appliance.process.detached_tasks import Changes
 from appliance.topics.reconciliation import identify
 from appliance.topics.topic_directories import finish_deletion
 from appliance.topics.topics import Topics

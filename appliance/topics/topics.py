@@ -18,7 +18,7 @@ from appliance.data_dir.log_dir import LogDir
 from appliance.data_dir.partition_names import Key
 from appliance.errors import ApplianceError
 from appliance.process import event_log
-from appliance.process.unattended import Changes
+from appliance.process.detached_tasks import Changes
 from appliance.topics import topic_directories
 from appliance.topics.topic import (
     DEFAULT,
@@ -31,8 +31,8 @@ from appliance.topics.topic import (
     check_own,
     check_partitions,
 )
+from appliance.topics.topic_announcements import TopicTable, put
 from appliance.topics.topic_rows import TopicRow, TopicRows
-from appliance.topics.topic_table import TopicTable, put
 
 events = event_log.named("broker")
 

@@ -26,10 +26,10 @@ from typing import Protocol
 
 from appliance._log import Log
 from appliance.errors import ApplianceError
-from appliance.machine.wall_clock import WallClock
+from appliance.machine.believed_time import WallClock
 from appliance.process import event_log
 from appliance.protocol import ErrorCode
-from appliance.storage._log_view import ProducerInfo
+from appliance.storage._log_description import ProducerInfo
 from appliance.txn.markers import Marker, Markers, open_transactions
 from appliance.txn.states import PREPARED, State, TransactionRefused
 from appliance.txn.transaction import Partition, Producer, Transaction

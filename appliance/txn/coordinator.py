@@ -19,14 +19,14 @@ from typing import Protocol
 from weakref import WeakValueDictionary
 
 from appliance._log import Log
-from appliance.access.kept import Kept, check_name
+from appliance.access.kept_per_address import Kept, check_name
 from appliance.config import KeptConfig, TransactionsConfig
 from appliance.groups.states import GroupRefused
-from appliance.machine.wall_clock import WallClock
+from appliance.machine.believed_time import WallClock
 from appliance.process import event_log
-from appliance.process.unattended import LoggedTasks
+from appliance.process.detached_tasks import LoggedTasks
 from appliance.protocol import ErrorCode
-from appliance.topics.loading import HeldUp, Loading, Words
+from appliance.topics.internal_topic_loading import HeldUp, Loading, Words
 from appliance.topics.topic import TopicUnavailable
 from appliance.txn import adoption, endings, timeouts
 from appliance.txn.adoption import Adoption, now_ms

@@ -18,7 +18,7 @@ from typing import Protocol
 from appliance._log import Log
 from appliance.errors import ApplianceError, ProducerEpochOld
 from appliance.process import event_log
-from appliance.process.unattended import LoggedTasks
+from appliance.process.detached_tasks import LoggedTasks
 from appliance.topics.topic import TopicUnavailable
 from appliance.txn.markers import Marker, Markers, raise_first
 from appliance.txn.transaction import Partition, Transaction

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from appliance._log import Log
 from appliance.errors import ApplianceError
-from appliance.record import _build
-from appliance.storage._log_view import ProducerInfo
+from appliance.record import _batch_builder
+from appliance.storage._log_description import ProducerInfo
 from appliance.topics.topic import OFFSETS
 from appliance.txn.transaction import Producer
 
@@ -34,7 +34,7 @@ class Marker(NamedTuple):
 
     def batch(self, wall_ms: int) -> bytes:
         kind = "commit" if self.is_commit else "abort"
-        return _build.control_batch(kind, *self.producer, self.coordinator_epoch, wall_ms)
+        return _batch_builder.control_batch(kind, *self.producer, self.coordinator_epoch, wall_ms)
 
 
 class Markers:

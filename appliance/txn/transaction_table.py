@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Protocol
 
 from appliance._log import Log
-from appliance.access.kept import Kept
+from appliance.access.kept_per_address import Kept
 from appliance.errors import ApplianceError
-from appliance.process.unattended import settle
+from appliance.process.detached_tasks import settle
 from appliance.protocol import ErrorCode
 from appliance.topics.internal_topic import InternalTopic, Record, Write, partition_of
 from appliance.txn.states import PREPARED, SETTLED, State, TransactionRefused

@@ -20,7 +20,7 @@ from appliance.protocol.messages.fetch import FetchRequest
 from appliance.protocol.messages.offset_commit import OffsetCommitRequest
 from appliance.protocol.messages.offset_fetch import OffsetFetchRequest
 from appliance.protocol.messages.produce import ProduceRequest
-from appliance.record import _build
+from appliance.record import _batch_builder
 from tests.interop import kafka_jars
 
 FETCH_BYTES = 1 << 19
@@ -207,4 +207,4 @@ def probe_latency(address: str, topic: str, size: int, acks: int, rate: int,
 
 
 def one_record(size: int) -> bytes:
-    return _build.batch([(1_700_000_000_000, None, b"x" * size)])
+    return _batch_builder.batch([(1_700_000_000_000, None, b"x" * size)])

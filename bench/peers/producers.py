@@ -38,10 +38,10 @@ def lists(address: str, topic: str) -> Send:
 
 def queue(address: str, topic: str) -> Send:
     """Our asynchronous producer."""
-    from appliance.client.hooks import CallbackHandler
     from appliance.client.outcome import Outcome
     from appliance.client.producer import Producer
     from appliance.client.producer_config import ProducerConfig
+    from appliance.client.producer_hooks import CallbackHandler
 
     class RaiseErrors(CallbackHandler):
         def after_send(self, outcome: Outcome) -> None:

@@ -9,9 +9,9 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench.peers import stream_clients
+from bench.peers import other_protocol_clients
 from bench.peers.brokers import STOP_S
-from bench.peers.streams import Streams
+from bench.peers.other_protocol_brokers import Streams
 from loadtest.ports import lasting_ports
 
 CONFIG = """\
@@ -83,7 +83,7 @@ class RabbitMQ(Streams):
         asyncio.run(self._ask("delete_stream", topic))
 
     async def _ask(self, what: str, topic: str) -> None:
-        async with stream_clients.rabbitmq_client("Producer", self.address) as client:
+        async with other_protocol_clients.rabbitmq_client("Producer", self.address) as client:
             await getattr(client, what)(topic)
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from bench.peers.brokers import Appliance, Broker, Floor, Kafka, Mock, Nobody
+from bench.peers.other_protocol_brokers import Nats, Redis
 from bench.peers.rabbitmq import RabbitMQ
-from bench.peers.streams import Nats, Redis
 
 Settings = Mapping[str, str]
 Key = tuple[str, tuple[tuple[str, str], ...]]

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.extent import Extent
 from bench.limits import Limit
 from bench.peers.brokers import Broker
 from bench.peers.running import Running
+from bench.run_size import Extent
 
 Figures = dict[str, float | None]  # None: not measured
 Goals = Mapping[str, float]  # by figure: ours as a multiple of the peer's

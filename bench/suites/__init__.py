@@ -9,7 +9,7 @@ from bench.suites import (
     groups,
     growth,
     latency,
-    others,
+    other_protocols,
     reading,
     requests,
     restart,
@@ -28,7 +28,7 @@ SUITES: Suites = {
         crowds.connections, crowds.topics,
         groups.groups,
         spark.spark,
-        others.others,
+        other_protocols.others,
         restart.start, restart.idle, restart.recovery,
         growth.growth,
     )

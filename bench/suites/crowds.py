@@ -10,10 +10,10 @@ from functools import partial
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from bench.extent import Extent
 from bench.peers import clients
 from bench.peers.brokers import Broker
 from bench.peers.turns import PAGE_CACHE, PROBE_BYTES, Case, Figures
+from bench.run_size import Extent
 from bench.suites.restart import own
 
 IDLE, SOURCES = 5000, 5  # one address has 28,000 ports

@@ -6,13 +6,13 @@ import time
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from bench.extent import Extent
 from bench.limits import ON_DISK, ONE_SYNC, WRITTEN, Limit
 from bench.peers import clients
 from bench.peers.brokers import Broker
 from bench.peers.cost import measured
 from bench.peers.crowd import run_all
 from bench.peers.turns import DURABLE, PAGE_CACHE, Case, Figures
+from bench.run_size import Extent
 from bench.suites.requests import CONNECTIONS, SECONDS, of_one
 
 PRODUCERS, RECORD_BYTES = 16, 1000

@@ -17,11 +17,11 @@ from functools import partial
 
 from appliance.protocol.messages.find_coordinator import FindCoordinatorRequest
 from appliance.protocol.messages.heartbeat import HeartbeatRequest
-from bench.extent import Extent
 from bench.peers import clients, members
 from bench.peers.brokers import Broker
 from bench.peers.members import HEARTBEAT, Link, Member, Rebalance
 from bench.peers.turns import Case, Figures
+from bench.run_size import Extent
 
 FIND_COORDINATOR = (10, 3)
 NOT_YET = (14, 15, 16)  # the coordinator loads, is not available, or is another broker

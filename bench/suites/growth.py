@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 
 from bench import instructions
-from bench.extent import Extent
 from bench.peers import clients
 from bench.peers.brokers import Broker
 from bench.peers.turns import Case, Figures, Goals
+from bench.run_size import Extent
 
 SIZES = (10, 100)  # GB
 SMALL = "1 GB of log"

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from bench.extent import Extent
 from bench.peers import clients
 from bench.peers.brokers import Broker
 from bench.peers.turns import DURABLE, PAGE_CACHE, PROBE_BYTES, Case, Figures, Goals
+from bench.run_size import Extent
 
 RATE, SECONDS = 1000, 6.0
 SHARES = (25, 50, 75, 90)  # percent of saturation

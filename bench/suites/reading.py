@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from bench.extent import Extent
 from bench.limits import COLD, LOOPBACK, Limit
 from bench.peers import clients
 from bench.peers.brokers import Broker
 from bench.peers.cost import measured
 from bench.peers.crowd import run_all
 from bench.peers.turns import PAGE_CACHE, Case, Figures, Goals
+from bench.run_size import Extent
 from bench.suites.writing import LOADS, by_librdkafka, loaded
 
 GOALS: Goals = {"records/s": 1.5, "cpu s/GB": 1 / 3}

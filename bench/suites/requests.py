@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from bench.extent import Extent
 from bench.peers import clients
 from bench.peers.brokers import Broker
 from bench.peers.turns import PAGE_CACHE, PROBE_BYTES, Case, Figures
+from bench.run_size import Extent
 
 CONNECTIONS, SECONDS = 64, 3.0
 

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from bench.extent import Extent
 from bench.peers import clients
 from bench.peers.brokers import Broker
 from bench.peers.turns import PAGE_CACHE, Case, Figures
+from bench.run_size import Extent
 
 IDLE_S = 10
 PARTITIONS, RECORD_BYTES = 10, 10_000

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from functools import partial
 
 from bench import spark_scan
-from bench.extent import Extent
 from bench.peers.brokers import Appliance, Broker
 from bench.peers.turns import PAGE_CACHE, Case, Figures
+from bench.run_size import Extent
 from bench.suites.writing import by_librdkafka
 
 LOADS = {100: 4_000_000, 1000: 1_000_000}  # bytes, records

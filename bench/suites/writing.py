@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from bench.extent import Extent
 from bench.limits import WRITTEN, Limit
 from bench.peers import clients
 from bench.peers.brokers import Broker
 from bench.peers.cost import measured
 from bench.peers.turns import PAGE_CACHE, Case, Figures, Goals
+from bench.run_size import Extent
 
 LOADS = {10: 8_000_000, 100: 5_000_000, 1000: 1_000_000, 10_000: 100_000}  # bytes, records
 GOALS: Goals = {"records/s": 1.3, "cpu s/GB": 1 / 3}

@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from appliance.admin import api, health, schema, survey, topics
+from appliance.admin import api, body_schema, health, partition_snapshot, topics
 from appliance.admin.route import Param
 from appliance.errors import RequestInvalid
 from appliance.testing import RunningBroker, running_broker
@@ -93,13 +93,14 @@ def test_every_schema_is_one(rest: Rest) -> None:
         ({"a": {}}, dict[str, str], "body.a: got {}, wanted string"),
         (1, str | None, "body: got 1, wanted string or null"),
         ("x", Literal["a", "b"] | None, "body: got 'x', wanted one of a, b or null"),
-        (-1, schema.Natural, "body: got -1, wanted 0 to 9223372036854775807"),
-        (2**63, schema.Natural | None,
+        (-1, body_schema.Natural, "body: got -1, wanted 0 to 9223372036854775807"),
+        (2**63, body_schema.Natural | None,
          "body: got 9223372036854775808, wanted 0 to 9223372036854775807 or null"),
-        ({"0": -1}, dict[str, schema.Natural], "body.0: got -1, wanted 0 to 9223372036854775807"),
-        ([1, 2, 3], Annotated[list[int], schema.Limits(1, 2)],
+        ({"0": -1}, dict[str, body_schema.Natural],
+         "body.0: got -1, wanted 0 to 9223372036854775807"),
+        ([1, 2, 3], Annotated[list[int], body_schema.Limits(1, 2)],
          "body: got 3 entries, wanted 1 to 2"),
-        ([], Annotated[list[int], schema.Limits(1, 2)], "body: got 0 entries, wanted 1 to 2"),
+        ([], Annotated[list[int], body_schema.Limits(1, 2)], "body: got 0 entries, wanted 1 to 2"),
         ({"name": "a", "partitions": "x"}, topics.NewTopic | None,
          "body.partitions: got 'x', wanted integer"),
         ({"name": "a", "more": 1}, topics.NewTopic,
@@ -107,14 +108,14 @@ def test_every_schema_is_one(rest: Rest) -> None:
     ],
 )
 def test_what_is_wrong_with_a_body_is_told_by_its_place(value: Any, of: Any, text: str) -> None:
-    with pytest.raises(schema.BodyInvalid) as refused:
-        schema.check(value, of)
+    with pytest.raises(body_schema.BodyInvalid) as refused:
+        body_schema.check(value, of)
     assert str(refused.value) == text
 
 
 @pytest.mark.parametrize("value", [0, 2**63 - 1, None])
 def test_what_is_at_a_limit_is_taken(value: Any) -> None:
-    schema.check(value, schema.Natural | None)
+    body_schema.check(value, body_schema.Natural | None)
 
 
 def test_limits_are_in_the_document(rest: Rest) -> None:
@@ -141,10 +142,10 @@ def test_a_row_has_what_its_type_names_and_no_more() -> None:
         size_bytes: int
 
     wanted = {"name": "a", "source": "b", "size_bytes": 3}
-    row = schema.row_of(Row, Kept("a", 3), size_bytes=3, source="b")
+    row = body_schema.row_of(Row, Kept("a", 3), size_bytes=3, source="b")
     assert [*row.items()] == [*wanted.items()], "in the order of the type"
     with pytest.raises(AttributeError, match="source"):
-        schema.row_of(Row, Kept("a", 3), size_bytes=3)
+        body_schema.row_of(Row, Kept("a", 3), size_bytes=3)
 
 
 @pytest.mark.parametrize(
@@ -485,11 +486,11 @@ def test_health_is_followed(appliance_broker: RunningBroker) -> None:
 
 def test_a_percentile_is_of_what_came_since() -> None:
     none = [0] * 17
-    assert survey.percentile(none, none) is None
-    assert survey.percentile([100, *none[1:]], []) == 0.1
-    assert survey.percentile([100, 2, *none[2:]], none) == 0.25
-    assert survey.percentile([100, 2, *none[2:]], [100, *none[1:]]) == 0.25
-    assert survey.percentile([*none[1:], 5], none) == 10_000
+    assert partition_snapshot.percentile(none, none) is None
+    assert partition_snapshot.percentile([100, *none[1:]], []) == 0.1
+    assert partition_snapshot.percentile([100, 2, *none[2:]], none) == 0.25
+    assert partition_snapshot.percentile([100, 2, *none[2:]], [100, *none[1:]]) == 0.25
+    assert partition_snapshot.percentile([*none[1:], 5], none) == 10_000
 
 
 def test_a_page_that_is_closed_is_no_error(
@@ -517,15 +518,15 @@ def test_what_follows_from_a_survey_is_worked_out_once(
     made: list[int] = []
     real = health.totals_of
 
-    def counted(taken: survey.Taken) -> health.Totals:
+    def counted(taken: partition_snapshot.Taken) -> health.Totals:
         made.append(id(taken))
         return real(taken)
 
     monkeypatch.setattr(health, "totals_of", counted)
-    monkeypatch.setattr(survey, "FRESH_SECONDS", 60.0)
+    monkeypatch.setattr(partition_snapshot, "FRESH_SECONDS", 60.0)
     for _ in range(5):
         assert rest.get("/health")["partitions"] == 0
     assert len(made) == 1
-    monkeypatch.setattr(survey, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(partition_snapshot, "FRESH_SECONDS", 0.0)
     rest.get("/health")
     assert len(made) >= 2

@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from appliance.admin.audit_rows import AuditRow, AuditRows
 from appliance.catalog.catalog import Catalog
 from appliance.errors import StorageFull
-from appliance.export.book import Book
+from appliance.export.definitions_and_runs import Book
 from appliance.export.export_rows import ExportRows
 from appliance.testing import RunningBroker, running_broker
 from tests.support.rest import Rest

@@ -24,7 +24,7 @@ from appliance.admin import api, login_attempts, sessions, users
 from appliance.admin.route import ADMIN, OPERATOR, VIEWER
 from appliance.admin.user_rows import UserRows, has_users
 from appliance.catalog.catalog import NAME, Catalog
-from appliance.machine.wall_clock import Remembered, WallClock
+from appliance.machine.believed_time import Remembered, WallClock
 from appliance.server import Server
 from appliance.testing import RunningBroker, running_broker
 from tests.support.people import PASSWORD, PEOPLE, asked, denied, is_let_in, logged_in, make_people

@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from pyarrow import parquet
 
-from appliance.admin import message_filter, scan, shown_message
+from appliance.admin import message_filter, message_scan, shown_message
 from appliance.errors import RequestInvalid
 from appliance.record._records import Record
 from appliance.testing import RunningBroker
@@ -115,8 +115,8 @@ def test_a_search_tells_how_far_it_came(
 ) -> None:
     """No match in what was scanned is not the same as none at all."""
     produce(appliance_broker, 2000, **{"batch.num.messages": 100})
-    monkeypatch.setattr(scan, "LOOK_BYTES_MAX", 1)
-    monkeypatch.setattr(scan, "READ_BYTES", 1)
+    monkeypatch.setattr(message_scan, "LOOK_BYTES_MAX", 1)
+    monkeypatch.setattr(message_scan, "READ_BYTES", 1)
     query = {"from": "oldest", "filter": "value.id = 1999"}
     answer = rest.get(PATH, **query)
     assert (answer["messages"], answer["is_complete"]) == ([], False)

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from appliance.admin import metrics_of_topics
 from appliance.admin.metrics import Metrics
-from appliance.bulk.reading import Reading
+from appliance.bulk.reader_threads import Reading
 from appliance.config import BrokerConfig
 from appliance.server import Server
 from appliance.testing import RunningBroker, running_broker

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from appliance.api import closures, dispatch
+from appliance.api import closed_connections, dispatch
 from appliance.api.handlers import HANDLERS, SERVED
 from appliance.errors import TimedOut
 from appliance.process import event_log
@@ -61,7 +61,7 @@ def test_a_version_outside_the_range_closes_the_connection(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(closures, "WINDOW_S", 0.0)  # each is told
+    monkeypatch.setattr(closed_connections, "WINDOW_S", 0.0)  # each is told
     first, last = max(SERVED[key][0], API[key].versions[0]), SERVED[key][1]
     for connection, version in enumerate((first - 1, last + 1, 32767, -1), 1):
         event_log.repeats.forget()

@@ -11,7 +11,7 @@ import pytest
 
 from appliance._log import Log
 from appliance.config import GroupsConfig
-from appliance.groups.replay import ReplayedGroups, replay
+from appliance.groups.offsets_topic_replay import ReplayedGroups, replay
 from appliance.protocol.messages.delete_groups import DeleteGroupsRequest
 from appliance.protocol.messages.describe_groups import DescribeGroupsRequest
 from appliance.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -490,7 +490,7 @@ def test_until_offsets_are_read_clients_are_told_to_ask_again(
         assert may_read.wait(20)
         return replay(logs)
 
-    monkeypatch.setattr("appliance.groups.loading.replay", replay_later)
+    monkeypatch.setattr("appliance.groups.offsets_topic_loading.replay", replay_later)
 
     async def start_again() -> None:
         groups.start()

@@ -10,7 +10,7 @@ import pytest
 from appliance.protocol import NO_UUID, ErrorCode
 from appliance.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from appliance.protocol.messages.produce import ProduceRequest
-from appliance.record import _mirror
+from appliance.record import _mirror_batches
 from appliance.record._batch import records
 from appliance.testing import RunningBroker, running_broker
 from tests.support.control import Control
@@ -34,7 +34,7 @@ def produce(control: Control, data: bytes, source: str = SOURCE, version: int = 
 @pytest.mark.parametrize("version", range(9, 14))
 def test_a_mirror_writes_at_the_offsets_of_its_source(control: Control, version: int) -> None:
     (log,) = control.create("t", **MIRRORED).logs
-    data = _mirror.gap(0, 3) + batch("a", base_offset=3) + batch("b", "c", base_offset=4)
+    data = _mirror_batches.gap(0, 3) + batch("a", base_offset=3) + batch("b", "c", base_offset=4)
     for _ in range(2):
         part = produce(control, data, version=version)
         assert (part.error_code, part.base_offset) == (0, 0)
@@ -107,7 +107,7 @@ def test_clients_see_the_same_and_the_broker_remembers(tmp_path: Path) -> None:
         client.create_topic("t", **MIRRORED)
         (part,) = client.produce(batch("a"), acks=-1)
         assert part.error_code == ErrorCode.POLICY_VIOLATION
-        data = _mirror.gap(0, 7) + batch("b", base_offset=7)
+        data = _mirror_batches.gap(0, 7) + batch("b", base_offset=7)
         (part,) = client.produce(data, acks=-1, mirror_source=SOURCE)
         assert part.error_code == 0
     with running_broker(tmp_path) as broker, WireClient(address_of(broker)) as client:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.groups.subscription import Subscription, TopicPartitions, assigned
+from appliance.groups.consumer_protocol import Subscription, TopicPartitions, assigned
 from appliance.protocol.codec import encode
 from tests.support.consumer_group_client import Member, described, listed, names, rejoin
 from tests.support.control import Control

@@ -13,7 +13,7 @@ from appliance.api.handlers import HANDLERS
 from appliance.errors import TimedOut
 from appliance.protocol import NO_UUID
 from appliance.protocol.messages.produce import ProduceRequest
-from appliance.record import _build
+from appliance.record import _batch_builder
 from appliance.record._batch import records
 from tests.support.control import Closed, Control
 from tests.support.logs import NOW, batch, produced
@@ -79,7 +79,7 @@ def test_records_without_a_key_are_refused_with_their_whole_batch(
     control: Control, codec: str
 ) -> None:
     (log,) = control.create("t", cleanup_policy="compact").logs
-    data = _build.batch(
+    data = _batch_builder.batch(
         [(NOW, b"k", b"v"), (NOW, None, b"v"), (NOW, None, b"w")],
         codec=0 if codec == "none" else codec,
     )
@@ -103,7 +103,7 @@ def test_batches_of_one_connection_are_appended_in_turn(control: Control) -> Non
 
 def test_no_more_records_are_named_than_a_person_would_read(control: Control) -> None:
     control.create("t", cleanup_policy="compact")
-    data = _build.batch([(NOW, None, b"v")] * 500, codec="gzip")
+    data = _batch_builder.batch([(NOW, None, b"v")] * 500, codec="gzip")
     assert len(produce(control, data).record_errors) == 100
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.record import _build
+from appliance.record import _batch_builder
 from tests.support.control import Control
 from tests.support.share_client import ACCEPT, REJECT, ShareClient, write, write_many
 
@@ -44,7 +44,7 @@ def test_records_of_the_last_hour_are_read(control: Control) -> None:
     )
     log, now = control.broker.topics["t"].logs[0], time.time_ns() // 1_000_000
     for age_ms in (7_200_000, 1_800_000, 0):
-        log.append_durable(_build.batch([(now - age_ms, None, b"x")]))
+        log.append_durable(_batch_builder.batch([(now - age_ms, None, b"x")]))
     member = ShareClient(control)
     member.initialize(0, start=-1)
     assert member.acquire() == [(1, 2, 1)]

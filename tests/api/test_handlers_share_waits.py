@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.record import _build
+from appliance.record import _batch_builder
 from tests.support.control import Control
 from tests.support.share_client import ACCEPT, RELEASE, RENEW, ShareClient, other, write, write_many
 
@@ -48,7 +48,7 @@ def test_a_waiting_fetch_hastens_the_disk(control: Control, member: ShareClient)
 
 
 def write_without_waiting(control: Control, value: str) -> None:
-    control.broker.topics["t"].logs[0].append(_build.batch([(1, None, value.encode())]))
+    control.broker.topics["t"].logs[0].append(_batch_builder.batch([(1, None, value.encode())]))
 
 
 def test_a_fetch_that_found_nothing_is_answered_in_time(

@@ -9,9 +9,9 @@ import pytest
 
 from appliance._log import Log
 from appliance.broker.health import of_owners
-from appliance.machine.wall_clock import wall_now_ms
-from appliance.record import _batch, _build
-from appliance.repair import repair
+from appliance.machine.believed_time import wall_now_ms
+from appliance.record import _batch, _batch_builder
+from appliance.repair import partition_repair
 from appliance.txn.adoption import now_ms
 from appliance.txn.transaction import Producer
 from tests.support.control import Control
@@ -64,7 +64,7 @@ def test_a_marker_that_is_lost_to_damage_is_written_again_as_it_was_decided(
     (log, _) = control.broker.topics["t"].logs
     assert len(log.holes()) == 1
     until(lambda: control.run(settled(control)) or log.last_stable_offset == log.log_end_offset)
-    repair.skip(log, repair.plan_skip(log), control.broker.ledger, "ada")
+    partition_repair.skip(log, partition_repair.plan_skip(log), control.broker.ledger, "ada")
     assert committed_values(control) == (["a", "b"] if is_commit else ["b"])
     # and the producer goes on
     again = TxnClient(control)
@@ -103,7 +103,7 @@ def test_in_tv1_a_lost_marker_is_never_that_of_another_transaction(
     assert (again.init(), again.add(T0), again.add(T1)) == (0, [CONCURRENT], [0])
     marker = Producer(found.producer_id, found.epoch), first, found.coordinator_epoch
     control.run(control.broker.transactions.mark(log, *marker))
-    repair.skip(log, repair.plan_skip(log), control.broker.ledger, "ada")
+    partition_repair.skip(log, partition_repair.plan_skip(log), control.broker.ledger, "ada")
     assert (again.add(T0), again.write("c"), again.end()) == ([0], 0, 0)
     assert committed_values(control) == [*"a"[:first], "b", "c"]
 
@@ -121,7 +121,7 @@ def test_in_tv1_what_is_open_over_a_lost_marker_is_not_committed_with_it(
     log = control.broker.topics["t"].logs[0]
     tick(control, now_ms())
     until(lambda: control.run(settled(control)) or log.last_stable_offset == log.log_end_offset)
-    repair.skip(log, repair.plan_skip(log), control.broker.ledger, "ada")
+    partition_repair.skip(log, partition_repair.plan_skip(log), control.broker.ledger, "ada")
     assert committed_values(control) == []
 
 
@@ -134,7 +134,7 @@ def test_what_only_a_person_can_end_is_told_with_the_command(killed: Any, contro
     first = log.append_durable(nobody.batch("x")).base_offset
     key = b"\0\0\0\5other"
     (state, *_) = control.broker.transaction_places.transaction_logs()
-    state.append_durable(_build.batch([(wall_now_ms(), key, b"\xff\xff")]))
+    state.append_durable(_batch_builder.batch([(wall_now_ms(), key, b"\xff\xff")]))
     again = killed()
     (told,) = [each for each in of_owners(again.broker) if "4711" in each.text]
     assert told.level == "degraded"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from appliance.config import TransactionsConfig
-from appliance.machine.wall_clock import wall_now_ms
+from appliance.machine.believed_time import wall_now_ms
 from appliance.protocol.messages.describe_producers import DescribeProducersRequest
 from appliance.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from appliance.protocol.messages.list_transactions import ListTransactionsRequest

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from appliance.machine.wall_clock import wall_now_ms
+from appliance.machine.believed_time import wall_now_ms
 from appliance.txn import timeouts
 from appliance.txn.adoption import now_ms
 from appliance.txn.states import State

@@ -12,23 +12,23 @@ import pytest
 from click.testing import CliRunner
 
 from bench import (
-    comparison,
-    core_path,
     grown_log,
+    instruction_paths,
     limits,
-    planted,
+    own_measurements,
+    planted_slowdown,
+    regressions,
     remarks,
     report,
-    scripts,
     whole_run,
 )
 from bench.__main__ import main
-from bench.extent import QUICK, WHOLE, Extent
-from bench.peers import running, streams, turns
+from bench.peers import other_protocol_brokers, running, turns
 from bench.peers.brokers import Broker, Nobody
 from bench.peers.clients import ClientFailed, check_end
 from bench.peers.turns import Case, Figures
 from bench.results import Comparison, Run
+from bench.run_size import QUICK, WHOLE, Extent
 from bench.suites import SUITES
 from bench.whole_run import BESIDE
 
@@ -86,7 +86,7 @@ def test_the_page_has_a_dash_for_what_was_not_measured(tmp_path: Path) -> None:
     row = replace(FAST, figure="syncs/GB", theirs=[], goal=None)
     page, *charts = report.written(run(row), tmp_path / "page.md", tmp_path / "images")
     assert "| one record | syncs/GB | 300 (290-310) | - (kafka) | none |" in page.read_text()
-    assert (charts, comparison.regressions(run(row), run(FAST))) == ([], [])
+    assert (charts, regressions.regressions(run(row), run(FAST))) == ([], [])
 
 
 def test_the_page_says_how_near_to_the_machine_it_was(tmp_path: Path) -> None:
@@ -112,20 +112,20 @@ def test_every_rate_of_records_is_told_beside_the_machine() -> None:
 
 @pytest.mark.parametrize(("row", "times"), [(FAST, 0.8), (SMALL, 1.25)])
 def test_what_became_worse_is_named(row: Comparison, times: float) -> None:
-    (found,) = comparison.regressions(run(row), run(slower(row, times)))
+    (found,) = regressions.regressions(run(row), run(slower(row, times)))
     assert found.what == f"{row.case}, {row.figure}, beside kafka"
     assert round(found.percent) == round((times - 1) * 100)
-    assert comparison.regressions(run(slower(row, times)), run(row)) == []
+    assert regressions.regressions(run(slower(row, times)), run(row)) == []
 
 
 def test_weather_is_no_regression() -> None:
     wide = replace(FAST, ours=[300, 400, 200])
-    assert comparison.regressions(run(wide), run(slower(FAST, 0.8))) == []
+    assert regressions.regressions(run(wide), run(slower(FAST, 0.8))) == []
 
 
 def test_instructions_count_for_themselves() -> None:
     old, new = run(append=60_000, read=1000), run(append=61_900, read=1020)
-    assert [each.what for each in comparison.regressions(old, new)] == ["instructions of append"]
+    assert [each.what for each in regressions.regressions(old, new)] == ["instructions of append"]
 
 
 def test_a_file_comes_back_as_it_was(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_the_readme_gets_the_goals_between_its_marks(tmp_path: Path) -> None:
 
 
 def test_every_remark_is_about_a_case(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "missing", lambda name: None)
+    monkeypatch.setattr(other_protocol_brokers, "missing", lambda name: None)
     cases = {case.name for extent in (WHOLE, QUICK) for suite in SUITES.values()
              for case in suite(extent)}
     for heading in remarks.load():
@@ -248,16 +248,18 @@ def test_rounds_that_do_not_fit_are_left_out(
 
 
 def test_a_peer_that_is_not_installed_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams.shutil, "which", lambda name: None)
-    assert streams.missing("redis") == "redis-server is not on PATH (Debian: redis-server)"
+    monkeypatch.setattr(other_protocol_brokers.shutil, "which", lambda name: None)
+    told = "redis-server is not on PATH (Debian: redis-server)"
+    assert other_protocol_brokers.missing("redis") == told
     assert list(SUITES["others"](WHOLE)) == []
 
 
 def test_the_planted_work_stands_at_the_head_of_an_append() -> None:
-    text = (planted.ROOT / "appliance" / planted.MODULE).read_text()
-    assert planted.planted(text).count("planted_work()") == 3  # in C, its declaration, its call
+    text = (planted_slowdown.ROOT / "appliance" / planted_slowdown.MODULE).read_text()
+    found = planted_slowdown.planted(text).count("planted_work()")
+    assert found == 3  # in C, its declaration, its call
     with pytest.raises(ValueError, match="0 times, not once"):
-        planted.planted(text.replace(planted.FUNCTION, ""))
+        planted_slowdown.planted(text.replace(planted_slowdown.FUNCTION, ""))
 
 
 def test_the_time_that_is_left_is_shared_by_weight() -> None:
@@ -271,25 +273,26 @@ def test_every_suite_says_what_it_is_and_names_each_case_once() -> None:
     assert all((suite.__doc__ or "").strip() for suite in SUITES.values())
     listed = CliRunner().invoke(main, ["list"]).stdout
     words = [line.split()[0] for line in listed.splitlines()]
-    assert words == [*SUITES, *BESIDE, *["peer"] * len(streams.NEEDS)]
+    assert words == [*SUITES, *BESIDE, *["peer"] * len(other_protocol_brokers.NEEDS)]
 
 
-@pytest.mark.parametrize("path", core_path.PATHS)
+@pytest.mark.parametrize("path", instruction_paths.PATHS)
 def test_a_path_of_the_core_can_be_taken(path: str, tmp_path: Path) -> None:
-    log_dir = core_path.LogDir.open(tmp_path, core_path.STORAGE)
-    log = log_dir.create("bench", 0, core_path.LOG)
-    core_path.PATHS[path](log_dir, log, 3)
-    stored = {"append": 3 * core_path.RECORDS, "append-one": 3, "request-one": 3, "fetch-one": 1,
-              "read": core_path.OFFSETS * core_path.RECORDS, "columns": 0}
+    log_dir = instruction_paths.LogDir.open(tmp_path, instruction_paths.STORAGE)
+    log = log_dir.create("bench", 0, instruction_paths.LOG)
+    instruction_paths.PATHS[path](log_dir, log, 3)
+    stored = {"append": 3 * instruction_paths.RECORDS, "append-one": 3,
+              "request-one": 3, "fetch-one": 1,
+              "read": instruction_paths.OFFSETS * instruction_paths.RECORDS, "columns": 0}
     assert log.log_end_offset == stored[path]
     log_dir.close()
 
 
-@pytest.mark.parametrize("name", scripts.SCRIPTS)
+@pytest.mark.parametrize("name", own_measurements.SCRIPTS)
 @pytest.mark.parametrize("extent", [WHOLE, QUICK], ids=["whole", "quick"])
 def test_a_script_knows_the_words_that_it_gets(name: str, extent: Extent) -> None:
     """Runs only the parser: --help ends the script after the options that it must accept."""
-    script = scripts.SCRIPTS[name]
+    script = own_measurements.SCRIPTS[name]
     command = [sys.executable, "-m", script.module, *script.words(extent), "--json", "f", "--help"]
     done = subprocess.run(command, cwd=BENCH.parent, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
@@ -304,8 +307,8 @@ def test_the_figures_of_a_script_are_those_of_the_run(
         "import json, sys\n"
         "open(sys.argv[-1], 'w').write(json.dumps({'a': 1, 'b': {'c': [2, 3, 4]}}))\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    script = scripts.Script("its_own", "What it is about", lambda extent: [])
-    monkeypatch.setitem(scripts.SCRIPTS, "its_own", script)
+    script = own_measurements.Script("its_own", "What it is about", lambda extent: [])
+    monkeypatch.setitem(own_measurements.SCRIPTS, "its_own", script)
     whole = run()
     whole_run.measured(whole, (), ["its_own"], QUICK, tmp_path, tmp_path / "out.json")
     assert Run.load(tmp_path / "out.json").scripts == {"its_own": {"a": [1], "b: c": [2, 3, 4]}}
@@ -337,12 +340,12 @@ def test_a_grown_log_has_every_record_at_its_offset(
 ) -> None:
     monkeypatch.setattr(grown_log, "RESERVE", 0)
     grown_log.fill(tmp_path / "grown", 0.01, 2 << 20)
-    log_dir = core_path.opened(tmp_path / "grown")
-    log = log_dir.log(core_path.TOPIC, 0)
+    log_dir = instruction_paths.opened(tmp_path / "grown")
+    log = log_dir.log(instruction_paths.TOPIC, 0)
     each = grown_log.FILLING_RECORDS
     assert log.log_end_offset == 5 * 2 * each
     for batch in range(10):
-        data = log.read(batch * each + each // 2, core_path.READ_BYTES)
+        data = log.read(batch * each + each // 2, instruction_paths.READ_BYTES)
         assert int.from_bytes(data[:8], "big") == batch * each
     log_dir.close()
 

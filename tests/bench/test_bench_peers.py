@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from bench import export_kills
-from bench.peers import rabbitmq, stream_clients, streams
+from bench.peers import other_protocol_brokers, other_protocol_clients, rabbitmq
 from bench.peers.brokers import Appliance, Broker, has_not_ended
 from bench.peers.cost import SYNCS, Cost, SyncCounter, measured
 from bench.peers.rabbitmq import RabbitMQ
@@ -150,12 +150,15 @@ def test_a_node_is_asked_on_loopback_alone(tmp_path: Path, install: Install) -> 
 
 
 def test_each_program_of_a_peer_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(other_protocol_brokers.importlib.util, "find_spec", lambda name: None)
     there = ["rabbitmq-server", "erl"]
-    monkeypatch.setattr(streams.shutil, "which", lambda name: name if name in there else None)
-    assert streams.missing("rabbitmq") == "epmd is not on PATH (Debian: erlang-base)"
+    monkeypatch.setattr(
+        other_protocol_brokers.shutil, "which", lambda name: name if name in there else None
+    )
+    assert other_protocol_brokers.missing("rabbitmq") == "epmd is not on PATH (Debian: erlang-base)"
     there.append("epmd")
-    assert streams.missing("rabbitmq") == "there is no module rstream (PyPI: rstream)"
+    told = "there is no module rstream (PyPI: rstream)"
+    assert other_protocol_brokers.missing("rabbitmq") == told
 
 
 class Confirming:
@@ -185,11 +188,11 @@ def test_every_record_is_confirmed_or_the_turn_fails(
     monkeypatch.setattr(module, "Producer", lambda *_, **__: producer, raising=False)
     monkeypatch.setitem(sys.modules, "rstream", module)
     if refused is None:
-        assert stream_clients.rabbitmq_write("127.0.0.1:1", "t", 10, 2500) > 0
+        assert other_protocol_clients.rabbitmq_write("127.0.0.1:1", "t", 10, 2500) > 0
         assert producer.sent == 2500
     else:
         with pytest.raises(ValueError, match="refused: code 17"):
-            stream_clients.rabbitmq_write("127.0.0.1:1", "t", 10, 2500)
+            other_protocol_clients.rabbitmq_write("127.0.0.1:1", "t", 10, 2500)
 
 
 def test_the_folder_of_a_torture_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

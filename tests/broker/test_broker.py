@@ -16,11 +16,11 @@ import pytest
 from appliance.broker.broker import Broker
 from appliance.catalog import kafka_uuid
 from appliance.catalog.catalog import NAME
-from appliance.catalog.ledger import Damage
+from appliance.catalog.loss_ledger import Damage
 from appliance.catalog.producer_id_rows import BLOCK
 from appliance.config import LogConfig
 from appliance.config.config_key import ConfigChange, ConfigInvalid, ConfigOperation
-from appliance.data_dir import creation, partition_metadata
+from appliance.data_dir import partition_creation, partition_metadata
 from appliance.data_dir.locked_dir import LockedDir
 from appliance.data_dir.log_dir import LogDir
 from appliance.data_dir.partition_names import TopicNameInvalid
@@ -273,7 +273,7 @@ class Broken:
         return self.step(*given, **named)
 
 
-CREATION = [(creation, "_make"), (LockedDir, "open_log")]
+CREATION = [(partition_creation, "_make"), (LockedDir, "open_log")]
 
 
 def broken_at(patch: pytest.MonkeyPatch, owner: Any, step: str, works: int) -> None:

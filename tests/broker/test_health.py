@@ -25,10 +25,10 @@ from appliance.broker.health import (
     sentence,
 )
 from appliance.catalog.catalog import NAME, Catalog
-from appliance.catalog.ledger import Damage, Ledger
-from appliance.catalog.ledger_rows import LedgerRows
+from appliance.catalog.loss_ledger import Damage, Ledger
+from appliance.catalog.loss_ledger_rows import LedgerRows
 from appliance.cli.main import main
-from appliance.machine.syncs import Syncs
+from appliance.machine.sync_guarantee import Syncs
 from appliance.machine.watch import Machine
 from appliance.testing import RunningBroker, running_broker
 from tests.support.rest import Rest

@@ -15,7 +15,7 @@ import pytest
 
 from appliance._log import Log
 from appliance.bulk._range_reader import RangeReader
-from appliance.bulk.reading import Reading
+from appliance.bulk.reader_threads import Reading
 from appliance.config import ExportConfig
 from appliance.data_dir.log_dir import LogDir
 from tests.support.logs import STORAGE, batch, log_config

@@ -19,8 +19,8 @@ import requests
 from confluent_kafka import Producer
 from yarl import URL
 
-from appliance.admin import access, bulk_read, users
-from appliance.admin.tickets import SECONDS, TICKETS_MAX, Tickets
+from appliance.admin import access_page, bulk_read, users
+from appliance.admin.bulk_tickets import SECONDS, TICKETS_MAX, Tickets
 from appliance.admin.users import Identity
 from appliance.testing import RunningBroker, running_broker
 from tests.support.export_stream import read_stream
@@ -209,8 +209,8 @@ def test_the_guard_is_that_of_the_admin_port(broker: RunningBroker, route: Any) 
     found["other Host"] = ask(ada, Host="evil.example")
     found["other site"] = ask(ada, Origin="http://evil.example")
     for heading, answer in found.items():
-        cell = access.COLUMNS[heading](route)
-        assert is_let_in(answer) if cell == access.YES else str(answer.status) == cell, heading
+        cell = access_page.COLUMNS[heading](route)
+        assert is_let_in(answer) if cell == access_page.YES else str(answer.status) == cell, heading
 
 
 def test_what_is_not_there_is_told(broker: RunningBroker, token: str) -> None:

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from appliance import config
 from appliance.cli.main import main
 from appliance.data_dir.log_dir import LogDir
-from appliance.record import _build
+from appliance.record import _batch_builder
 
 
 def run(*arguments: str, **environment: str) -> Result:
@@ -62,9 +62,9 @@ def data(tmp_path: Path) -> Path:
     logs = LogDir.open(tmp_path / "data", config.StorageConfig(low_water_bytes=0, reserve_bytes=0))
     log = logs.create("orders", 0)
     rows = [(1_700_000_000_000, b"k%d" % i, b"two words\xff") for i in range(3)]
-    log.append_durable(_build.batch(rows))
+    log.append_durable(_batch_builder.batch(rows))
     log.roll()
-    log.append_durable(_build.batch(rows, codec="zstd"))
+    log.append_durable(_batch_builder.batch(rows, codec="zstd"))
     logs.close()
     return tmp_path / "data"
 

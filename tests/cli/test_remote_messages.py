@@ -21,10 +21,10 @@ import pyarrow.parquet
 import pytest
 from confluent_kafka import Consumer
 
-from appliance.cli.remote import where
+from appliance.cli.remote import offset_range
 from appliance.cli.remote.api import Api
-from appliance.process import progress
-from appliance.process.command import Command, Failed
+from appliance.process import progress_bar
+from appliance.process.exit_codes import Command, Failed
 from appliance.testing import RunningBroker
 from tests.support.shell import Shell
 
@@ -234,12 +234,12 @@ def test_the_language_of_offsets(shell: Shell) -> None:
 
 
 def test_times_in_words() -> None:
-    assert where.time_ms("@2026-11-21T08:30") == 1_795_249_800_000
-    assert where.time_ms("@2026-11-21T08:30:00+01:00") == 1_795_246_200_000
-    assert abs(where.time_ms("@-2m") - (time.time() - 120) * 1000) < 1000
+    assert offset_range.time_ms("@2026-11-21T08:30") == 1_795_249_800_000
+    assert offset_range.time_ms("@2026-11-21T08:30:00+01:00") == 1_795_246_200_000
+    assert abs(offset_range.time_ms("@-2m") - (time.time() - 120) * 1000) < 1000
     for wrong in ("@", "@soon", "@-1y", "@2026-13-01"):
         with pytest.raises(click.BadParameter):
-            where.time_ms(wrong)
+            offset_range.time_ms(wrong)
 
 
 def test_following_prints_what_is_there_and_what_comes(
@@ -261,7 +261,7 @@ def test_following_prints_what_is_there_and_what_comes(
 def test_a_file_of_long_lines_is_produced_with_its_progress(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    monkeypatch.setattr(progress_bar, "LINE_SECONDS", 0.0)
     file = tmp_path / "lines"
     file.write_text(("x" * 60_000 + "\n") * 100)
     shell.out("topic create big -p 1")

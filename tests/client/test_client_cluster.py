@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+from appliance.client.broker_partition import BrokerPartition
 from appliance.client.cluster import Cluster
 from appliance.client.config import ClientConfig
 from appliance.client.connection import Address
@@ -24,7 +25,6 @@ from appliance.client.errors import (
     TopicUnknown,
 )
 from appliance.client.metadata import is_replicated
-from appliance.client.partition import BrokerPartition
 from appliance.client.zookeeper import RegistrationInvalid, address_in
 from appliance.protocol.messages.metadata import API as METADATA
 from appliance.protocol.messages.metadata import MetadataRequest, MetadataResponse

@@ -11,9 +11,9 @@ import time
 import pytest
 from confluent_kafka.admin import NewPartitions
 
-from appliance.client.assignment import assign
+from appliance.client.broker_partition import BrokerPartition
 from appliance.client.consumer_connector import ConsumerConnector
-from appliance.client.partition import BrokerPartition
+from appliance.client.range_assignor import assign
 from tests.support.consumer_site import Site, owned, session_of, take, until_quiet
 from tests.support.zookeeper import DEADLINE_S, eventually
 

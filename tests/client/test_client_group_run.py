@@ -26,8 +26,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from appliance.client.assignment import assign
-from appliance.client.partition import BrokerPartition
+from appliance.client.broker_partition import BrokerPartition
+from appliance.client.range_assignor import assign
 from appliance.zookeeper.server import ZooKeeperServer
 from tests.support.serving import Serving
 from tests.support.zookeeper import serving_zookeeper_in

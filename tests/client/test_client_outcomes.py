@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 
 from appliance.client.errors import BrokerUnavailable, NoBrokers
-from appliance.client.hooks import CallbackHandler, Delivery, Encoder, EventHandler
 from appliance.client.outcome import (
     DeliveryTimedOut,
     HookFailed,
@@ -31,6 +30,7 @@ from appliance.client.outcome import (
 )
 from appliance.client.producer import Producer
 from appliance.client.producer_config import ProducerConfig
+from appliance.client.producer_hooks import CallbackHandler, Delivery, Encoder, EventHandler
 from appliance.testing import RunningBroker
 from loadtest.ports import lasting_port
 from tests.support.consumed import consumed

@@ -11,13 +11,13 @@ import pytest
 
 from appliance.client.batch import Identity
 from appliance.client.errors import ConfigInvalid, TopicUnknown
-from appliance.client.hooks import Encoder, Partitioner
 from appliance.client.outcome import HookFailed, ProducerClosed, SendFailed
 from appliance.client.producer import Producer
 from appliance.client.producer_config import ProducerConfig
+from appliance.client.producer_hooks import Encoder, Partitioner
 from appliance.errors import BatchTooLarge
 from appliance.record import compression
-from appliance.record._record_builder import key_hash
+from appliance.record._producer_batch_builder import key_hash
 from appliance.testing import RunningBroker
 from tests.support.consumed import consumed
 from tests.support.producing import DEADLINE_S, config, create, numbered, written

@@ -6,9 +6,9 @@ import subprocess
 import sys
 import time
 
-from appliance.client.hooks import CallbackHandler, Delivery, EventHandler
 from appliance.client.outcome import Records
 from appliance.client.producer import Producer
+from appliance.client.producer_hooks import CallbackHandler, Delivery, EventHandler
 from appliance.testing import RunningBroker
 from tests.support.consumed import consumed
 from tests.support.producing import DEADLINE_S, Heard, config, numbered

@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from appliance.client.batch import Batch, Group, Identity, batches_of
+from appliance.client.broker_partition import BrokerPartition
 from appliance.client.cluster import Cluster
 from appliance.client.outcome import DeliveryTimedOut, Outcome, Records
-from appliance.client.partition import BrokerPartition
 from appliance.client.producer_config import ProducerConfig
 from appliance.client.sender import Answer, Sender, Track
 from appliance.protocol import ErrorCode

@@ -17,6 +17,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from appliance.client import fetch
+from appliance.client.broker_partition import BrokerPartition
 from appliance.client.consumer_config import FetchConfig
 from appliance.client.errors import (
     BrokerRefused,
@@ -27,7 +28,6 @@ from appliance.client.errors import (
     PartitionUnknown,
     TopicMadeAnew,
 )
-from appliance.client.partition import BrokerPartition
 from appliance.client.simple_consumer import (
     EARLIEST,
     LATEST,
@@ -38,7 +38,7 @@ from appliance.client.simple_consumer import (
 from appliance.protocol import codec, headers
 from appliance.protocol.messages.fetch import API as FETCH
 from appliance.protocol.messages.fetch import FetchResponse
-from appliance.record import _build
+from appliance.record import _batch_builder
 from appliance.testing import RunningBroker, running_broker
 from loadtest.ports import lasting_port
 from tests.support.wire_client import WireClient
@@ -57,7 +57,7 @@ def wire(broker: RunningBroker) -> WireClient:
 
 
 def values(count: int, size: int = 10, first_ms: int = FIRST_MS, codec: str = "none") -> bytes:
-    return _build.batch(
+    return _batch_builder.batch(
         [(first_ms + i, b"key", b"%0*d" % (size, i), [("h", b"x")]) for i in range(count)],
         codec=codec,
     )
@@ -236,7 +236,7 @@ def test_columns_that_are_kept_stay_what_they_were(broker: RunningBroker) -> Non
     """The buffer for answers is used again, the columns are not in it."""
     for first in range(12):
         rows = [(FIRST_MS, None, b"%04d" % (20 * first + i) * 1000) for i in range(20)]
-        produce(broker, _build.batch(rows))
+        produce(broker, _batch_builder.batch(rows))
     with consumer(broker, fetch_size=100_000) as client:
         kept = []
         offset = 0

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from appliance.machine.believed_clock import BelievedClock
-from appliance.machine.wall_clock import DAY_MS, WallClock, wall_now_ms
+from appliance.machine.believed_time import DAY_MS, WallClock, wall_now_ms
+from appliance.machine.believed_time_file import BelievedClock
 from appliance.testing import RunningBroker, running_broker
 from tests.console.conftest import WAIT_S, Console
 from tests.support.rest import Rest

@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from appliance.catalog.catalog import Catalog
-from appliance.catalog.ledger import Damage, Ledger
-from appliance.catalog.ledger_rows import LedgerRows
+from appliance.catalog.loss_ledger import Damage, Ledger
+from appliance.catalog.loss_ledger_rows import LedgerRows
 from appliance.testing import RunningBroker, running_broker
 from tests.console.conftest import MARKUP, Console, Faults, opened
 from tests.support.rest import Rest

@@ -15,7 +15,7 @@ from typing import Any
 
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import ApplianceError, SequenceOutOfOrder
-from appliance.record import _batch, _build
+from appliance.record import _batch, _batch_builder
 
 from . import share, txn
 from .facts import FROM_MAGIC, Facts, LogFacts, Written, content
@@ -170,7 +170,7 @@ def _probe(log: Any, before: LogSeen, seen: Observation) -> list[bytes]:
     coordinators = {one.producer_id: one.coordinator_epoch for one in log.producers()}
     for producer, (first, _) in open_transactions(before).items():
         epochs = _epoch(before, producer), max(0, coordinators[producer])
-        marker = _build.control_batch("abort", producer, *epochs, START_MS)
+        marker = _batch_builder.control_batch("abort", producer, *epochs, START_MS)
         append(marker, "coordinator")
         if log.last_stable_offset <= first:
             seen.problems.append(f"{name}: the last stable offset stays at {first} after the abort")
@@ -196,7 +196,7 @@ def _probe(log: Any, before: LogSeen, seen: Observation) -> list[bytes]:
 
 
 def _made(producer: int, epoch: int, sequence: int) -> bytes:
-    return _build.batch(
+    return _batch_builder.batch(
         [(START_MS + 1, b"probe", b"after recovery")],
         producer_id=producer,
         producer_epoch=epoch,

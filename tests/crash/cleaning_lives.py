@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from appliance.record import _build
+from appliance.record import _batch_builder
 
 from .session import START_MS, Session, offsets_of
 
@@ -57,7 +57,7 @@ def compaction(session: Session) -> None:
             batch = session.records(1, 150, key=f"{key}{turn % 2}")
             session.append(log, batch, durable=False)
         session.append(log, session.records(2, 100, key="same"), durable=False)
-    session.append(log, _build.batch([(START_MS + 900, b"red0", None)]))
+    session.append(log, _batch_builder.batch([(START_MS + 900, b"red0", None)]))
     log.roll()
     session.append(log, session.records(1, key="last"))
     compact(session, log, START_MS + 1000)

@@ -15,7 +15,7 @@ from typing import Any
 from appliance.config import LogConfig, StorageConfig
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import ApplianceError, StorageFull
-from appliance.record import _batch, _build
+from appliance.record import _batch, _batch_builder
 
 from .session import read_batches
 
@@ -41,7 +41,7 @@ def fill(path: Path) -> None:
 
 
 def batch(number: int) -> bytes:
-    return _build.batch([(1_700_000_000_000 + number, b"k", f"{number} ".encode() * 500)])
+    return _batch_builder.batch([(1_700_000_000_000 + number, b"k", f"{number} ".encode() * 500)])
 
 
 class Story:

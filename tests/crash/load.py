@@ -22,7 +22,7 @@ from typing import Any
 from appliance.config import LogConfig, StorageConfig
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import ApplianceError
-from appliance.record import _batch, _build
+from appliance.record import _batch, _batch_builder
 
 from .facts import FROM_MAGIC
 
@@ -80,7 +80,7 @@ class Load:
                 for _ in range(GROUP):
                     counter += 1
                     value = b"%s %d %d %s" % (self.life.encode(), partition, counter, self.filler)
-                    batch = _build.batch([(int(time.time() * 1000), None, value)])
+                    batch = _batch_builder.batch([(int(time.time() * 1000), None, value)])
                     done = log.append(batch)
                     acks.append(
                         LINE.format(

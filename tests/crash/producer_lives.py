@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 from appliance.errors import SequenceOutOfOrder
-from appliance.record import _build
+from appliance.record import _batch_builder
 
 from .session import START_MS, Session, name_of
 
@@ -96,7 +96,7 @@ def transaction(
 def end(
     session: Session, log: Any, producer: int, first: int, kind: str, *, durable: bool = True
 ) -> None:
-    marker = _build.control_batch(kind, producer, 0, 0, START_MS)
+    marker = _batch_builder.control_batch(kind, producer, 0, 0, START_MS)
     appended = session.append(log, marker, durable=durable, origin="coordinator")
     session.note(
         did="transaction",

@@ -21,8 +21,8 @@ from appliance._log import Log
 from appliance.config import LogConfig
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import BatchCorrupt, OffsetInHole
-from appliance.record import _batch, _build
-from appliance.repair import repair
+from appliance.record import _batch, _batch_builder
+from appliance.repair import partition_repair
 from appliance.repair._scrub import SegmentScan
 
 from .session import SMALL, STORAGE
@@ -46,7 +46,8 @@ class Silent:
 
 def batch_at(offset: int) -> bytes:
     """Of another size at each offset, so that no stale one fits by chance."""
-    return _build.batch([(1_700_000_000_000 + offset, b"k", b"%d" % offset * (20 + offset))])
+    value = b"%d" % offset * (20 + offset)
+    return _batch_builder.batch([(1_700_000_000_000 + offset, b"k", value)])
 
 
 def config_of(_topic: str, _partition: int) -> LogConfig:
@@ -132,8 +133,9 @@ def live(root: Path, damage: str) -> None:
     lost = [offset for first, end in log.holes() for offset in range(first, end)]
     assert lost
     recorder.note({"marked": lost})
-    plan = repair.plan_import(logs, log, str(kept_aside(root, bases[0]).relative_to(root)))
-    repair.put_back(logs, log, plan, Silent(), "ada")  # type: ignore[arg-type]
+    file = str(kept_aside(root, bases[0]).relative_to(root))
+    plan = partition_repair.plan_import(logs, log, file)
+    partition_repair.put_back(logs, log, plan, Silent(), "ada")  # type: ignore[arg-type]
     back = [offset for span in plan.spans for offset in range(span.first_offset, span.end_offset)]
     assert back
     recorder.note({"put_back": back})

@@ -14,7 +14,7 @@ from typing import Any
 from appliance.config import LogConfig, StorageConfig
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import ApplianceError
-from appliance.record import _batch, _build
+from appliance.record import _batch, _batch_builder
 
 from .trace import Recorder
 
@@ -193,7 +193,7 @@ class Session:
             made.append(
                 (START_MS + self.value_id, (key or f"k{self.value_id}").encode(), value[:size])
             )
-        return _build.batch(made, codec=codec, **more)
+        return _batch_builder.batch(made, codec=codec, **more)
 
 
 def read_batches(log: Any, up_to: str = "end") -> list[bytes]:

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from appliance.config import ShareStateConfig
 from appliance.data_dir.log_dir import LogDir
-from appliance.record import _build
+from appliance.record import _batch_builder
 from appliance.share.acquisition import Asked, Extent, Limits
 from appliance.share.partition import Acknowledgement, SharePartition
 from appliance.share.state_log import SharePartitionKey, Stored
@@ -136,7 +136,7 @@ class Impatient(StateStore):
         self, key: SharePartitionKey, record: Record, written: Callable[[int], object]
     ) -> None:
         (log,) = self._places.share_state_logs()
-        batch = _build.batch([(START_MS, *record)])
+        batch = _batch_builder.batch([(START_MS, *record)])
         written(log.append(batch, origin="coordinator").base_offset)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from appliance.config import LogConfig, StorageConfig
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import ApplianceError
-from appliance.record import _batch, _build
+from appliance.record import _batch, _batch_builder
 
 from .bad_disk import BadDisk
 from .told import told
@@ -36,7 +36,7 @@ def storage(sync: str) -> StorageConfig:
 
 
 def batch(value: bytes) -> bytes:
-    return _build.batch([(1_700_000_000_000, b"k", value)])
+    return _batch_builder.batch([(1_700_000_000_000, b"k", value)])
 
 
 def served(log: Any, holes: Mapping[int, int] | None = None) -> dict[int, bytes]:

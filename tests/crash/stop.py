@@ -7,7 +7,7 @@ from pathlib import Path
 
 from appliance.config import LogConfig, StorageConfig
 from appliance.data_dir.log_dir import LogDir
-from appliance.record import _build
+from appliance.record import _batch_builder
 
 from .trace import Recorder
 
@@ -15,7 +15,7 @@ QUIET = StorageConfig(reserve_bytes=0, low_water_bytes=0, checkpoint_interval_ms
 
 
 def main(root: str, logs: str, rolls: str) -> None:
-    batch = _build.batch([(1_700_000_000_000, b"k", b"v")])
+    batch = _batch_builder.batch([(1_700_000_000_000, b"k", b"v")])
     log_dir = LogDir.open(Path(root), QUIET)
     for log in log_dir.create_all("t", range(int(logs)), LogConfig()):
         log.append(batch)

@@ -18,14 +18,14 @@ from typing import Any
 import pytest
 
 from appliance.catalog.catalog import Catalog
-from appliance.catalog.ledger import Ledger
-from appliance.catalog.ledger_rows import LedgerRows
+from appliance.catalog.loss_ledger import Ledger
+from appliance.catalog.loss_ledger_rows import LedgerRows
 from appliance.config import LogConfig
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import ApplianceError, LogFailed, StorageIoFailed
 from appliance.machine.page_cache import read_anew
-from appliance.machine.syncs import PROVEN, SYNCFS, syncs_on
-from appliance.record import _build
+from appliance.machine.sync_guarantee import PROVEN, SYNCFS, syncs_on
+from appliance.record import _batch_builder
 from appliance.repair import refused_reads
 from appliance.repair.refused_reads import RefusedReads
 from appliance.repair.scrub import Scrubber
@@ -228,7 +228,7 @@ def test_a_recovery_point_of_which_the_disk_knows_nothing_is_not_believed(disk: 
 
 
 def batch_at(stamp: int) -> bytes:
-    return _build.batch([(stamp, b"k", b"v")])
+    return _batch_builder.batch([(stamp, b"k", b"v")])
 
 
 # Two changes, the second of which is refused; then it dies as by a kill: nothing is closed.

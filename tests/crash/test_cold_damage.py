@@ -19,7 +19,7 @@ import pytest
 
 from appliance.admin.bulk_read import PREFIX
 from appliance.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from appliance.record import _build
+from appliance.record import _batch_builder
 from tests.support.rest import Rest
 from tests.support.serving import Serving
 from tests.support.warm_serving import WarmServing
@@ -77,7 +77,7 @@ def written(box: Box, size: int = SIZE, **configs: str) -> None:
         client.create_topic("t", segment_bytes=str(segment_bytes), **configs)
         for number in range(COUNT):
             row = (BEGAN_MS + number, f"{number}".encode(), os.urandom(size))
-            (part,) = client.produce(_build.batch([row]), acks=-1)
+            (part,) = client.produce(_batch_builder.batch([row]), acks=-1)
             assert part.error_code == 0
 
 

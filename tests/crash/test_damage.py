@@ -15,15 +15,15 @@ from click.testing import CliRunner
 
 from appliance._log import Log
 from appliance.catalog.catalog import NAME, Catalog
-from appliance.catalog.ledger import Damage, Ledger
-from appliance.catalog.ledger_rows import LedgerRows
-from appliance.cli.log import log as log_command
+from appliance.catalog.loss_ledger import Damage, Ledger
+from appliance.catalog.loss_ledger_rows import LedgerRows
+from appliance.cli.offline_log import log as log_command
 from appliance.data_dir.locked_dir import LockedDir
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import BatchCorrupt, BatchTorn, OffsetInHole, OffsetOutOfRange
+from appliance.groups.offsets_topic_replay import replay
 from appliance.groups.records import OffsetCommitValue, Partition, offset_record
-from appliance.groups.replay import replay
-from appliance.record import _batch, _build
+from appliance.record import _batch, _batch_builder
 from tests.support.damaged import END, SETTINGS, Damaged, build
 from tests.support.logs import NOW, STORAGE, copied, log_config, opened, produced
 from tests.support.watermarks import noted
@@ -146,7 +146,7 @@ def committed(path: Path, groups: str) -> list[tuple[int, int]]:
         for group in groups:
             value = OffsetCommitValue(offset=7, metadata="", commit_timestamp=NOW)
             record = offset_record(group, Partition("t", 0), value)
-            data = _build.batch([(NOW, record.key, record.value)])
+            data = _batch_builder.batch([(NOW, record.key, record.value)])
             log.append_durable(data)
             spans.append((at, at + len(data)))
             at += len(data)
@@ -243,7 +243,7 @@ def test_a_deleted_log_leaves_no_promise_to_one_of_the_same_name(tmp_path: Path)
         for value in ("first", "second"):
             log = log_dir.create("t", 0, log_config())
             for _ in range(3 if value == "first" else 1):
-                log.append_durable(_build.batch([(NOW, b"k", value.encode())]))
+                log.append_durable(_batch_builder.batch([(NOW, b"k", value.encode())]))
             if value == "first":
                 log_dir.delete("t", 0)
         log_dir.abandon()
@@ -257,8 +257,8 @@ def test_every_commit_notes_what_is_durable_and_no_more(tmp_path: Path) -> None:
         log = log_dir.create("t", 0, log_config())
         assert noted(tmp_path) == {}
         for count in range(1, 4):
-            log.append_durable(_build.batch([(NOW, b"k", b"v")]))
+            log.append_durable(_batch_builder.batch([(NOW, b"k", b"v")]))
             assert noted(tmp_path) == {"t-0": count}
-        log.append(_build.batch([(NOW, b"k", b"not durable")]))
+        log.append(_batch_builder.batch([(NOW, b"k", b"not durable")]))
         assert noted(tmp_path) == {"t-0": 3}
         log_dir.abandon()

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from appliance.record import _build
+from appliance.record import _batch_builder
 from tests.support.serving import Serving
 from tests.support.share_member import ACCEPT, REJECT, RELEASE, Ack, Place, ShareMember
 from tests.support.warm_serving import WarmServing
@@ -131,7 +131,8 @@ def produce(broker: Serving, ends: dict[int, int], dice: random.Random) -> None:
     with WireClient(broker.kafka) as client:
         for i in range(60):
             rows = [(1, None, b"x")] * dice.randint(1, 10)
-            (row,) = client.produce(_build.batch(rows), acks=-1, topic=TOPIC, partition=i % 2)
+            batch = _batch_builder.batch(rows)
+            (row,) = client.produce(batch, acks=-1, topic=TOPIC, partition=i % 2)
             assert row.error_code == 0, row
             ends[i % 2] = row.base_offset + len(rows)
 

@@ -53,7 +53,7 @@ def engine() -> Path:
 
 
 def test_the_copy_is_what_runs(engine: Path) -> None:
-    source = "import appliance.storage._commit as commit; print(commit.__file__)"
+    source = "import appliance.storage._log_commit as commit; print(commit.__file__)"
     command = [sys.executable, "-c", source]
     environment = engine_environment(engine)
     said = subprocess.run(command, cwd=TESTS, env=environment, capture_output=True, check=True)

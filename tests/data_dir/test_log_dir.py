@@ -15,11 +15,11 @@ from typing import Any, cast
 import pytest
 
 from appliance._log import Engine, Log
-from appliance.catalog.ledger import Damage
+from appliance.catalog.loss_ledger import Damage
 from appliance.config import StorageConfig
-from appliance.data_dir.creation import LogExists
 from appliance.data_dir.locked_dir import LockedDir
 from appliance.data_dir.log_dir import LogDir, LogUnknown
+from appliance.data_dir.partition_creation import LogExists
 from appliance.data_dir.partition_names import TopicNameInvalid, directory_name
 from appliance.data_dir.recovery import Recovery
 from appliance.data_dir.recovery_report import RecoveryReport
@@ -173,7 +173,7 @@ class Crash(BaseException):
 
 CRASH_AT = {
     "rename": "pathlib.Path.rename",
-    "sync": "appliance.data_dir.directories.sync_name",
+    "sync": "appliance.data_dir.durable_directories.sync_name",
     "files": "shutil.rmtree",
 }
 

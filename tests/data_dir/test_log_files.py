@@ -7,12 +7,12 @@ import pytest
 
 from appliance.data_dir import log_files, log_verify
 from appliance.data_dir.log_files import Damage, Partition
-from appliance.record import _build
+from appliance.record import _batch_builder
 
 
 def batch(base_offset: int, count: int = 2) -> bytes:
     records = [(1000 + base_offset + i, b"k%d" % i, b"v") for i in range(count)]
-    return _build.batch(records, base_offset=base_offset, codec="lz4")
+    return _batch_builder.batch(records, base_offset=base_offset, codec="lz4")
 
 
 def partition(folder: Path, first: bytes, second: bytes | None = None) -> Partition:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from appliance.errors import TimedOut
+from appliance.groups.consumer_protocol import NO_PARTITIONS
 from appliance.groups.group import Group
 from appliance.groups.states import State
-from appliance.groups.subscription import NO_PARTITIONS
 from appliance.protocol import ErrorCode
 from tests.support.classic_group import SESSION_MS, Consumer, World, beat, errors, stable
 

@@ -13,13 +13,13 @@ import pytest
 from appliance.config import ConsumerGroupsConfig, GroupsConfig
 from appliance.errors import StorageFull
 from appliance.groups.consumer_member import LEAVING
+from appliance.groups.consumer_protocol import assigned
 from appliance.groups.group import Group
 from appliance.groups.member import NEVER_MS, Joined, Stored, Sync, Synced
 from appliance.groups.mixed_group import MixedGroup
+from appliance.groups.offsets_topic_replay import replay
 from appliance.groups.records import GroupMetadataValue
-from appliance.groups.replay import replay
 from appliance.groups.states import GroupRefused, State
-from appliance.groups.subscription import assigned
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.describe_groups import DescribeGroupsRequest
 from appliance.topics.internal_topic import InternalTopic

@@ -419,7 +419,7 @@ def test_offsets_that_cannot_be_read_at_all_show_in_health(
     def fail(logs: object) -> None:
         raise ZeroDivisionError("not foreseen")
 
-    monkeypatch.setattr("appliance.groups.loading.replay", fail)
+    monkeypatch.setattr("appliance.groups.offsets_topic_loading.replay", fail)
     control = restarted(control, tmp_path)
     one.control = control
     assert one.heartbeat() == 15

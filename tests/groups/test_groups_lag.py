@@ -23,7 +23,7 @@ from appliance.groups.records import Partition
 from appliance.groups.states import GroupRefused
 from appliance.protocol.messages.create_topics import CreateTopicsRequest
 from appliance.protocol.messages.offset_commit import OffsetCommitRequest
-from appliance.record import _build
+from appliance.record import _batch_builder
 from tests.support.compaction import settle
 from tests.support.control import Control
 from tests.support.logs import NOW, batch, log_config, opened
@@ -171,10 +171,10 @@ def test_in_a_compacted_log_the_next_record_that_is_left_counts(world: World) ->
 
 def test_tombstones_that_wait_for_their_deletion_have_their_own_time(world: World) -> None:
     log = world.log(cleanup_policy="compact", min_cleanable_dirty_ratio=0.0)
-    append(log, _build.batch([(NOW, b"k", b"v")]))
-    append(log, _build.batch([(NOW + 1000, b"k", None)]))
+    append(log, _batch_builder.batch([(NOW, b"k", b"v")]))
+    append(log, _batch_builder.batch([(NOW + 1000, b"k", None)]))
     settle(world.log_dir, log)
-    append(log, _build.batch([(NOW + 2000, b"other", b"v")]))
+    append(log, _batch_builder.batch([(NOW + 2000, b"other", b"v")]))
     assert log.compact(NOW + HOUR_MS)
     world.now_ms = NOW + 5000
     world.commit(0)

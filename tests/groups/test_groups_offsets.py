@@ -13,10 +13,11 @@ import pytest
 
 from appliance._log import Log
 from appliance.config import GroupsConfig
-from appliance.data_dir._log_writer import LogWriter
+from appliance.data_dir._control_plane_writes import LogWriter
 from appliance.errors import ApplianceError, BatchTorn, LogClosed, TimedOut
 from appliance.groups.group import Group
 from appliance.groups.offsets import Offsets
+from appliance.groups.offsets_topic_replay import ReplayedGroups, replay
 from appliance.groups.records import (
     GroupMetadataValue,
     OffsetCommitValue,
@@ -24,8 +25,7 @@ from appliance.groups.records import (
     group_record,
     offset_record,
 )
-from appliance.groups.replay import ReplayedGroups, replay
-from appliance.record import _batch, _build
+from appliance.record import _batch, _batch_builder
 from appliance.topics.internal_topic import (
     BATCH_BYTES,
     InternalTopic,
@@ -286,7 +286,7 @@ def test_one_round_at_a_time_and_what_cannot_be_written_is_told(log: Log) -> Non
     writer = LogWriter()
     try:
         assert writer.take() is None
-        good = _build.batch([(NOW, b"k", b"v")])
+        good = _batch_builder.batch([(NOW, b"k", b"v")])
         writer.begin([(log, good), (log, good[:-1]), (log, good)], 10)
         with pytest.raises(ValueError, match="a round of 3 batches is in progress"):
             writer.begin([(log, good)], 10)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from appliance.groups.consumer_member import LEAVING, NOWHERE, Beaten, Places
+from appliance.groups.consumer_protocol import Subscription, TopicPartitions, assigned
 from appliance.groups.member import Join, Joined, Sync, Synced
 from appliance.groups.mixed_group import MixedGroup
 from appliance.groups.states import GroupRefused
-from appliance.groups.subscription import Subscription, TopicPartitions, assigned
 from appliance.protocol import ErrorCode
 from appliance.protocol.codec import encode
 from tests.support.consumer_group import REBALANCE_MS, SESSION_MS, Client, World

@@ -17,7 +17,7 @@ import pytest
 
 from appliance.admin.admission import HEAD_BYTES_MAX, HEADERS_MAX, UNSENT_MAX
 from appliance.admin.audit_rows import STRANGER
-from appliance.admin.connections import PIPELINED_MAX
+from appliance.admin.connection_timeouts import PIPELINED_MAX
 from appliance.admin.login_attempts import BURSTS
 from appliance.testing import running_broker
 from tests.hostile.admin_port import DEADLINE_S, PASSWORD, SLOWEST_S, Pages

@@ -17,8 +17,8 @@ from typing import Annotated, Any, get_args, get_origin
 import pytest
 
 from appliance.admin import api
+from appliance.admin.body_schema import PLAIN, fields
 from appliance.admin.route import Route
-from appliance.admin.schema import PLAIN, fields
 from tests.hostile.admin_port import DEADLINE_S, Pages
 from tests.hostile.conftest import SOURCES
 from tests.support.http_client import Heard, HttpClient

@@ -15,7 +15,7 @@ import zstandard
 
 from appliance._crc import crc32c
 from appliance.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from appliance.record import _build
+from appliance.record import _batch_builder
 from appliance.record._records import Record
 from tests.hostile.witness import batch
 from tests.support.serving import Serving
@@ -66,7 +66,7 @@ def one_record(*fields: int, tail: bytes = b"") -> bytes:
 
 def packed_batch() -> bytes:
     record = Record(time.time_ns() // 1_000_000, b"k", b"v" * 1000)
-    return bytes(_build.batch([record], codec="gzip"))
+    return bytes(_batch_builder.batch([record], codec="gzip"))
 
 
 LIES: dict[str, tuple[Callable[[], bytes], set[int]]] = {
@@ -210,6 +210,7 @@ def test_a_bomb_and_a_search_by_time(client: WireClient, packed: bytes) -> None:
 
 def test_real_compressed_batches_are_taken(client: WireClient) -> None:
     for codec in CODECS.values():
-        octets = bytes(_build.batch([Record(1_700_000_000_000, b"k", b"v" * 1000)], codec=codec))
+        record = Record(1_700_000_000_000, b"k", b"v" * 1000)
+        octets = bytes(_batch_builder.batch([record], codec=codec))
         (part,) = client.produce(octets, topic=COMPACTED, acks=-1)
         assert part.error_code == 0, (codec, part)

@@ -9,7 +9,7 @@ import pytest
 
 from appliance.api.handlers import HANDLERS
 from appliance.broker import client_metrics
-from appliance.config import broker_configs, group_configs, topic_config
+from appliance.config import dynamic_broker_config, group_config, topic_config
 from appliance.protocol import API
 from appliance.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -88,9 +88,9 @@ INCREMENTAL_ALTER_CONFIGS = 44
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 KEYS = {
     TOPIC: topic_config.KEYS,
-    BROKER: broker_configs.DYNAMIC,
+    BROKER: dynamic_broker_config.DYNAMIC,
     CLIENT_METRICS: client_metrics.KEYS,
-    GROUP: group_configs.KEYS,
+    GROUP: group_config.KEYS,
 }
 NUMBERS = ["0", "1", "-1", "-2", str(2**31 - 1), str(2**31), str(2**63 - 1), str(-(2**63)),
            "9" * 20, "9" * 5000, "1e308", "nan", "inf", "0x10", "1_000"]  # fmt: skip

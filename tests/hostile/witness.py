@@ -7,7 +7,7 @@ import threading
 import time
 
 from appliance.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from appliance.record import _build
+from appliance.record import _batch_builder
 from appliance.record._records import Record
 from tests.support.wire_client import WireClient, frame_of
 
@@ -18,7 +18,7 @@ METADATA = 3
 
 def batch(text: bytes = b"value", count: int = 1) -> bytes:
     now = time.time_ns() // 1_000_000
-    return bytes(_build.batch([Record(now, b"key", text) for _ in range(count)]))
+    return bytes(_batch_builder.batch([Record(now, b"key", text) for _ in range(count)]))
 
 
 class Witness:

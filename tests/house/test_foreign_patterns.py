@@ -16,7 +16,7 @@ COMPILING = {"compile", "match", "fullmatch", "search", "sub", "subn", "split", 
              "finditer"}  # fmt: skip
 # The user's own, in a process of the user's own, with all that Python's have; our routes' paths.
 THEIR_OWN = {
-    "appliance/bulk_http/answers.py": (
+    "appliance/bulk_http/routes.py": (
         "re.compile(re.sub('{(\\\\w+)}', '(?P<\\\\1>[^/]+)', route.url))"
     ),
     "spark/options.py": "re.compile(text)",

@@ -157,7 +157,7 @@ def test_packages_beside_see_what_they_list(path: Path) -> None:
         ("storage", "from appliance.storage.compaction._cleaner cimport clean\n"),
         ("_crc", "from appliance.native._codes cimport (\n    OK,\n)\ncimport appliance._log\n"),
         ("storage", "from appliance cimport (\n    _crc,\n    _log as log,\n)\n"),
-        ("storage", "cimport appliance.network._plane\n"),
+        ("storage", "cimport appliance.network._control_plane_inbox\n"),
     ],
 )
 def test_an_upward_cimport_is_found(room: str, text: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from appliance.config import LogConfig
 from appliance.data_dir.log_dir import Log, LogDir
-from appliance.record import _batch, _build
+from appliance.record import _batch, _batch_builder
 from tests.interop.dump_log_segments import Record
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -49,7 +49,7 @@ class Scribe:
         who = {} if producer is None else {
             "producer_id": producer.producer_id, "producer_epoch": producer.epoch,
             "base_sequence": producer.sequence, "transactional": transactional}
-        batch = _build.batch(given, codec=codec, **who)
+        batch = _batch_builder.batch(given, codec=codec, **who)
         base = self.log.append(batch).base_offset
         for i, row in enumerate(rows):
             sequence = -1 if producer is None else (producer.sequence + i) % 2**31
@@ -62,7 +62,8 @@ class Scribe:
 
     def end(self, kind: str, producer: Producer, timestamp: int) -> int:
         """Commit or abort; the marker's offset."""
-        marker = _build.control_batch(kind, producer.producer_id, producer.epoch, 7, timestamp)
+        who = producer.producer_id, producer.epoch
+        marker = _batch_builder.control_batch(kind, *who, 7, timestamp)
         offset = self.log.append(marker, origin="coordinator").base_offset
         self.expected.append(Record(offset, timestamp, 4, 6, -1, (), kind.upper(), None, None))
         return int(offset)

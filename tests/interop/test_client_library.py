@@ -15,7 +15,7 @@ from appliance.client import (
     ProducerConfig,
     SimpleConsumer,
 )
-from appliance.client.partition import NO_BROKER
+from appliance.client.broker_partition import NO_BROKER
 from loadtest.ports import lasting_port
 from tests.interop.kafka_broker import SETTINGS, KafkaBroker, wait_until
 from tests.support.consumed import consumed

@@ -12,7 +12,7 @@ import pytest
 from appliance import errors
 from appliance.config import LogConfig
 from appliance.data_dir.log_dir import Log, LogDir
-from appliance.record import _batch, _build, _records
+from appliance.record import _batch, _batch_builder, _records
 from tests.interop import dump_log_segments as tool
 from tests.interop.kafka_logs import CODECS, TOPICS, KafkaLogs
 
@@ -174,7 +174,7 @@ def test_a_retry_of_kafkas_last_batch_is_a_duplicate(opened: Opened, topic: str)
 
 def test_a_gap_after_kafkas_last_batch_is_refused(opened: Opened) -> None:
     last = opened.dumped_batches("codec-none")[-1]
-    gap = _build.batch([(last.max_timestamp, b"k", b"v")], producer_id=last.producer_id,
+    gap = _batch_builder.batch([(last.max_timestamp, b"k", b"v")], producer_id=last.producer_id,
                        producer_epoch=last.producer_epoch, base_sequence=last.last_sequence + 2)
     with pytest.raises(errors.SequenceOutOfOrder):
         opened.logs.log("codec-none", 0).append(gap)
@@ -185,7 +185,7 @@ def _go_on(log: Log, last: tool.Batch, codec: str) -> None:
     sequence = last.last_sequence + 1
     for i in range(40):
         rows = [(last.max_timestamp + i, b"key", b"%03d" % j * 40) for j in range(20)]
-        log.append_durable(_build.batch(rows, codec=codec, producer_id=last.producer_id,
+        log.append_durable(_batch_builder.batch(rows, codec=codec, producer_id=last.producer_id,
                                         producer_epoch=last.producer_epoch, base_sequence=sequence))
         sequence += len(rows)
 

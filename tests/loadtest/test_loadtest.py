@@ -17,12 +17,12 @@ import pytest
 from appliance.protocol.codec import Pieces
 from appliance.protocol.messages.delete_records import API as DELETE_RECORDS
 from appliance.protocol.messages.delete_records import DeleteRecordsRequest
-from appliance.record._record_builder import batch_head, encode_records
+from appliance.record._producer_batch_builder import batch_head, encode_records
 from appliance.testing import RunningBroker
-from loadtest import broker, broker_metrics, curves, payload, slo, tally
+from loadtest import broker, broker_metrics, payload, shape_curves, slo, tally
+from loadtest.acknowledged_batches import NOWHERE, Batch, Ledger
 from loadtest.connection import Connection
 from loadtest.histogram import Histogram
-from loadtest.ledger import NOWHERE, Batch, Ledger
 from loadtest.payload import Filling
 from loadtest.read_back import Findings, read_back
 from loadtest.schedule import Schedule
@@ -80,7 +80,7 @@ def test_a_schedule_does_not_forgive_what_could_not_be_sent() -> None:
     ],
 )  # fmt: skip
 def test_shapes_of_a_run_of_100_s_in_periods_of_20(shape: str, at: float, part: float) -> None:
-    assert curves.SHAPES[shape](at, 100, 20) == pytest.approx(part)
+    assert shape_curves.SHAPES[shape](at, 100, 20) == pytest.approx(part)
 
 
 # goals

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from appliance.machine import memory
-from appliance.machine.grown import Grown
+from appliance.machine.kernel_counters import Grown
 from appliance.machine.memory import KILLED_TOLD_MS, KillsWatch, Memory
 
 GIB = 1 << 30

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from appliance.machine import devices, raid
-from appliance.machine.grown import Grown
+from appliance.machine.kernel_counters import Grown
 from appliance.machine.raid import Array
 
 GOOD, FAULTY, SPARE = "in_sync", "faulty", "spare"

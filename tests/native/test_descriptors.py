@@ -25,9 +25,9 @@ import pytest
 
 from appliance.catalog import kafka_uuid
 from appliance.catalog.catalog import Catalog
-from appliance.data_dir import descriptors
-from appliance.data_dir.creation import DescriptorsExhausted
-from appliance.data_dir.descriptors import DescriptorsTooFew, shares
+from appliance.data_dir import descriptor_budget
+from appliance.data_dir.descriptor_budget import DescriptorsTooFew, shares
+from appliance.data_dir.partition_creation import DescriptorsExhausted
 from appliance.errors import LogClosed
 from appliance.native import _descriptors
 from appliance.topics.topic_rows import TopicRow, TopicRows
@@ -74,7 +74,7 @@ def test_with_too_few_there_is_no_start_and_the_error_says_how_many_are_wanted()
 def most() -> Iterator[int]:
     """What the logs of this process may open from the next `opened` on is put back."""
     yield 0
-    descriptors.take()
+    descriptor_budget.take()
 
 
 def few(count: int) -> None:
@@ -134,7 +134,7 @@ def test_a_file_with_unsynced_bytes_is_not_closed_for_another(tmp_path: Path, mo
 def test_creation_says_how_many_descriptors_there_are(
     tmp_path: Path, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("appliance.data_dir.creation.DESCRIPTORS_S", 0.1)
+    monkeypatch.setattr("appliance.data_dir.partition_creation.DESCRIPTORS_S", 0.1)
     with opened(tmp_path) as log_dir:
         few(0)
         with pytest.raises(DescriptorsExhausted) as caught:

@@ -24,9 +24,9 @@ from appliance.data_dir.log_dir import LogDir
 from appliance.network._data_plane import DataPlane
 from appliance.protocol.messages.fetch import FetchRequest, FetchResponse
 from appliance.protocol.messages.produce import ProduceResponse
-from appliance.record import _build
+from appliance.record import _batch_builder
 from appliance.record._batch import headers, records
-from appliance.record._mirror import gap
+from appliance.record._mirror_batches import gap
 from appliance.record._records import Record
 from tests.support.logs import until
 from tests.support.wire_client import TOPIC_ID, WireClient, fetch_frame, frame_of, produce_frame
@@ -39,7 +39,7 @@ NETWORK = NetworkConfig(drain_timeout_ms=1000)
 
 def batch(text: bytes = b"value", count: int = 1, **facts: Any) -> bytes:
     now = int(time.time() * 1000)
-    return bytes(_build.batch([Record(now, b"key", text) for _ in range(count)], **facts))
+    return bytes(_batch_builder.batch([Record(now, b"key", text) for _ in range(count)], **facts))
 
 
 class Plane:
@@ -509,7 +509,7 @@ def test_other_requests_are_passed_on(client: WireClient, plane: Plane) -> None:
 
 def test_a_compacted_topic_gets_keys_itself_and_passes_on_what_lacks_them(make: Any) -> None:
     plane = make(cleanup_policy="compact")
-    keyless = bytes(_build.batch([Record(0, b"k", b"v"), Record(1, None, b"v")]))
+    keyless = bytes(_batch_builder.batch([Record(0, b"k", b"v"), Record(1, None, b"v")]))
     with plane.client() as client:
         assert client.produce(batch())[0].error_code == 0
         assert client.produce(batch()[:-1])[0].error_code == 2
@@ -542,7 +542,7 @@ def test_a_transaction_is_begun_by_the_control_plane_and_goes_on_here(
     plane.logs[0].append(part(0))
     assert [client.produce(part(n))[0].error_code for n in (1, 2)] == [0, 0]
     assert is_passed_on(part(0, epoch=1), 2)
-    plane.logs[0].append(_build.control_batch("commit", 7, 0, 0, 0), origin="coordinator")
+    plane.logs[0].append(_batch_builder.control_batch("commit", 7, 0, 0, 0), origin="coordinator")
     assert is_passed_on(part(3), 3)
     plain = batch(producer_id=7, producer_epoch=0, base_sequence=3)
     assert client.produce(plain)[0].error_code == 0

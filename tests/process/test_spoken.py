@@ -14,7 +14,7 @@ from appliance.config import StorageConfig
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import StorageFull, from_code
 from appliance.process.spoken import disk_full, size
-from appliance.record import _build
+from appliance.record import _batch_builder
 from appliance.testing import running_broker
 from tests.support.logs import NOW, log_config
 from tests.support.rest import Rest
@@ -58,7 +58,7 @@ def test_a_log_says_that_the_disk_is_full_and_nothing_of_the_batch(tmp_path: Pat
     config = StorageConfig(reserve_bytes=0, low_water_bytes=MORE_THAN_THERE_IS)
     logs = LogDir.open(tmp_path, config)
     log = logs.create("t", 0, log_config())
-    data = _build.batch([(NOW, b"k", b"v")])
+    data = _batch_builder.batch([(NOW, b"k", b"v")])
     for append in (log.append, lambda batch: log.append_in_place(bytearray(batch))):
         with pytest.raises(StorageFull, match=SAID) as told:
             append(data)
@@ -80,7 +80,7 @@ def test_everybody_tells_of_a_full_disk_in_these_words(tmp_path: Path) -> None:
         assert SAID.search(answer.body["error"]["message"])
         host, port = broker.bootstrap.split(":")
         with WireClient((host, int(port))) as client:
-            (told,) = client.produce(_build.batch([(NOW, b"k", b"v")]), topic="orders")
+            (told,) = client.produce(_batch_builder.batch([(NOW, b"k", b"v")]), topic="orders")
         assert told.error_code == 56
         assert IN_SHORT.fullmatch(told.error_message)
         run = CliRunner().invoke(main, ["produce", "orders", "--admin", broker.admin], input="x\n")

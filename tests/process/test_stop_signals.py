@@ -14,7 +14,7 @@ from appliance.config import LogConfig, StorageConfig
 from appliance.data_dir.locked_dir import LockedDir
 from appliance.data_dir.log_dir import LogDir
 from appliance.process.stop_signals import StopSignals
-from appliance.record import _batch, _build
+from appliance.record import _batch, _batch_builder
 
 STORAGE = StorageConfig(low_water_bytes=0, reserve_bytes=1 << 20)
 LOGS = 12
@@ -47,7 +47,7 @@ finally:
 
 
 def batch(text: bytes) -> bytes:
-    return _build.batch([(1_700_000_000_000, b"k", text)])
+    return _batch_builder.batch([(1_700_000_000_000, b"k", text)])
 
 
 @pytest.fixture

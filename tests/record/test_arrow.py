@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance import errors
-from appliance.record import _batch, _build, _columns, _records, arrow
+from appliance.record import _batch, _batch_builder, _columns, _records, arrow
 from tests.support.batch_model import batch_of, record_bytes, stamped, varint
 
 DATA = Path(__file__).parents[1] / "data"
@@ -55,26 +55,29 @@ def test_java_s_batches_come_out_as_columns(name: str) -> None:
 
 def test_no_data_is_no_rows() -> None:
     assert read(b"").num_rows == 0
-    assert read(_build.control_batch("commit", 1, 0, 0, 5)).num_rows == 0
+    assert read(_batch_builder.control_batch("commit", 1, 0, 0, 5)).num_rows == 0
 
 
 def test_batches_of_all_codecs_follow_each_other() -> None:
     data = b"".join(
-        _build.batch([(i, b"k%d" % i, bytes(i)) for i in range(99)], codec=codec, base_offset=at)
+        _batch_builder.batch(
+            [(i, b"k%d" % i, bytes(i)) for i in range(99)], codec=codec, base_offset=at
+        )
         for at, codec in zip(range(0, 500, 100), CODECS, strict=True)
     )
     assert read(data).to_pylist() == rows_of(_batch.records(data))
 
 
 def test_only_the_offsets_asked_for_are_there() -> None:
-    data = b"".join(_build.batch([(0, None, b"v")] * 10, base_offset=at) for at in (0, 10, 20))
+    ten = [(0, None, b"v")] * 10
+    data = b"".join(_batch_builder.batch(ten, base_offset=at) for at in (0, 10, 20))
     made = read(data, first_offset=5, end_offset=21)
     assert made.column("offset").to_pylist() == list(range(5, 21))
     assert made.column("headers").to_pylist() == [[]] * 16
 
 
 def test_no_headers_are_of_the_type_that_was_asked_for() -> None:
-    data = _build.batch([(0, None, b"v")] * 3)
+    data = _batch_builder.batch([(0, None, b"v")] * 3)
     ours = arrow.schema().field("headers").type
     theirs = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     for kind in (ours, theirs, ours):
@@ -84,21 +87,21 @@ def test_no_headers_are_of_the_type_that_was_asked_for() -> None:
 
 
 def test_metadata_is_of_one_batch() -> None:
-    data = _build.batch([(0, None, b"v")])
+    data = _batch_builder.batch([(0, None, b"v")])
     assert arrow.record_batch(data, metadata={"a": "1"}).schema.metadata == {b"a": b"1"}
     assert arrow.record_batch(data, metadata={"b": "2"}).schema.metadata == {b"b": b"2"}
     assert arrow.record_batch(data).schema.metadata is None
 
 
 def test_a_column_without_nulls_has_no_validity() -> None:
-    made = read(_build.batch([(0, None, b"v"), (0, b"k", b"w")]))
+    made = read(_batch_builder.batch([(0, None, b"v"), (0, b"k", b"w")]))
     assert (made.column("key").null_count, made.column("value").null_count) == (1, 0)
     assert made.column("value").buffers()[0] is None
 
 
 def test_nothing_is_copied_into_arrow() -> None:
     """The bytes are those of the decoder's vectors, which outlive what they were decoded from."""
-    data = _build.batch([(i, b"key", b"value %d" % i) for i in range(1000)], codec="lz4")
+    data = _batch_builder.batch([(i, b"key", b"value %d" % i) for i in range(1000)], codec="lz4")
     column = arrow.record_batch(data).column("value")
     del data
     gc.collect()
@@ -112,10 +115,10 @@ def test_a_header_name_that_is_not_utf_8_is_replaced() -> None:
 
 
 def test_more_bytes_than_allowed_are_refused_with_both_numbers() -> None:
-    data = _build.batch([(0, None, bytes(600))], codec="none") * 2
+    data = _batch_builder.batch([(0, None, bytes(600))], codec="none") * 2
     with pytest.raises(errors.BatchTooLarge, match=r"1\d{3} bytes of records.*1000 allowed"):
         arrow.record_batch(data, size_max=1000)
-    packed = _build.batch([(0, None, bytes(600))], codec="zstd") * 2
+    packed = _batch_builder.batch([(0, None, bytes(600))], codec="zstd") * 2
     with pytest.raises(errors.BatchTooLarge):
         arrow.record_batch(packed, size_max=1000)
 
@@ -127,13 +130,13 @@ def transactions() -> list[bytes]:
     def of(producer: int, value: bytes) -> bytes:
         at = 10 * len(made)
         given = [(0, None, value)] * 10
-        return _build.batch(
+        return _batch_builder.batch(
             given, base_offset=at, producer_id=producer, producer_epoch=0,
             base_sequence=0 if producer >= 0 else -1, transactional=producer >= 0,
         )  # fmt: skip
 
     def end(kind: str, producer: int) -> bytes:
-        return _build.control_batch(kind, producer, 0, 0, 5, base_offset=10 * len(made))
+        return _batch_builder.control_batch(kind, producer, 0, 0, 5, base_offset=10 * len(made))
 
     made: list[bytes] = []
     for producer, value in ((1, b"gone"), (2, b"kept"), (-1, b"kept")):
@@ -174,14 +177,14 @@ def test_it_is_told_whether_any_batch_is_of_a_transaction() -> None:
 
 
 def test_the_kind_of_a_timestamp_is_told_record_by_record() -> None:
-    times = stamped(_build.batch([(7, None, b"v")] * 2), 2, 0, append_time_ms=9)
-    filled = _columns.columns(_build.batch([(7, None, b"v")] * 2) + times)
+    times = stamped(_batch_builder.batch([(7, None, b"v")] * 2), 2, 0, append_time_ms=9)
+    filled = _columns.columns(_batch_builder.batch([(7, None, b"v")] * 2) + times)
     assert arrow.numbers(pa.int32(), filled.timestamp_type).to_pylist() == [0, 0, 1, 1]
     assert arrow.numbers(pa.int64(), filled.timestamp).to_pylist() == [7, 7, 9, 9]
 
 
 def test_what_nobody_wants_is_not_copied() -> None:
-    data = _build.batch([(0, b"k", b"v", [("h", b"x")])] * 3, base_offset=5)
+    data = _batch_builder.batch([(0, b"k", b"v", [("h", b"x")])] * 3, base_offset=5)
     filled = _columns.columns(data, keys=False, values=False, headers=False)
     assert (len(filled), len(filled.key), len(filled.value), len(filled.header_key)) == (3, 0, 0, 0)
     assert filled.next_offset == 8
@@ -204,14 +207,14 @@ LONG = record_bytes(value=varint(20) + bytes(20))  # as many bytes as several re
     ids=["one twice", "descending", "behind the last", "too few", "bytes behind", "cut"],
 )
 def test_records_against_the_rules_are_refused_with_their_batch(payload: bytes) -> None:
-    good = _build.batch([(0, b"k", b"v")])
+    good = _batch_builder.batch([(0, b"k", b"v")])
     bad = batch_of(payload, records_count=2)
     with pytest.raises(errors.BatchInvalid, match=r"batch refused, .* bytes given: .*records"):
         arrow.record_batch(good + bad)
 
 
 def test_damage_is_refused_and_a_cut_tail_is_left_out_on_demand() -> None:
-    batch = _build.batch([(0, b"k", b"v")])
+    batch = _batch_builder.batch([(0, b"k", b"v")])
     damaged = bytearray(batch)
     damaged[-1] ^= 1
     with pytest.raises(errors.BatchCorrupt):
@@ -246,7 +249,9 @@ def test_columns_and_record_objects_agree(
 ) -> None:
     data, base_offset = b"", 0
     for records, codec in batches:
-        data += _build.batch(records, base_offset=base_offset, codec=codec, base_timestamp=0)
+        data += _batch_builder.batch(
+            records, base_offset=base_offset, codec=codec, base_timestamp=0
+        )
         base_offset += len(records)
     wanted = [record for record in _batch.records(data) if record.offset >= first_offset]
     assert read(data, first_offset=first_offset).to_pylist() == rows_of(wanted)

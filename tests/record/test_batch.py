@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from appliance import errors
-from appliance.record import _batch, _batch_check, _build, _records
+from appliance.record import _batch, _batch_builder, _batch_check, _records
 from tests.support import batch_model
 from tests.support.batch_model import DATA, batch_of, golden, record_bytes, resealed, varint
 from tests.support.logs import one_log
@@ -36,7 +36,7 @@ def facts(record: _records.Record) -> tuple[object, ...]:
 def small_batch() -> bytes:
     """Short enough to be damaged at every bit: one record with a header, one tombstone."""
     records = [(1000, b"key", b"value", [("h", b"1"), ("n", None)]), (990, b"key", None)]
-    return _build.batch(records, producer_id=5, producer_epoch=1, base_sequence=3)
+    return _batch_builder.batch(records, producer_id=5, producer_epoch=1, base_sequence=3)
 
 
 # Golden batches
@@ -67,7 +67,7 @@ def test_java_s_four_records_read_the_same_from_every_codec(codec: str) -> None:
 
 
 def test_what_is_built_is_java_s_batch_to_the_byte() -> None:
-    built = _build.batch(
+    built = _batch_builder.batch(
         THE_FOUR,
         base_offset=42,
         producer_id=7001,
@@ -80,7 +80,7 @@ def test_what_is_built_is_java_s_batch_to_the_byte() -> None:
 
 def test_a_transactional_batch_is_java_s_to_the_byte() -> None:
     producer = {"producer_id": 7001, "producer_epoch": 3, "base_sequence": 11}
-    built = _build.batch(THE_FOUR, transactional=True, **producer)
+    built = _batch_builder.batch(THE_FOUR, transactional=True, **producer)
     assert built == golden("java-transactional")
     assert _batch_check.check(built).is_transactional
 
@@ -88,7 +88,7 @@ def test_a_transactional_batch_is_java_s_to_the_byte() -> None:
 @pytest.mark.parametrize("kind", ["commit", "abort"])
 def test_a_control_batch_is_java_s_to_the_byte(kind: str) -> None:
     stamps = {"base_offset": 9, "leader_epoch": 2}
-    built = _build.control_batch(kind, 7001, 3, 6, 1700000000000, **stamps)
+    built = _batch_builder.control_batch(kind, 7001, 3, 6, 1700000000000, **stamps)
     assert built == golden(f"java-control-{kind}")
     assert _batch.control(built) == (kind, 6)
     assert _batch.headers(built)[0].is_control
@@ -368,7 +368,7 @@ def test_append_time_changes_flag_timestamp_and_crc_only(tmp_path: Path) -> None
 
 def test_records_come_back_as_record_objects_and_tuples_alike() -> None:
     given_records = [_records.Record(5, b"k", None, [("h", b"v")]), (6, None, b"v"), (7, b"", b"")]
-    records = _batch.records(_build.batch(given_records, base_offset=3))
+    records = _batch.records(_batch_builder.batch(given_records, base_offset=3))
     assert [record.offset for record in records] == [3, 4, 5]
     assert [facts(record) for record in records] == [
         (5, b"k", None, (("h", b"v"),)),
@@ -379,25 +379,25 @@ def test_records_come_back_as_record_objects_and_tuples_alike() -> None:
 
 def test_a_batch_of_no_records_is_not_built() -> None:
     with pytest.raises(errors.BatchInvalid, match="0 records"):
-        _build.batch([])
+        _batch_builder.batch([])
 
 
 def test_text_is_not_taken_for_bytes() -> None:
     with pytest.raises(TypeError, match="value is bytes or None, not str"):
-        _build.batch([(0, None, "text")])  # type: ignore[list-item]
+        _batch_builder.batch([(0, None, "text")])  # type: ignore[list-item]
 
 
 def test_an_unknown_codec_is_not_built() -> None:
     for codec in ("brotli", 5, -1):
         with pytest.raises(errors.BatchCodecUnknown):
-            _build.batch([(0, None, None)], codec=codec)
+            _batch_builder.batch([(0, None, None)], codec=codec)
 
 
 def test_batches_one_behind_the_other_are_all_read_and_markers_passed_over() -> None:
     data = (
-        _build.batch([(1, b"a", b"1")], base_offset=0)
-        + _build.control_batch("abort", 5, 1, 0, 2, base_offset=1)
-        + _build.batch([(3, b"b", b"2")] * 2, base_offset=2, codec="lz4")
+        _batch_builder.batch([(1, b"a", b"1")], base_offset=0)
+        + _batch_builder.control_batch("abort", 5, 1, 0, 2, base_offset=1)
+        + _batch_builder.batch([(3, b"b", b"2")] * 2, base_offset=2, codec="lz4")
     )
     assert [info.base_offset for info in _batch.headers(data)] == [0, 1, 2]
     assert [info.position for info in _batch.headers(data)][:2] == [0, 70]
@@ -417,7 +417,7 @@ def test_a_header_name_that_is_not_utf_8_is_readable() -> None:
 
 
 def test_a_decompression_bomb_stops_at_the_bound() -> None:
-    batch = _build.batch([(0, None, bytes(1 << 20))], codec="zstd")
+    batch = _batch_builder.batch([(0, None, bytes(1 << 20))], codec="zstd")
     assert len(batch) < 300
     with pytest.raises(errors.BatchTooLarge, match="65536 allowed"):
         _batch.records(batch, size_max=1 << 16)
@@ -426,9 +426,9 @@ def test_a_decompression_bomb_stops_at_the_bound() -> None:
 def test_a_compacted_topic_s_records_need_keys() -> None:
     for codec in CODECS:
         _batch_check.check(
-            _build.batch([(0, b"k", None), (0, b"", b"v")], codec=codec), keys_required=True
+            _batch_builder.batch([(0, b"k", None), (0, b"", b"v")], codec=codec), keys_required=True
         )
-        keyless = _build.batch([(0, b"k", b"v"), (0, None, b"v")], codec=codec)
+        keyless = _batch_builder.batch([(0, b"k", b"v"), (0, None, b"v")], codec=codec)
         _batch_check.check(keyless)
         with pytest.raises(errors.BatchInvalid):
             _batch_check.check(keyless, keys_required=True)
@@ -477,7 +477,7 @@ def test_the_oracle_reads_what_was_built(
     codec: str,
     base_offset: int,
 ) -> None:
-    batch = _build.batch(records, base_offset=base_offset, codec=codec)
+    batch = _batch_builder.batch(records, base_offset=base_offset, codec=codec)
     model = batch_model.read_header(batch)
     read = batch_model.read_records(model, _unpacked(codec, batch[61:]))
     assert model.crc == batch_model.crc32c(batch[21:])
@@ -552,7 +552,7 @@ def test_records_of_every_size_are_judged_as_the_oracle_does(
     base_timestamp: int,
     data: st.DataObject,
 ) -> None:
-    sealed = _build.batch(records)
+    sealed = _batch_builder.batch(records)
     agrees_with_oracle_and_full_check(resealed(sealed, base_timestamp=base_timestamp))
     # mutated: one byte in the first hundred of the records, where the varints stand close
     batch = bytearray(sealed)
@@ -563,7 +563,7 @@ def test_records_of_every_size_are_judged_as_the_oracle_does(
 
 def test_a_changed_byte_is_judged_as_the_oracle_does() -> None:
     records = [(5, b"k", b"v" * 70, [("h", b"1"), ("", None)]), (3, None, b"", []), (9, b"", b"w")]
-    batch = _build.batch([(0, None, b"x" * 60), *records, (4, b"z", b"y" * 40)])
+    batch = _batch_builder.batch([(0, None, b"x" * 60), *records, (4, b"z", b"y" * 40)])
     for at in [at for at in range(61, len(batch)) if batch[at] not in b"xyv"]:
         near = {batch[at] + step & 0xFF for step in (-2, -1, 1, 2)}
         for byte in near | {0, 1, 2, 3, 0x7E, 0x7F, 0x80, 0x81, 0x82, 0xFE, 0xFF}:
@@ -597,7 +597,7 @@ def test_a_null_header_name_is_refused_in_every_form() -> None:
 
 @pytest.mark.parametrize("count", [64, 65, 8192, 8193, 9000])
 def test_offset_deltas_of_all_sizes_count_up(count: int) -> None:
-    batch = _build.batch([(i - 30, None, None) for i in range(count)])
+    batch = _batch_builder.batch([(i - 30, None, None) for i in range(count)])
     assert _batch_check.check(batch).max_timestamp == count - 31
     for skipped in (63, count - 1):
         payload = b"".join(record_bytes(offset=varint(i + (i >= skipped))) for i in range(count))
@@ -606,7 +606,7 @@ def test_offset_deltas_of_all_sizes_count_up(count: int) -> None:
 
 
 def test_only_falling_timestamps_have_the_first_as_the_largest() -> None:
-    batch = _build.batch(
+    batch = _batch_builder.batch(
         [(1000 - 70 * i, None, bytes(30)) for i in range(200)], base_timestamp=1500
     )
     assert _batch_check.check(resealed(batch, max_timestamp=0)).max_timestamp == 1000

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from appliance.errors import BatchCorrupt
-from appliance.record import _batch, _build
+from appliance.record import _batch, _batch_builder
 from appliance.record._record_reader import (
     ConsumerPosition,
     Message,
@@ -25,7 +25,7 @@ def batch(base_offset: int, count: int, codec: str = "none") -> bytes:
         (1000 + i, None if i == 1 else b"key", None if i == 2 else b"%d" % i, HEADERS[: i % 3])
         for i in range(count)
     ]
-    return _build.batch(records, codec=codec, base_offset=base_offset, leader_epoch=0)
+    return _batch_builder.batch(records, codec=codec, base_offset=base_offset, leader_epoch=0)
 
 
 def reader(data: bytes, offset: int = 0, **facts: int) -> RecordReader:
@@ -61,7 +61,7 @@ def test_a_batch_that_was_cut_waits_for_the_next_fetch() -> None:
 
 
 def test_control_batches_and_emptied_ones_move_the_offset_only() -> None:
-    control = _build.control_batch("commit", 1, 0, 0, 1000, base_offset=4)
+    control = _batch_builder.control_batch("commit", 1, 0, 0, 1000, base_offset=4)
     emptied = batch_of(b"", 0, base_offset=5, last_offset_delta=2, base_timestamp=-1)
     some = reader(batch(0, 4) + control + emptied)
     assert (offsets(some), some.end_offset) == ([0, 1, 2, 3], 8)
@@ -98,7 +98,7 @@ def test_a_broken_batch_is_refused_before_the_first_message() -> None:
 
 
 def test_a_batch_that_cannot_be_opened_is_not_passed_over() -> None:
-    packed = bytearray(_build.batch([(0, None, b"x" * 100)] * 9, codec="gzip"))
+    packed = bytearray(_batch_builder.batch([(0, None, b"x" * 100)] * 9, codec="gzip"))
     good = batch(0, 2)
     some = RecordReader(good + bytes(packed), "t", "1-0", ConsumerPosition(0), size_max=50)
     assert [next(some).offset, next(some).offset] == [0, 1]

@@ -13,11 +13,11 @@ import pytest
 
 from appliance._log import Log
 from appliance.catalog.catalog import NAME, Catalog
-from appliance.catalog.ledger import Ledger
-from appliance.catalog.ledger_rows import LedgerRows
+from appliance.catalog.loss_ledger import Ledger
+from appliance.catalog.loss_ledger_rows import LedgerRows
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import ApplianceError, StorageFull
-from appliance.record import _build
+from appliance.record import _batch_builder
 from appliance.repair import refused_reads
 from appliance.repair.refused_reads import RefusedReads
 from appliance.repair.scrub import Finding, Round, Scrubber, SegmentKey, Verified
@@ -182,7 +182,7 @@ def test_a_segment_that_is_gone_since_is_not_told_of(tmp_path: Path) -> None:
 def test_records_that_a_client_wrote_so_are_no_damage(tmp_path: Path) -> None:
     """Their checksum is right: nobody can read them, and the disk is well."""
     with box(tmp_path) as it:
-        good = _build.batch([(0, b"k", b"v")])
+        good = _batch_builder.batch([(0, b"k", b"v")])
         it.log.note_damaged(1, good)
         assert it.refused.count == 0
         it.log.note_damaged(1, good[:-1])

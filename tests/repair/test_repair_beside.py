@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.repair.test_repair import ASIDE, Heard, put_back
 
 from appliance._log import Log
 from appliance.errors import ApplianceError, OffsetInHole
-from appliance.record import _batch, _build
-from appliance.repair import _repair, repair
+from appliance.record import _batch, _batch_builder
+from appliance.repair import _hole_repair, partition_repair
 from tests.network.test_data_plane import Plane, make
-from tests.repair.test_repair import ASIDE, Heard, put_back
 from tests.repair.test_scrub import others, ranges, scrubbed
 from tests.support.beside import beside
 from tests.support.damaged import END, SETTINGS, Damaged, build
@@ -105,14 +105,14 @@ def test_wherever_the_journal_fails_records_are_withheld_or_there_and_never_lost
             log = log_dir.log("t", 0)
             damaged.flip(7)
             assert ranges(scrubbed(log)) == [("damaged", 7, 8)]
-            plan = repair.plan_import(log_dir, log, ASIDE)
+            plan = partition_repair.plan_import(log_dir, log, ASIDE)
             newest = max(
                 damaged.path.glob("checkpoint.?"), key=lambda each: each.stat().st_mtime_ns
             )
             journal = len(newest.read_bytes().rstrip(b"\0"))
             try:
                 with files_limited_to(journal + more):
-                    repair.put_back(log_dir, log, plan, Heard(), "ada")  # type: ignore[arg-type]
+                    partition_repair.put_back(log_dir, log, plan, Heard(), "ada")  # type: ignore[arg-type]
                 outcomes["done"] += 1
             except ApplianceError:
                 outcomes["failed"] += 1
@@ -144,7 +144,7 @@ def lose_marker(path: Path, log: Log, offset: int) -> None:
     data[at + 30] ^= 1
     path.write_bytes(data)
     assert ranges(scrubbed(log)) == [("damaged", offset, offset + 1)]
-    _repair.skip(log, offset, offset + 1)
+    _hole_repair.skip(log, offset, offset + 1)
 
 
 def test_behind_a_marker_that_readers_pass_nothing_is_told_as_aborted(make: Any) -> None:
@@ -168,7 +168,7 @@ def test_compaction_forgets_an_aborted_transaction_whose_marker_is_passed(tmp_pa
     config = {**SETTINGS, "cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0.0}
 
     def keyed(key: bytes, epoch: int) -> bytes:
-        return _build.batch([(NOW, key, b"v")], producer_id=7, producer_epoch=epoch,
+        return _batch_builder.batch([(NOW, key, b"v")], producer_id=7, producer_epoch=epoch,
                             base_sequence=0, transactional=True)  # fmt: skip
 
     with opened(tmp_path, **config) as log_dir:

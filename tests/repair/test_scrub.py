@@ -18,7 +18,7 @@ import pytest
 from appliance._log import Log
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import OffsetInHole
-from appliance.record import _batch, _build
+from appliance.record import _batch, _batch_builder
 from appliance.repair._scrub import ScrubFinding, SegmentScan
 from tests.support.batch_model import stamped
 from tests.support.damaged import BASES, END, SETTINGS, Damaged, build, served
@@ -428,7 +428,7 @@ def test_damage_that_a_compacted_log_may_hide_is_found(tmp_path: Path) -> None:
         log = log_dir.create("t", 0, log_config(**config))
         for i in range(12):
             key = b"same" if i % 3 == 0 else f"{i}".encode()
-            log.append(_build.batch([(NOW, key, b"value")]))
+            log.append(_batch_builder.batch([(NOW, key, b"value")]))
         log.roll()
         log.append(batch("active"))
         log.flush()

@@ -11,7 +11,7 @@ from pathlib import Path
 from appliance._log import Log
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import ApplianceError, LogClosed
-from appliance.record import _batch, _build
+from appliance.record import _batch, _batch_builder
 from appliance.repair._scrub import ScrubFinding, SegmentScan
 from tests.support.beside import beside
 from tests.support.logs import NOW, batch, everything, log_config, opened, until
@@ -40,7 +40,7 @@ def written(log: Log) -> Callable[[], object]:
 
     def write() -> None:
         key = f"{chance.randrange(20)}".encode()
-        log.append(_build.batch([(NOW, key, bytes(chance.randrange(400)))]))
+        log.append(_batch_builder.batch([(NOW, key, bytes(chance.randrange(400)))]))
         if chance.random() < 0.2:
             log.flush()
 

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from appliance.broker.health import of_scrub
-from appliance.catalog.ledger import Damage
+from appliance.catalog.loss_ledger import Damage
 from appliance.cli.main import main
 from appliance.data_dir.log_dir import LogDir, LogUnknown
 from appliance.repair._scrub import SegmentScan

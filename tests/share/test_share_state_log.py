@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from appliance._log import Log
-from appliance.record import _build
+from appliance.record import _batch_builder
 from appliance.share.partition import SharePartition
 from appliance.share.runs import StateBatch
 from appliance.share.state_log import (
@@ -58,7 +58,7 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 
 def put(log: Log, *rows: Record) -> None:
-    log.append(_build.batch([(1, *row) for row in rows]), origin="coordinator")
+    log.append(_batch_builder.batch([(1, *row) for row in rows]), origin="coordinator")
 
 
 def some() -> Stored:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from appliance.export import book, due
+from appliance.export import definitions_and_runs, due
 from appliance.testing import running_broker
 from appliance_spark import export_definition, export_outcome, export_run, export_tasks
 from appliance_spark.export_broker import AdminPort
@@ -273,7 +273,7 @@ class Due:
 
 def silence(patch: pytest.MonkeyPatch) -> None:
     """Three minutes go by."""
-    for each in (due, book):
+    for each in (due, definitions_and_runs):
         patch.setattr(each, "NEXT_RUN_BELIEVED_S", 0.5)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from appliance.catalog.catalog import Catalog
-from appliance.export.book import Book
+from appliance.export.definitions_and_runs import Book
 from appliance.export.due import NEXT_RUN_BELIEVED_S, overdue
 from appliance.export.export_rows import ExportRows
 from appliance.testing import RunningBroker, running_broker

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from appliance.errors import BatchInvalid
-from appliance.record import _batch, _build
+from appliance.record import _batch, _batch_builder
 from tests.support.batch_model import golden, read_client_batch
 from tests.support.compaction import LATER, cleaned, compacted, put, settle
 from tests.support.compaction_model import batches, pairs, shown
@@ -27,7 +27,7 @@ def java_cleaned(path: Path, name: str, again: str) -> bytes:
     directory.mkdir(parents=True)
     (directory / f"{42:020d}.log").write_bytes(golden(name))
     with compacted(path, delete_retention_ms=1000) as (log_dir, log):
-        log.append(_build.batch([(NOW, key.encode(), b"2") for key in again.split(",")]))
+        log.append(_batch_builder.batch([(NOW, key.encode(), b"2") for key in again.split(",")]))
         assert cleaned(log_dir, log, NOW, latest_ms=HORIZON_MS - 1000)
         return everything(log)[0]
 
@@ -65,7 +65,7 @@ def test_timestamps_at_the_ends_of_64_bits_survive_a_horizon(
     timestamp: int, tmp_path: Path
 ) -> None:
     with compacted(tmp_path) as (log_dir, log):
-        log.append(_build.batch([(timestamp, b"k", None), (timestamp, b"l", None)]))
+        log.append(_batch_builder.batch([(timestamp, b"k", None), (timestamp, b"l", None)]))
         put(log, "k=1")
         assert cleaned(log_dir, log)
         assert batches(log)[0].delete_horizon_ms is not None
@@ -110,7 +110,7 @@ def test_headers_and_timestamps_of_a_rewritten_batch_stay(tmp_path: Path) -> Non
             (NOW + 90, b"b", b"1"),
             (NOW - 70, b"c", b"1", [("", b"")]),
         ]
-        log.append(_build.batch(records, base_timestamp=NOW))
+        log.append(_batch_builder.batch(records, base_timestamp=NOW))
         put(log, "b=2")
         assert cleaned(log_dir, log)
         first, third = shown(log)[:2]
@@ -121,9 +121,9 @@ def test_headers_and_timestamps_of_a_rewritten_batch_stay(tmp_path: Path) -> Non
 
 def test_append_time_of_a_rewritten_batch_stays(tmp_path: Path) -> None:
     with compacted(tmp_path, message_timestamp_type="LogAppendTime") as (log_dir, log):
-        data = _build.batch([(NOW, b"a", b"1"), (NOW, b"b", None)])
+        data = _batch_builder.batch([(NOW, b"a", b"1"), (NOW, b"b", None)])
         log.append(data, now_ms=NOW + 5)
-        log.append(_build.batch([(NOW, b"a", b"2")]), now_ms=NOW + 6)
+        log.append(_batch_builder.batch([(NOW, b"a", b"2")]), now_ms=NOW + 6)
         assert cleaned(log_dir, log)
         assert [record.timestamp for record in shown(log)] == [NOW + 5, NOW + 6]
         assert batches(log)[0].max_timestamp == NOW + 5
@@ -164,13 +164,13 @@ def test_what_is_not_durable_is_left_alone(tmp_path: Path) -> None:
 def test_a_record_without_a_key_is_refused_and_an_old_one_dropped(tmp_path: Path) -> None:
     keyless = [(NOW, None, b"x"), (NOW, b"a", b"1")]
     with compacted(tmp_path, cleanup_policy="delete") as (_, log):
-        log.append(_build.batch(keyless))
+        log.append(_batch_builder.batch(keyless))
     with compacted(tmp_path) as (log_dir, log):
         for codec in CODECS:
             with pytest.raises(BatchInvalid):
-                log.append(_build.batch(keyless, codec=codec))
+                log.append(_batch_builder.batch(keyless, codec=codec))
             with pytest.raises(BatchInvalid):
-                log.append_in_place(bytearray(_build.batch(keyless, codec=codec)))
+                log.append_in_place(bytearray(_batch_builder.batch(keyless, codec=codec)))
         put(log, "b=1", codec="zstd")
         assert cleaned(log_dir, log)
         assert pairs(log) == [(1, "a", "1"), (2, "b", "1")]

@@ -10,7 +10,7 @@ import pytest
 from appliance._log import Log
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import ApplianceError, BatchCorrupt
-from appliance.record import _batch, _build
+from appliance.record import _batch, _batch_builder
 from tests.support.batch_model import resealed
 from tests.support.compaction import LATER, cleaned, compacted, put, settings, settle
 from tests.support.compaction_model import batches, pairs, shown
@@ -85,7 +85,7 @@ def test_damage_in_the_clean_part_costs_nothing(tmp_path: Path) -> None:
 
 
 def test_a_compressed_batch_that_nobody_can_read_is_not_dropped(tmp_path: Path) -> None:
-    rubbish = bytearray(_build.batch([(NOW, b"a", b"0" * 100)], codec="gzip"))
+    rubbish = bytearray(_batch_builder.batch([(NOW, b"a", b"0" * 100)], codec="gzip"))
     rubbish[70:80] = bytes(10)
     with compacted(tmp_path, cleanup_policy="delete") as (_, log):
         put(log, "a=1")

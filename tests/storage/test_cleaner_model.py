@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from appliance._log import Log
 from appliance.data_dir.log_dir import LogDir
-from appliance.record import _build
+from appliance.record import _batch_builder
 from tests.support.compaction_model import Model, Written
 from tests.support.logs import NOW, STORAGE, end_txn, log_config, reopened
 
@@ -74,7 +74,7 @@ class Player:
             given |= {"producer_id": writer, "producer_epoch": 0, "base_sequence": sequence}
             self.sequences[writer] = sequence + len(records)
         raw = [(NOW + late, b"%d" % key, value) for key, value, late in records]
-        base = self.log.append(_build.batch(raw, **given)).base_offset
+        base = self.log.append(_batch_builder.batch(raw, **given)).base_offset
         for i, (timestamp, key, value) in enumerate(raw):
             self.model.written.append(Written(base + i, timestamp, key, value, aborted))
 

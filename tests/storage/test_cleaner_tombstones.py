@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.record import _build
+from appliance.record import _batch_builder
 from tests.support.compaction import LATER, cleaned, compacted, put
 from tests.support.compaction_model import batches, pairs, shown
 from tests.support.logs import DAY_MS, LONG, NOW
@@ -37,7 +37,7 @@ def test_a_horizon_leaves_timestamps_as_they_were(codec: str, tmp_path: Path) ->
     with compacted(tmp_path, delete_retention_ms=DAY_MS) as (log_dir, log):
         stamps = [0, NOW, NOW + 7, 1]
         records = [(stamp, b"%d" % i, None) for i, stamp in enumerate(stamps)]
-        log.append(_build.batch(records, codec=codec))
+        log.append(_batch_builder.batch(records, codec=codec))
         assert cleaned(log_dir, log)
         assert [record.timestamp for record in shown(log)] == stamps
         assert batches(log)[0].max_timestamp == NOW + 7

@@ -16,7 +16,7 @@ from appliance.errors import (
     LeaderEpochOld,
     LogClosed,
 )
-from appliance.record import _batch, _build
+from appliance.record import _batch, _batch_builder
 from tests.support.batch_model import resealed
 from tests.support.logs import NOW, batch, log_config, one_log, opened, produced, values
 
@@ -117,7 +117,7 @@ def test_a_batch_larger_than_a_segment_is_refused(tmp_path: Path) -> None:
         (batch("a") + batch("b"), BatchInvalid),
         (batch("a")[:-1] + b"x", BatchCorrupt),
         (resealed(batch("a"), attributes=0x20), BatchInvalid),
-        (_build.control_batch("commit", 7, 0, 0, NOW), BatchInvalid),
+        (_batch_builder.control_batch("commit", 7, 0, 0, NOW), BatchInvalid),
     ],
     ids=["empty", "cut", "a byte more", "two", "a flipped byte", "control bit", "a marker"],
 )

@@ -13,7 +13,7 @@ from appliance.errors import (
     LogMirrored,
     OffsetOutOfRange,
 )
-from appliance.record import _batch, _build, _mirror
+from appliance.record import _batch, _batch_builder, _mirror_batches
 from tests.support.batch_model import retained, stamped
 from tests.support.logs import (
     NOW,
@@ -32,7 +32,7 @@ MIRROR = {"mirror_source": "cluster/topic"}
 
 
 def test_many_batches_are_appended_at_the_offsets_that_they_have(tmp_path: Path) -> None:
-    data = _mirror.gap(0, 5) + batch("a", "b", base_offset=5) + batch("c", base_offset=7)
+    data = _mirror_batches.gap(0, 5) + batch("a", "b", base_offset=5) + batch("c", base_offset=7)
     with one_log(tmp_path, **MIRROR) as log:
         assert log.append_mirrored(data) == (0, 7, -1, False)
         log.flush()
@@ -105,7 +105,7 @@ def test_nobody_else_writes_to_it_and_a_mirror_nowhere_else(tmp_path: Path) -> N
 def test_the_rules_for_clients_were_the_sources(tmp_path: Path) -> None:
     limits = {"max_message_bytes": 100, "message_timestamp_after_max_ms": 0,
               "cleanup_policy": "compact", "message_timestamp_type": "LogAppendTime", **MIRROR}
-    data = _build.batch([(NOW * 2, None, b"x" * 500)], base_offset=0)
+    data = _batch_builder.batch([(NOW * 2, None, b"x" * 500)], base_offset=0)
     with one_log(tmp_path, **limits) as log:
         log.append_mirrored(data)
         log.flush()
@@ -129,8 +129,9 @@ def test_it_is_there_after_a_restart(start: int, cleanly: bool, tmp_path: Path) 
     """Nothing in the log is new to recovery, wherever the first record stands."""
     with opened(tmp_path, **MIRROR) as log_dir:
         log = log_dir.create("t", 0, log_config(**MIRROR))
-        log.append_mirrored(_mirror.gap(0, start) + batch("a", base_offset=start))
-        log.append_mirrored(_mirror.gap(start + 1, start + 9) + batch("b", base_offset=start + 9))
+        log.append_mirrored(_mirror_batches.gap(0, start) + batch("a", base_offset=start))
+        gap = _mirror_batches.gap(start + 1, start + 9)
+        log.append_mirrored(gap + batch("b", base_offset=start + 9))
         log.flush()
         log.delete_before(start)
         again = reopened(log_dir, cleanly, **MIRROR)

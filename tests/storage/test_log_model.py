@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 from appliance._log import Log
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import ApplianceError, OffsetOutOfRange
-from appliance.record import _batch, _build
+from appliance.record import _batch, _batch_builder
 from tests.support.logs import (
     LONG,
     NOW,
@@ -93,11 +93,11 @@ class LogAgainstModel(RuleBasedStateMachine):
 
     @initialize(count=COUNTS, key=KEYS)
     def begin(self, count: int, key: int) -> None:
-        self.append(_build.batch(self.records(count, key, 0)))
+        self.append(_batch_builder.batch(self.records(count, key, 0)))
 
     @rule(count=COUNTS, key=KEYS, time=TIMES, codec=st.sampled_from([0, 0, 3]))
     def append_plain(self, count: int, key: int, time: int, codec: int) -> None:
-        self.append(_build.batch(self.records(count, key, time), codec=codec))
+        self.append(_batch_builder.batch(self.records(count, key, time), codec=codec))
 
     @rule(count=COUNTS, key=KEYS, time=TIMES, pid=PIDS, epoch=EPOCHS, step=STEPS, txn=st.booleans())
     def append_of_producer(self, count: int, key: int, time: int, pid: int, epoch: int, step: int,
@@ -109,7 +109,7 @@ class LogAgainstModel(RuleBasedStateMachine):
         elif known:
             epoch = known.epoch - (epoch == 2 and known.epoch > 0)
         self.append(
-            _build.batch(
+            _batch_builder.batch(
                 self.records(count, key, time),
                 producer_id=pid,
                 producer_epoch=epoch,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from appliance.errors import ApplianceError, BatchTimestampInvalid
-from appliance.record import _batch, _build
+from appliance.record import _batch, _batch_builder
 from tests.support.batch_model import resealed
 from tests.support.logs import (
     DAY_MS,
@@ -58,7 +58,7 @@ def test_a_search_by_time_sees_no_further_than_its_reader(tmp_path: Path) -> Non
 def test_a_search_by_time_skips_records_below_the_log_start(tmp_path: Path) -> None:
     with one_log(tmp_path) as log:
         records = [(NOW + each, b"k", b"v") for each in (10, 40, 20, 20)]
-        log.append_durable(_build.batch(records))
+        log.append_durable(_batch_builder.batch(records))
         log.append_durable(batch("b", timestamp=NOW + 50))
         log.delete_before(2)
         assert log.offset_for_timestamp(NOW + 15) == (2, NOW + 20)
@@ -112,9 +112,10 @@ def test_timestamps_are_refused_outside_the_limits(
 
 
 def test_no_record_of_a_batch_may_lie_in_the_future(tmp_path: Path) -> None:
+    batch = _batch_builder.batch([(NOW + each, None, b"v") for each in (0, 51, 0)])
     with one_log(tmp_path, message_timestamp_after_max_ms=50) as log:
         with pytest.raises(BatchTimestampInvalid):
-            log.append(_build.batch([(NOW + each, None, b"v") for each in (0, 51, 0)]), now_ms=NOW)
+            log.append(batch, now_ms=NOW)
         assert log.log_end_offset == 0
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from appliance.data_dir.creation import LogExists
 from appliance.data_dir.log_dir import LogDir
+from appliance.data_dir.partition_creation import LogExists
 from appliance.errors import LogClosed
 from tests.support.damaged import END, POINT, SETTINGS, Damaged, served
 from tests.support.logs import STORAGE, batch, everything, log_config, opened, values

@@ -9,7 +9,7 @@ from typing import Any
 
 from appliance._log import Log
 from appliance.data_dir.log_dir import LogDir
-from appliance.record import _build
+from appliance.record import _batch_builder
 from tests.support.logs import NOW, end_txn, log_config, opened
 
 HOUR_MS = 3_600_000
@@ -34,7 +34,7 @@ def put(log: Log, text: str, timestamp: int = NOW, **given: Any) -> int:
     records = [
         (timestamp, key.encode(), value.encode() if sign else None) for key, sign, value in fields
     ]
-    return log.append(_build.batch(records, **given)).base_offset
+    return log.append(_batch_builder.batch(records, **given)).base_offset
 
 
 def settle(log_dir: LogDir, log: Log) -> None:

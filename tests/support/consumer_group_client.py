@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from appliance.groups.subscription import assignment
+from appliance.groups.consumer_protocol import assignment
 from appliance.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from appliance.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from appliance.protocol.messages.list_groups import ListGroupsRequest

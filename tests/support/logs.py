@@ -14,7 +14,7 @@ from typing import Any
 from appliance._log import Log
 from appliance.config import LogConfig, StorageConfig
 from appliance.data_dir.log_dir import LogDir
-from appliance.record import _batch, _build
+from appliance.record import _batch, _batch_builder
 
 NOW = 1_700_000_000_000  # of records whose time does not matter; fits no wall clock by chance
 LONG = (1 << 63) - 1
@@ -46,7 +46,7 @@ def batch(*values: str | bytes, timestamp: int = NOW, step: int = 0, **given: An
     """One record a value, `step` ms apart."""
     raw = [each.encode() if isinstance(each, str) else each for each in values or ("v",)]
     records = [(timestamp + step * i, b"k", value) for i, value in enumerate(raw)]
-    return _build.batch(records, **given)
+    return _batch_builder.batch(records, **given)
 
 
 def produced(
@@ -65,7 +65,7 @@ def produced(
 
 
 def marker(kind: str, pid: int = 7, epoch: int = 0, coordinator_epoch: int = 0) -> bytes:
-    return _build.control_batch(kind, pid, epoch, coordinator_epoch, NOW)
+    return _batch_builder.control_batch(kind, pid, epoch, coordinator_epoch, NOW)
 
 
 def end_txn(log: Log, kind: str, pid: int = 7, epoch: int = 0, coordinator_epoch: int = 0) -> int:

@@ -6,7 +6,7 @@ import pytest
 
 from appliance._log import Log
 from appliance.errors import ApplianceError
-from appliance.storage._log_view import ProducerInfo
+from appliance.storage._log_description import ProducerInfo
 
 
 def producer(log: Log, pid: int = 7) -> ProducerInfo:

@@ -6,9 +6,9 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from appliance.client.hooks import CallbackHandler
 from appliance.client.outcome import Outcome, Records
 from appliance.client.producer_config import ProducerConfig
+from appliance.client.producer_hooks import CallbackHandler
 from appliance.testing import RunningBroker
 from tests.support.consumed import Consumed, consumed
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from appliance.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
 from appliance.protocol.messages.share_fetch import ShareFetchRequest
-from appliance.record import _batch, _build
+from appliance.record import _batch, _batch_builder
 from tests.support.control import Control, Sent
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
@@ -158,7 +158,7 @@ def write(
     """One batch, durable; its first offset."""
     rows = [(NOW + i, None, each.encode()) for i, each in enumerate(values)]
     log = control.broker.topics[topic].logs[partition]
-    return int(log.append_durable(_build.batch(rows, **facts), timeout_s=20).base_offset)
+    return int(log.append_durable(_batch_builder.batch(rows, **facts), timeout_s=20).base_offset)
 
 
 def write_many(control: Control, count: int, batch: int = 10, **facts: Any) -> None:

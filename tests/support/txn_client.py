@@ -13,7 +13,7 @@ from appliance.protocol.messages.end_txn import EndTxnRequest
 from appliance.protocol.messages.init_producer_id import InitProducerIdRequest
 from appliance.protocol.messages.produce import ProduceRequest
 from appliance.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
-from appliance.record import _batch, _build
+from appliance.record import _batch, _batch_builder
 from appliance.txn import timeouts
 from tests.support.control import Control, Sent
 from tests.support.remote_control import RemoteControl
@@ -67,7 +67,7 @@ class TxnClient:
 
     def batch(self, *values: str, sequence: int = 0) -> bytes:
         now = time.time_ns() // 1_000_000 - self.late_ms
-        return _build.batch(
+        return _batch_builder.batch(
             [(now, b"k", each.encode()) for each in values],
             producer_id=self.id,
             producer_epoch=self.epoch,

@@ -1,4 +1,4 @@
-"""The file `watermarks` of a data directory, as tests read and change it: see `_watermarks.pyx`."""
+"""The file `watermarks` of a data directory (`_watermark_file.pyx`), as tests see and change it."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import pytest
 
 from appliance.broker.broker import Broker
 from appliance.config import BrokerConfig
-from appliance.data_dir import descriptors
+from appliance.data_dir import descriptor_budget
 from appliance.data_dir.log_dir import LogBusy, LogDir, LogUnknown
 from appliance.errors import FilesExhausted, LogFailed, StorageIoFailed
 from appliance.native import _descriptors
@@ -25,13 +25,13 @@ HEAD = f"{0:020d}"
 @pytest.fixture
 def mend(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], object]]:
     """Until it is called logs get no file descriptor, so that none can be opened."""
-    take = descriptors.take
+    take = descriptor_budget.take
     yield take
     take()
 
 
 def without_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(descriptors, "take", lambda *shares: _descriptors.limit(0))
+    monkeypatch.setattr(descriptor_budget, "take", lambda *shares: _descriptors.limit(0))
 
 
 # A log

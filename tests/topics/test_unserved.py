@@ -16,12 +16,12 @@ from appliance.catalog import kafka_uuid
 from appliance.config import GroupsConfig
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import LogFailed, StorageFull
-from appliance.groups import loading as groups_loading
+from appliance.groups import offsets_topic_loading as groups_loading
 from appliance.protocol.messages.list_groups import ListGroupsRequest
 from appliance.protocol.messages.metadata import MetadataRequest
 from appliance.share import partitions as share_partitions
-from appliance.storage._log_view import ProducerInfo
-from appliance.topics import loading, topic_directories
+from appliance.storage._log_description import ProducerInfo
+from appliance.topics import internal_topic_loading, topic_directories
 from appliance.topics.internal_topic import partition_of
 from appliance.topics.topic import OFFSETS, SHARE_STATE, TRANSACTIONS, Topic, TopicUnavailable
 from appliance.txn import adoption, markers, timeouts
@@ -42,7 +42,7 @@ COMES_BACK = pytest.mark.parametrize("how", ["at a restart", "while it runs"])
 
 @pytest.fixture(autouse=True)
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (groups_loading, loading, share_partitions):
+    for module in (groups_loading, internal_topic_loading, share_partitions):
         monkeypatch.setattr(module, "HELD_UP_S", 0.01)
 
 

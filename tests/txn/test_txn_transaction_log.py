@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from appliance._log import Log
-from appliance.record import _build
+from appliance.record import _batch_builder
 from appliance.topics.internal_topic import Record
 from appliance.txn.states import State
 from appliance.txn.transaction import NEVER_MS, NONE, TV1, TV2, Partition, Producer, Transaction
@@ -35,7 +35,7 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 
 def put(log: Log, *rows: Record) -> None:
-    log.append(_build.batch([(1, *row) for row in rows]), origin="coordinator")
+    log.append(_batch_builder.batch([(1, *row) for row in rows]), origin="coordinator")
 
 
 def test_the_bytes_are_those_of_kafkas_schema() -> None:

@@ -9,8 +9,8 @@ Left out: nothing.
 from __future__ import annotations
 
 from appliance.api.handlers.call import Call
-from appliance.api.handlers.fencing import told
-from appliance.api.handlers.lookup import check_group_id
+from appliance.api.handlers.fenced_producer import told
+from appliance.api.handlers.partition_lookup import check_group_id
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
 from appliance.protocol.messages.add_offsets_to_txn import (

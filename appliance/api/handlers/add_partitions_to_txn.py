@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from appliance.api.handlers.call import Call
-from appliance.api.handlers.fencing import told
-from appliance.api.handlers.lookup import check_partition, find_topic
+from appliance.api.handlers.fenced_producer import told
+from appliance.api.handlers.partition_lookup import check_partition, find_topic
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
 from appliance.protocol import ErrorCode

@@ -8,7 +8,7 @@ Left out: moves between directories.
 from __future__ import annotations
 
 from appliance.api.handlers.call import Call
-from appliance.api.handlers.lookup import find_log, find_topic
+from appliance.api.handlers.partition_lookup import find_log, find_topic
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError, Refused
 from appliance.protocol import ErrorCode

@@ -11,7 +11,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from appliance.api.handlers.call import Call
-from appliance.api.handlers.lookup import check_group_id, find_log, find_topic
+from appliance.api.handlers.partition_lookup import check_group_id, find_log, find_topic
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError, Refused
 from appliance.groups.consumer_member import Place

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
-from appliance.api.handlers.lookup import find_topic
+from appliance.api.handlers.partition_lookup import find_topic
 from appliance.broker.broker import Broker
-from appliance.config.broker_configs import ConfigEntry
+from appliance.config.dynamic_broker_config import ConfigEntry
 from appliance.errors import ApplianceError, Refused
 from appliance.protocol import ErrorCode
 

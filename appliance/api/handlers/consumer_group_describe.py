@@ -9,9 +9,9 @@ Left out: nothing.
 
 from __future__ import annotations
 
+from appliance.api.handlers.authorized_operations import NOT_ASKED, ON_GROUP
 from appliance.api.handlers.call import Call
-from appliance.api.handlers.lookup import named_rows
-from appliance.api.handlers.operations import NOT_ASKED, ON_GROUP
+from appliance.api.handlers.partition_lookup import named_rows
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError, Refused
 from appliance.groups.consumer_group import ConsumerGroup

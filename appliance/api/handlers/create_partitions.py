@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 
 from appliance.api.handlers.call import Call
-from appliance.api.handlers.lookup import find_topic
+from appliance.api.handlers.partition_lookup import find_topic
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError, Refused
 from appliance.protocol import ErrorCode

@@ -14,7 +14,7 @@ from typing import Any
 from appliance.api.handlers.call import Call
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
-from appliance.process.unattended import let_go, outcome
+from appliance.process.detached_tasks import let_go, outcome
 from appliance.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 
 KEY = 42

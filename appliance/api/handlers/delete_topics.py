@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 
 from appliance.api.handlers.call import Call
-from appliance.api.handlers.lookup import find_topic_of_id
+from appliance.api.handlers.partition_lookup import find_topic_of_id
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError, Refused
 from appliance.protocol import NO_UUID, ErrorCode

@@ -6,8 +6,8 @@ brokers, because the only one is alive when it answers.
 
 from __future__ import annotations
 
+from appliance.api.handlers.authorized_operations import ON_CLUSTER
 from appliance.api.handlers.call import Call
-from appliance.api.handlers.operations import ON_CLUSTER
 from appliance.broker.broker import Broker
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.describe_cluster import (

@@ -14,9 +14,9 @@ import asyncio
 
 from appliance.api.handlers import config_resource
 from appliance.api.handlers.call import Call
-from appliance.api.handlers.distinct import distinct
+from appliance.api.handlers.repeated_items import distinct
 from appliance.broker.broker import Broker
-from appliance.config.broker_configs import ConfigEntry
+from appliance.config.dynamic_broker_config import ConfigEntry
 from appliance.errors import ApplianceError
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.describe_configs import (

@@ -9,8 +9,8 @@ Left out: nothing.
 
 from __future__ import annotations
 
+from appliance.api.handlers.authorized_operations import ON_GROUP
 from appliance.api.handlers.call import Call
-from appliance.api.handlers.operations import ON_GROUP
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError, Refused
 from appliance.groups.group import Group

@@ -6,8 +6,8 @@ Left out: nothing.
 from __future__ import annotations
 
 from appliance.api.handlers.call import Call
-from appliance.api.handlers.distinct import distinct_partitions
-from appliance.api.handlers.lookup import find_log, find_topic
+from appliance.api.handlers.partition_lookup import find_log, find_topic
+from appliance.api.handlers.repeated_items import distinct_partitions
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
 from appliance.protocol.messages.describe_producers import (

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from appliance.api.handlers.call import Call
-from appliance.api.handlers.distinct import distinct, distinct_partitions
-from appliance.api.handlers.lookup import check_group_id, find_log
+from appliance.api.handlers.partition_lookup import check_group_id, find_log
+from appliance.api.handlers.repeated_items import distinct, distinct_partitions
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
 from appliance.protocol import NO_UUID

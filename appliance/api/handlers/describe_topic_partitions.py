@@ -9,9 +9,9 @@ Left out: eligible leader replicas, which are empty because there is one broker.
 from __future__ import annotations
 
 from appliance._log import Log
+from appliance.api.handlers.authorized_operations import ON_TOPIC
 from appliance.api.handlers.call import Call
-from appliance.api.handlers.lookup import find_topic
-from appliance.api.handlers.operations import ON_TOPIC
+from appliance.api.handlers.partition_lookup import find_topic
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
 from appliance.protocol import ErrorCode

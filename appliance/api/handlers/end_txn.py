@@ -15,7 +15,7 @@ Left out: nothing.
 from __future__ import annotations
 
 from appliance.api.handlers.call import Call
-from appliance.api.handlers.fencing import told
+from appliance.api.handlers.fenced_producer import told
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
 from appliance.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse

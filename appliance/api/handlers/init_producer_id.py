@@ -15,7 +15,7 @@ Left out: version 6, two-phase commit, which is not stable in Kafka either.
 from __future__ import annotations
 
 from appliance.api.handlers.call import Call
-from appliance.api.handlers.fencing import told
+from appliance.api.handlers.fenced_producer import told
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
 from appliance.protocol import ErrorCode

@@ -26,12 +26,12 @@ from typing import NamedTuple
 
 from appliance._log import Log
 from appliance.api.handlers.call import Call
-from appliance.api.handlers.lookup import NO_EPOCH, find_log, find_topic, leader_epoch_at
+from appliance.api.handlers.partition_lookup import NO_EPOCH, find_log, find_topic, leader_epoch_at
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError, Refused
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from appliance.storage._log_view import SegmentInfo
+from appliance.storage._log_description import SegmentInfo
 
 KEY = 2
 VERSIONS = (1, 11)

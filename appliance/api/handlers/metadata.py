@@ -16,10 +16,10 @@ from __future__ import annotations
 import asyncio
 
 from appliance._log import Log
+from appliance.api.handlers.authorized_operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
 from appliance.api.handlers.call import Call
-from appliance.api.handlers.distinct import distinct
-from appliance.api.handlers.lookup import find_topic, find_topic_of_id
-from appliance.api.handlers.operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
+from appliance.api.handlers.partition_lookup import find_topic, find_topic_of_id
+from appliance.api.handlers.repeated_items import distinct
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError, Refused
 from appliance.protocol import NO_UUID, ErrorCode

@@ -14,7 +14,7 @@ Left out: nothing.
 from __future__ import annotations
 
 from appliance.api.handlers.call import Call, Later
-from appliance.api.handlers.lookup import check_partition, find_topic, find_topic_of_id
+from appliance.api.handlers.partition_lookup import check_partition, find_topic, find_topic_of_id
 from appliance.broker.broker import Broker
 from appliance.config import LONG_MAX
 from appliance.errors import ApplianceError, Refused

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Coroutine, Iterable
 from typing import Any
 
 from appliance.api.handlers.call import Call
-from appliance.api.handlers.lookup import check_partition, find_topic
+from appliance.api.handlers.partition_lookup import check_partition, find_topic
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
 from appliance.groups.group_table import ConsumersGroup, of_consumers

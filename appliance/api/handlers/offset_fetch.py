@@ -16,7 +16,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from appliance.api.handlers.call import Call
-from appliance.api.handlers.distinct import distinct, distinct_partitions
+from appliance.api.handlers.repeated_items import distinct, distinct_partitions
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
 from appliance.groups.consumer_group import ConsumerGroup

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from appliance._log import Log
 from appliance.api.handlers.call import Call
-from appliance.api.handlers.lookup import find_log, find_topic
+from appliance.api.handlers.partition_lookup import find_log, find_topic
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
 from appliance.protocol.messages.offset_for_leader_epoch import (

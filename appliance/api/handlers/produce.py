@@ -42,7 +42,7 @@ from itertools import islice
 
 from appliance._log import Log
 from appliance.api.handlers.call import Call, ConnectionDropped
-from appliance.api.handlers.lookup import find_log, find_topic, find_topic_of_id
+from appliance.api.handlers.partition_lookup import find_log, find_topic, find_topic_of_id
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError, BatchInvalid, Refused
 from appliance.protocol import ErrorCode

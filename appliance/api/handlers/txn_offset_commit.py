@@ -10,9 +10,9 @@ Left out: nothing.
 from __future__ import annotations
 
 from appliance.api.handlers.call import Call
-from appliance.api.handlers.fencing import told
-from appliance.api.handlers.lookup import check_group_id, check_partition, find_topic
+from appliance.api.handlers.fenced_producer import told
 from appliance.api.handlers.offset_commit import check_size
+from appliance.api.handlers.partition_lookup import check_group_id, check_partition, find_topic
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
 from appliance.groups.records import NEVER, OffsetCommitValue, Partition

@@ -11,7 +11,7 @@ marker's epoch is above that of the records: the marker is handled as in version
 from __future__ import annotations
 
 from appliance.api.handlers.call import Call
-from appliance.api.handlers.lookup import find_log, find_topic
+from appliance.api.handlers.partition_lookup import find_log, find_topic
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
 from appliance.protocol.messages.write_txn_markers import (

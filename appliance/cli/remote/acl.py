@@ -10,7 +10,7 @@ import click
 from appliance.cli.remote.api import Answer, Api, asks_a_broker, shows_an_answer, sure
 from appliance.cli.remote.output import put_json, table
 from appliance.cli.remote.topic import YES
-from appliance.process.command import NOT_FOUND, Command, Failed
+from appliance.process.exit_codes import NOT_FOUND, Command, Failed
 from appliance.process.spoken import some
 
 HEADS = ("principal", "may", "operation", "resource", "name", "pattern", "host")

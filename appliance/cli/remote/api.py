@@ -14,7 +14,7 @@ import click
 
 from appliance.cli.remote.output import put_json
 from appliance.cli.remote.rest import Rest, RestRefused, RestUnreached
-from appliance.process.command import FAILED, NOT_FOUND, REFUSED, UNREACHABLE, Failed
+from appliance.process.exit_codes import FAILED, NOT_FOUND, REFUSED, UNREACHABLE, Failed
 
 EXITS = {401: REFUSED, 403: REFUSED, 404: NOT_FOUND, 409: REFUSED, 421: REFUSED, 429: REFUSED}
 PREFIX = "/api/v1"

@@ -11,7 +11,7 @@ import click
 from appliance.cli.remote.api import PREFIX, Answer, Api, asks_a_broker, shows_an_answer
 from appliance.cli.remote.output import put_json, table
 from appliance.cli.remote.topic import setting, split
-from appliance.process.command import FAILED, UNHEALTHY, Command, Failed
+from appliance.process.exit_codes import FAILED, UNHEALTHY, Command, Failed
 from appliance.process.spoken import duration, size, some
 
 

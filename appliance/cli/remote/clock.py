@@ -6,7 +6,7 @@ import click
 
 from appliance.cli.remote.api import Answer, Api, shows_an_answer, sure
 from appliance.cli.remote.topic import YES
-from appliance.process.command import Command
+from appliance.process.exit_codes import Command
 from appliance.process.spoken import moment
 
 

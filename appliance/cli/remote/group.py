@@ -7,10 +7,10 @@ from typing import Any
 import click
 
 from appliance.cli.remote.api import Answer, Api, asks_a_broker, part, shows_an_answer, sure
+from appliance.cli.remote.offset_range import time_ms
 from appliance.cli.remote.output import put_json, table
 from appliance.cli.remote.topic import YES
-from appliance.cli.remote.where import time_ms
-from appliance.process.command import NOT_FOUND, Command, Failed
+from appliance.process.exit_codes import NOT_FOUND, Command, Failed
 from appliance.process.spoken import duration, some
 
 NAME = click.argument("name", metavar="GROUP")

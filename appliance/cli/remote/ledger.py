@@ -9,7 +9,7 @@ import click
 
 from appliance.cli.remote.api import Answer, Api, asks_a_broker, shows_an_answer
 from appliance.cli.remote.output import put_json, table
-from appliance.process.command import UNHEALTHY, Command
+from appliance.process.exit_codes import UNHEALTHY, Command
 from appliance.process.spoken import moment, some
 
 AT_ONCE = 1000  # entries

@@ -11,7 +11,7 @@ import base64
 import json
 from typing import Any
 
-from appliance.process.command import FAILED, Failed
+from appliance.process.exit_codes import FAILED, Failed
 
 
 def message_of(line: bytes, separator: str | None, is_json: bool) -> dict[str, Any]:

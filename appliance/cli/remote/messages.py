@@ -12,13 +12,13 @@ from typing import Any, BinaryIO
 
 import click
 
-from appliance.cli.remote import where
+from appliance.cli.remote import offset_range
 from appliance.cli.remote.api import PREFIX, Api, asks_a_broker, part
 from appliance.cli.remote.ledger import entries, offsets
 from appliance.cli.remote.message_lines import message_of, text_of, to_object
 from appliance.cli.remote.output import cell
-from appliance.process.command import FAILED, NOT_FOUND, UNHEALTHY, Command, Failed
-from appliance.process.progress import ProgressBar
+from appliance.process.exit_codes import FAILED, NOT_FOUND, UNHEALTHY, Command, Failed
+from appliance.process.progress_bar import ProgressBar
 from appliance.process.spoken import size as in_bytes
 from appliance.process.spoken import some
 
@@ -122,7 +122,7 @@ def consume(
     The command commits offsets only with --group. It then reads to the end that the topic had at
     the start, commits what was printed, and refuses if the group has members. Exit code 10: some
     messages are unreadable or lost, and nobody has acknowledged that."""
-    at = where.parse(offset)
+    at = offset_range.parse(offset)
     show = shown_by("json" if as_json else form, separator)
     if form in FILES:
         refuse(f"--format {form}", "-n, -K, --group, --follow or --json",
@@ -176,7 +176,7 @@ def shown_by(form: str, separator: str | None) -> Callable[[dict[str, Any]], Non
 
 
 def put_file(
-    api: Api, topic: str, at: where.Where, partition: int | None, wanted: str, form: str
+    api: Api, topic: str, at: offset_range.Where, partition: int | None, wanted: str, form: str
 ) -> None:
     """The broker makes the file."""
     if sys.stdout.isatty() and form != "csv":
@@ -184,7 +184,7 @@ def put_file(
     path = f"/topics/{part(topic)}"
     range_ = api.get(f"{path}/range", until=at.until, partition=partition, **{"from": at.begin})
     cursor = range_["cursor"]
-    chosen = {"cursor": cursor} if cursor else {"from": where.parse("end").begin}
+    chosen = {"cursor": cursor} if cursor else {"from": offset_range.parse("end").begin}
     query = {"format": form, "filter": wanted or None, **chosen}
     with api.open(f"{PREFIX}{path}/export", **query) as answer:
         shutil.copyfileobj(answer, sys.stdout.buffer, COPY_BYTES)
@@ -204,8 +204,8 @@ def read_for(
             continue
         at = before
         try:
-            for each in islice(stored(api, topic, where.Where(begin, ranges[0]["end_offset"]),
-                                      number, wanted), left):  # fmt: skip
+            at_most = offset_range.Where(begin, ranges[0]["end_offset"])
+            for each in islice(stored(api, topic, at_most, number, wanted), left):
                 show(each)
                 at = each["offset"] + 1
                 left = left and left - 1
@@ -247,7 +247,7 @@ def chained(
 
 
 def stored(
-    api: Api, topic: str, at: where.Where, partition: int | None, wanted: str
+    api: Api, topic: str, at: offset_range.Where, partition: int | None, wanted: str
 ) -> Iterator[dict[str, Any]]:
     cursor = None
     while True:

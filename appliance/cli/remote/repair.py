@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from appliance.cli.remote.api import Answer, Api, part, shows_an_answer, sure
-from appliance.process.command import Command
+from appliance.process.exit_codes import Command
 from appliance.process.spoken import size
 
 

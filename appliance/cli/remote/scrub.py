@@ -9,8 +9,8 @@ import click
 
 from appliance.cli.remote.api import Api, asks_a_broker
 from appliance.cli.remote.output import put_json
-from appliance.process.command import FAILED, UNHEALTHY, Command, Failed
-from appliance.process.progress import ProgressBar
+from appliance.process.exit_codes import FAILED, UNHEALTHY, Command, Failed
+from appliance.process.progress_bar import ProgressBar
 from appliance.process.spoken import size, some
 
 LOOK_S = 0.2

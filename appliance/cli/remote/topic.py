@@ -9,7 +9,7 @@ import click
 
 from appliance.cli.remote.api import Answer, Api, part, shows_an_answer, sure
 from appliance.cli.remote.output import table
-from appliance.process.command import Command
+from appliance.process.exit_codes import Command
 from appliance.process.spoken import kept, moment, size, some
 
 YES = click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")

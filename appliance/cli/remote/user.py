@@ -15,7 +15,7 @@ from appliance.cli.remote.output import put_json, table
 from appliance.cli.remote.topic import YES
 from appliance.data_dir import log_files
 from appliance.errors import ResourceUnknown
-from appliance.process.command import NOT_FOUND, REFUSED, Command, Failed
+from appliance.process.exit_codes import NOT_FOUND, REFUSED, Command, Failed
 from appliance.process.spoken import duration, moment
 
 ROLES = click.Choice(["viewer", "operator", "admin"])

@@ -4,7 +4,7 @@ import { useLive } from "../live.js";
 import { Badge, Bar, Head, LEVELS, Mark, Tile } from "../parts/bits.js";
 import { Chart } from "../parts/chart.js";
 import { DoubtedClock } from "./clock.js";
-import { OpenLosses } from "./ledger.js";
+import { OpenLosses } from "./loss_ledger.js";
 import { bytes, clock, count, duration, percent, rate, short, some } from "../format.js";
 
 function Sentence({ facts }) {

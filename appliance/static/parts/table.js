@@ -1,7 +1,7 @@
 // A table with sorting and filter. Of a long table only the visible rows are drawn.
 import { html, useMemo } from "../html.js";
 import { setQuery, useRoute } from "../router.js";
-import { useWindow } from "./window.js";
+import { useWindow } from "./visible_rows.js";
 
 const collator = new Intl.Collator(undefined, { numeric: true });
 

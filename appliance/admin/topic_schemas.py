@@ -1,0 +1,153 @@
+"""Schemas of topics' keys and values over REST: kept in the catalog, used to show messages."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections import OrderedDict
+from typing import Literal, TypedDict
+
+from typing_extensions import NotRequired
+
+from appliance.admin import body_schema
+from appliance.admin.avro_decoder import AvroDecoder
+from appliance.admin.decoding import SCHEMA_BYTES_MAX, Decoder, Decoders, SchemaInvalid
+from appliance.admin.protobuf_decoder import ProtobufDecoder
+from appliance.admin.route import OPERATOR, Call, delete, get, put
+from appliance.admin.topic_lookup import topic_of
+from appliance.admin.topic_schema_rows import TopicSchema, TopicSchemaRows
+from appliance.errors import ResourceUnknown
+from appliance.topics.topic import Topic
+
+PARTS = ("key", "value")
+BUILT_MAX = 100  # decoders that are kept in memory; the others are built again when they are used
+
+Form = Literal["avro", "protobuf"]
+
+
+class SchemaRow(TypedDict):
+    form: str
+    message: str  # its name
+    text: str  # Avro: JSON; Protobuf: a FileDescriptorSet in base64
+    updated_ms: int
+    problem: str | None  # why it cannot be used
+
+
+class SchemaRows(TypedDict):
+    key: SchemaRow | None
+    value: SchemaRow | None
+
+
+class NewSchema(TypedDict):
+    form: Form
+    text: str
+    message: NotRequired[str]  # Protobuf: which one, where there are several
+
+
+class Schemas:
+    """Decoders that were built, by what they were built from."""
+
+    def __init__(self) -> None:
+        self._built: OrderedDict[bytes, Decoder] = OrderedDict()
+
+    def decoder(self, row: TopicSchema) -> Decoder:
+        """Takes a while: on a thread."""
+        whole = f"{row.form}\0{row.message}\0{row.text}".encode("utf-8", "surrogatepass")
+        digest = hashlib.sha256(whole).digest()
+        found = self._built.get(digest)
+        if found is None:
+            found = built(row.form, row.text, row.message)
+            self._built[digest] = found
+            while len(self._built) > BUILT_MAX:
+                self._built.popitem(last=False)
+        return found
+
+
+def built(form: str, text: str, message: str) -> Decoder:
+    if len(text) > SCHEMA_BYTES_MAX:
+        raise SchemaInvalid(f"text: got {len(text)} characters, wanted at most {SCHEMA_BYTES_MAX}")
+    return AvroDecoder(text) if form == "avro" else ProtobufDecoder(text, message)
+
+
+async def decoders_of(call: Call, topic: Topic) -> Decoders:
+    """Those that were asked for, or that the topic has."""
+    rows = await asyncio.to_thread(TopicSchemaRows(call.broker.catalog).of, topic.name)
+
+    def build() -> Decoders:
+        found: dict[str, Decoder] = {}
+        for row in rows:
+            if call.params[f"{row.part}_as"] == "auto":
+                try:
+                    found[row.part] = call.schemas.decoder(row)
+                except SchemaInvalid:
+                    continue  # the dialog says so; messages are shown as they are
+        return Decoders(**found)
+
+    return await asyncio.to_thread(build) if rows else Decoders()
+
+
+def part_of(call: Call) -> str:
+    part = call.path["part"]
+    if part not in PARTS:
+        raise ResourceUnknown(f"got {part[:40]!r}, wanted key or value")
+    return part
+
+
+async def list_schemas(call: Call) -> SchemaRows:
+    topic = topic_of(call)
+    rows = await asyncio.to_thread(TopicSchemaRows(call.broker.catalog).of, topic.name)
+    shown = await asyncio.to_thread(lambda: {row.part: row_of(call.schemas, row) for row in rows})
+    return {"key": shown.get("key"), "value": shown.get("value")}
+
+
+def row_of(schemas: Schemas, row: TopicSchema) -> SchemaRow:
+    message, problem = row.message, None
+    try:
+        message = schemas.decoder(row).about
+    except SchemaInvalid as error:
+        problem = str(error)
+    return body_schema.row_of(SchemaRow, row, message=message, problem=problem)
+
+
+async def put_schema(call: Call) -> SchemaRows:
+    topic, part, body = topic_of(call), part_of(call), call.body
+    row = TopicSchema(
+        topic.name, part, body["form"], body["text"], body.get("message", ""),
+        time.time_ns() // 1_000_000,
+    )  # fmt: skip
+    await asyncio.to_thread(call.schemas.decoder, row)  # refused here when it is none
+    await asyncio.to_thread(TopicSchemaRows(call.broker.catalog).put, row)
+    return await list_schemas(call)
+
+
+async def delete_schema(call: Call) -> None:
+    topic, part = topic_of(call), part_of(call)
+    rows = TopicSchemaRows(call.broker.catalog)
+    if not await asyncio.to_thread(rows.delete, topic.name, part):
+        raise ResourceUnknown(f"{topic.name} has no schema for its {part}")
+
+
+ROUTES = [
+    get(
+        "/topics/{topic}/schemas",
+        list_schemas,
+        SchemaRows,
+        "By what schema keys and values are shown.",
+    ),
+    put(
+        "/topics/{topic}/schemas/{part}",
+        put_schema,
+        SchemaRows,
+        "Show keys or values by an Avro schema, or by a FileDescriptorSet of Protobuf in base64.",
+        body=NewSchema,
+        role=OPERATOR,
+    ),
+    delete(
+        "/topics/{topic}/schemas/{part}",
+        delete_schema,
+        None,
+        "Show them as they are again.",
+        role=OPERATOR,
+    ),
+]

@@ -1,0 +1,100 @@
+"""What is set at run time for topics, for this broker and for all brokers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from appliance.catalog.config_rows import ConfigRows
+from appliance.config import Address, BrokerConfig, dynamic_broker_config, topic_config
+from appliance.config.config_key import ConfigChange, ConfigKey, changed
+from appliance.config.dynamic_broker_config import BrokerConfigs
+from appliance.config.topic_config import Configs
+from appliance.process import event_log
+from appliance.process.detached_tasks import Changes
+from appliance.topics.topics import Topics
+
+events = event_log.named("broker")
+
+Tell = Callable[[BrokerConfigs], None]
+
+
+@dataclass(eq=False)
+class RunTimeConfigs:
+    """A change is in the catalog before the logs and those who are told act on it."""
+
+    rows: ConfigRows[bool, str]
+    in_force: BrokerConfigs
+    _topics: Topics
+    _change: Changes
+    _told: list[Tell] = field(default_factory=list)
+
+    def listens(self, config: BrokerConfig, kafka: Address, admin: Address) -> None:
+        found = replace(config, listen_address=kafka, admin_address=admin)
+        self.in_force = replace(self.in_force, config=found)
+
+    def tell(self, tell: Tell) -> None:
+        """How the broker is configured, now and after every change."""
+        self._told.append(tell)
+        tell(self.in_force)
+
+    # Topics
+
+    def of_topic(self, topic: str, name: str) -> str:
+        """The value in force."""
+        return self.in_force.topic_value(name, self._topics.named(topic).configs)
+
+    async def set_topic(self, name: str, configs: Configs, validate_only: bool = False) -> None:
+        """All of them: those not given are back at the broker's."""
+        await self._topics.configure(name, lambda _: configs, validate_only)
+
+    async def alter_topic(
+        self, name: str, changes: Iterable[ConfigChange], validate_only: bool = False
+    ) -> None:
+        def after(configs: Configs) -> Configs:
+            return changed(configs, changes, topic_config.find, default)
+
+        def default(key: ConfigKey) -> str:
+            return self.in_force.topic_value(key.name, {})
+
+        await self._topics.configure(name, after, validate_only)
+
+    # The broker
+
+    async def set_broker(
+        self, configs: Configs, is_default: bool = False, validate_only: bool = False
+    ) -> None:
+        """All that was set at run time: what is not given is back at the operator's setting."""
+        await self._change(self._set_broker(lambda _: configs, is_default, validate_only))
+
+    async def alter_broker(
+        self,
+        changes: Iterable[ConfigChange],
+        is_default: bool = False,
+        validate_only: bool = False,
+    ) -> None:
+        def after(configs: Configs) -> Configs:
+            return changed(configs, changes, dynamic_broker_config.find, default)
+
+        def default(key: ConfigKey) -> str:
+            return self.in_force.synonyms(key.name)[0].value
+
+        await self._change(self._set_broker(after, is_default, validate_only))
+
+    async def _set_broker(
+        self, after: Callable[[Configs], Configs], is_default: bool, validate_only: bool
+    ) -> None:
+        before = self.in_force.default if is_default else self.in_force.own
+        configs = self.in_force.changed(after(before), is_default)
+        base = configs.log_config()
+        of_topics = self._topics.on_base(base)
+        if validate_only:
+            return
+        kept = configs.default if is_default else configs.own
+        await asyncio.to_thread(self.rows.set, {is_default: kept})
+        self.in_force = configs
+        self._topics.rebase(base, of_topics)
+        for tell in self._told:
+            tell(configs)
+        events.info("broker configured", configs=kept)

@@ -1,0 +1,130 @@
+"""From a request of the bulk port to its answer: the guard, the trail, the routes.
+
+Guard, roles and trail are those of the admin port. A ticket of its redirect stands for who was
+asked there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from http import HTTPStatus
+from typing import Any, cast
+
+from aiohttp import web
+
+from appliance.admin import bulk_read, bulk_tickets
+from appliance.admin.api import told_of
+from appliance.admin.guard import Denied
+from appliance.admin.route import AdminServices, Call, Route
+from appliance.bulk.reader_threads import Reading
+from appliance.bulk.sending import Body, Sending
+from appliance.bulk_http.connection import Connection, Headers
+from appliance.bulk_http.plans import make_plan, topic_names
+from appliance.bulk_http.range_read import body_of
+from appliance.bulk_http.request import Request
+from appliance.errors import ApplianceError
+from appliance.native.loopback_congestion import choose_congestion
+from appliance.process import event_log
+
+log = event_log.named("export")
+
+JSON_HANDLERS: dict[str, Callable[[Call], Awaitable[Any]]] = {
+    bulk_read.TOPICS.url: topic_names,
+    bulk_read.PLAN.url: make_plan,
+}
+PATTERNS = [
+    (re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", route.url)), route)
+    for route in bulk_read.ROUTES
+]
+
+
+class Answers:
+    def __init__(self, services: AdminServices) -> None:
+        self.services = services
+
+    async def answer(self, request: Request, line: Connection) -> None:
+        try:
+            await self._answer(request, line)
+        except ApplianceError as raised:
+            # a stream that breaks off is better than one that looks whole
+            if line.has_begun:
+                log.error("a bulk read was cut off", error=raised)
+            else:
+                await line.refuse(*told_of(raised))
+        except OSError:
+            raise  # of the socket: who wanted it is gone, or does not answer
+        except Exception:
+            log.exception("request failed", method=request.method, path=request.path)
+            if not line.has_begun:
+                await refuse(line, request, HTTPStatus.INTERNAL_SERVER_ERROR)
+
+    async def _answer(self, request: Request, line: Connection) -> None:
+        for route, found in routes_at(request):
+            if request.method == route.method:
+                await self._called(route, found, line)
+            else:
+                allow = [("Allow", route.method)]
+                await refuse(line, request, HTTPStatus.METHOD_NOT_ALLOWED, allow)
+            return
+        await refuse(line, request, HTTPStatus.NOT_FOUND)
+
+    async def _called(self, route: Route, request: Request, line: Connection) -> None:
+        services = self.services
+        sent = services.tickets.take(request.url) if request.has_ticket else None
+        if request.has_ticket and sent is None:
+            raise Denied(
+                HTTPStatus.UNAUTHORIZED, "ticket_used",
+                f"ticket: it was used, is older than {bulk_tickets.SECONDS:.0f} s or is for "
+                "something else; ask the admin port again",
+            )  # fmt: skip
+        identity = services.guard.check(request, route, sent)
+        # as far as these routes look at it, it is one of aiohttp's
+        call = await route.call(services, cast(web.Request, request), identity)
+        if route.reads_messages and services.trail.reads.is_new(call):
+            await services.trail.note(call, route, HTTPStatus.OK)
+        if route.url in JSON_HANDLERS:
+            await line.tell(route.status, await JSON_HANDLERS[route.url](call))
+        else:
+            await send_batches(call, line)
+
+
+async def refuse(
+    line: Connection, request: Request, status: HTTPStatus, headers: Headers = ()
+) -> None:
+    code = status.phrase.lower().replace(" ", "_")
+    text = f"{request.method} {request.path}: {status.phrase}"
+    await line.refuse(status, code, text, headers)
+
+
+def routes_at(request: Request) -> Iterator[tuple[Route, Request]]:
+    for pattern, route in PATTERNS:
+        if found := pattern.fullmatch(request.path):
+            yield route, request.at(found.groupdict())
+
+
+async def send_batches(call: Call, line: Connection) -> None:
+    call.reading.begin()
+    is_complete = False
+    try:
+        body = await body_of(call)
+        choose_congestion(line.socket)
+        await line.begin(HTTPStatus.OK, [*body.headers, ("Content-Type", body.media)])
+        await send_body(call.reading, body, line)
+        await line.finish()
+        is_complete = True
+    finally:
+        call.reading.end(is_complete)
+
+
+async def send_body(reading: Reading, body: Body, line: Connection) -> None:
+    """At the pace of all bulk reads."""
+    sending, reader = Sending(body, line.socket, line.framed), body.reader
+    while not sending.has_ended:
+        passed, sent = reader.passed_bytes, reader.bytes
+        await reading.on_thread(sending.step)
+        reading.bytes += reader.bytes - sent
+        reading.passed_bytes += reader.passed_bytes - passed
+        await reading.pace.took(reader.bytes - sent, reader.is_quiet)
+        if sending.is_blocked:
+            await sending.room()

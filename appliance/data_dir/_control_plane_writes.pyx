@@ -1,0 +1,179 @@
+"""Writes batches for the control plane. A thread appends and waits for the disk, so that the event
+loop does neither. The thread never takes the GIL: waiting for a busy loop's GIL takes longer than
+the disk.
+
+    begin   starts a round: batches in order, each with its log
+    (the thread appends all of them before it waits for the disk: one commit covers them)
+    take    returns the result of each, once `fd` is readable
+"""
+
+cimport cython
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libcpp.vector cimport vector
+
+from appliance._log cimport Log
+from appliance.native._codes cimport OK
+from appliance.native._native cimport (
+    close, condition, errno, monotonic_ns, mutex, pthread_create, pthread_join, pthread_setname_np,
+    pthread_t,
+)
+from appliance.native._socket cimport (
+    EFD_CLOEXEC, EFD_NONBLOCK, eventfd, eventfd_read, eventfd_write,
+)
+from appliance.native._wake_soon cimport wake_soon
+from appliance.storage._append cimport ORIGIN_COORDINATOR, AppendOptions, Appended
+from appliance.storage._append_from_python cimport append_checked
+from appliance.storage._commit_requests cimport CommitterRef, committer_await
+from appliance.storage._partition_log cimport LogRef
+from appliance.storage._storage cimport storage_now
+
+from appliance.errors import from_code
+
+
+cdef cppclass Write:
+    CommitterRef committer
+    LogRef log
+    vector[uint8_t] batch
+    Appended appended
+    int append_code
+    int await_code
+
+
+cdef cppclass Writer:
+    int event_fd
+    mutex guard
+    condition wake
+    vector[Write] writes           # the thread's own during a round
+    int64_t timeout_ns
+    bint is_given                  # guard; the thread has not seen the new round
+    bint is_stopping               # guard
+
+
+# ---- without the GIL ----
+
+cdef void* _run(void* argument) noexcept nogil:
+    cdef Writer* writer = <Writer*>argument
+    wake_soon()
+    writer.guard.lock()
+    while True:
+        while not writer.is_given and not writer.is_stopping:
+            writer.wake.wait(writer.guard)
+        if not writer.is_given:
+            break
+        writer.is_given = False
+        writer.guard.unlock()
+        _write_all(writer)
+        eventfd_write(writer.event_fd, 1)
+        writer.guard.lock()
+    writer.guard.unlock()
+    return NULL
+
+
+cdef void _write_all(Writer* writer) noexcept nogil:
+    cdef int64_t deadline_ns = monotonic_ns() + writer.timeout_ns
+    cdef Write* write
+    cdef AppendOptions options
+    cdef size_t i
+    # Our own records are appended even at low disk space: readers who cannot commit read twice.
+    options.origin = ORIGIN_COORDINATOR
+    options.leader_epoch = -1
+    options.is_awaited = True
+    for i in range(writer.writes.size()):
+        write = &writer.writes[i]
+        storage_now(write.log.get().storage.get(), &options.earliest_ms, &options.latest_ms)
+        write.append_code = append_checked(write.committer.get(), write.log, write.batch.data(),
+                                           write.batch.size(), &options, &write.appended)
+    for i in range(writer.writes.size()):
+        write = &writer.writes[i]
+        if write.append_code == OK:
+            write.await_code = committer_await(write.committer.get(), write.log,
+                                               write.appended.last_offset, deadline_ns)
+
+
+# ---- with the GIL ----
+
+@cython.no_gc  # never part of a cycle
+cdef class LogWriter:
+    cdef Writer* writer
+    cdef pthread_t thread
+    cdef list batches              # of the current round; None: no round
+    cdef double timeout_s
+
+    def __cinit__(self):
+        self.writer = new Writer()
+        self.writer.event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
+        if self.writer.event_fd < 0:
+            raise OSError(errno, "no descriptor is free for the log writer")
+        if pthread_create(&self.thread, NULL, _run, self.writer) != 0:
+            close(self.writer.event_fd)
+            self.writer.event_fd = -1
+            raise OSError(errno, "no thread can be created for the log writer")
+        pthread_setname_np(self.thread, b"log-writer")
+
+    def __dealloc__(self):
+        if self.writer.event_fd >= 0:
+            self.close()
+        del self.writer
+
+    def close(self):
+        """To be called after the last write."""
+        if self.writer.event_fd < 0:
+            return
+        with nogil:
+            self.writer.guard.lock()
+            self.writer.is_stopping = True
+            self.writer.wake.notify_one()
+            self.writer.guard.unlock()
+            pthread_join(self.thread, NULL)
+        close(self.writer.event_fd)
+        self.writer.event_fd = -1
+
+    @property
+    def fd(self):
+        """Readable once `take` has a result."""
+        return self.writer.event_fd
+
+    def begin(self, list batches not None, double timeout_s):
+        """Starts to write each batch to its log. One round at a time."""
+        cdef const unsigned char[::1] data
+        cdef Write* write
+        cdef Log log
+        cdef size_t i
+        if self.batches is not None:
+            raise ValueError(f"a round of {len(self.batches)} batches is in progress")
+        self.writer.writes.resize(len(batches))
+        for i, (log, data) in enumerate(batches):
+            write = &self.writer.writes[i]
+            write.committer, write.log = log.committer, log.log
+            write.batch.assign(&data[0], &data[0] + data.shape[0])
+            write.append_code = write.await_code = OK
+        self.batches, self.timeout_s = batches, timeout_s
+        self.writer.timeout_ns = <int64_t>(timeout_s * 1e9)
+        self.writer.guard.lock()
+        self.writer.is_given = True
+        self.writer.wake.notify_one()
+        self.writer.guard.unlock()
+
+    def take(self):
+        """The result of each batch: an error or None, and the offset of its first record, or -1.
+        None without a round, or before its end."""
+        cdef uint64_t count
+        if eventfd_read(self.writer.event_fd, &count) < 0:
+            return None
+        outcomes = [self._told(i) for i in range(len(self.batches))]
+        self.writer.writes.clear()
+        self.batches = None
+        return outcomes
+
+    cdef _told(self, size_t i):
+        cdef Write* write = &self.writer.writes[i]
+        cdef Log log = self.batches[i][0]
+        cdef const unsigned char[::1] batch
+        if write.append_code != OK:
+            batch = self.batches[i][1]
+            facts = log._refused(write.append_code, &batch[0], batch.shape[0])
+            return from_code(write.append_code, facts), -1
+        if write.await_code != OK:
+            facts = log._not_durable(write.appended.last_offset, self.timeout_s)
+            return from_code(write.await_code, facts), -1
+        return None, write.appended.base_offset

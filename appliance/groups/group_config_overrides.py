@@ -1,0 +1,84 @@
+"""What was set for groups, whether there is one of that name or not, and what holds for one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from appliance.access.kept_per_address import Kept, check_name, size_of
+from appliance.catalog.config_rows import ConfigRows
+from appliance.config import (
+    BrokerConfig,
+    ConsumerGroupsConfig,
+    ShareGroupsConfig,
+    group_config,
+)
+from appliance.config.config_key import ConfigChange, changed
+from appliance.config.dynamic_broker_config import BrokerConfigs, ConfigEntry
+from appliance.config.group_config import Configs
+from appliance.process import event_log
+from appliance.process.detached_tasks import Changes
+
+events = event_log.named("broker")
+
+NO_CONFIGS: Configs = {}
+
+
+class GroupConfigs:
+    """All of them, in memory and in the catalog."""
+
+    def __init__(
+        self, rows: ConfigRows[str, str], config: BrokerConfig, change: Changes, kept: Kept
+    ) -> None:
+        self._rows = rows
+        self._config = config
+        self._change = change
+        self._kept = kept
+        self._configs, self.faults = group_config.stored(config, rows.all())
+        for group_id, own in self._configs.items():
+            kept.put(("group", group_id), size_of(own))
+
+    def names(self) -> list[str]:
+        return sorted(self._configs)
+
+    def entries(self, group_id: str, broker: BrokerConfigs) -> list[ConfigEntry]:
+        return group_config.entries(self._of(group_id), broker)
+
+    def _of(self, group_id: str) -> Configs:
+        return self._configs.get(group_id, NO_CONFIGS)
+
+    def of_consumers(self, group_id: str) -> ConsumerGroupsConfig:
+        return group_config.consumer_groups(self._of(group_id), self._config.consumer_groups)
+
+    def of_sharers(self, group_id: str) -> ShareGroupsConfig:
+        return group_config.share_groups(self._of(group_id), self._config.share_groups)
+
+    async def set(self, group_id: str, configs: Configs, validate_only: bool = False) -> None:
+        await self._change(self._set(group_id, lambda _: configs, validate_only))
+
+    async def alter(
+        self, group_id: str, changes: Iterable[ConfigChange], validate_only: bool = False
+    ) -> None:
+        def after(configs: Configs) -> Configs:
+            return changed(configs, changes, group_config.find, lambda key: key.default)
+
+        await self._change(self._set(group_id, after, validate_only))
+
+    async def _set(
+        self, group_id: str, after: Callable[[Configs], Configs], validate_only: bool
+    ) -> None:
+        before = self._of(group_id)
+        configs = group_config.validate(after(before), self._config)
+        check_name("group", group_id)
+        if configs:
+            self._kept.check(("group", group_id), size_of(configs) - size_of(before))
+        if validate_only:
+            return
+        await asyncio.to_thread(self._rows.set, {group_id: configs})
+        if configs:
+            self._configs[group_id] = configs
+            self._kept.put(("group", group_id), size_of(configs))
+        else:
+            self._configs.pop(group_id, None)
+            self._kept.drop(("group", group_id))
+        events.info("group configured", group=group_id, configs=configs)

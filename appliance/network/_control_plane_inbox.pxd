@@ -1,0 +1,119 @@
+"""What the threads of the data plane share: limits, topics, counters, requests to pass on."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libcpp.string cimport string
+from libcpp.unordered_map cimport unordered_map
+from libcpp.vector cimport vector
+
+from appliance.native._native cimport atomic_bool, atomic_i64, mutex
+from appliance.network._quota cimport QuotaTable
+from appliance.network._topic_table cimport TopicTable
+from appliance.storage._cold_reads cimport ColdReaders
+from appliance.storage._commit_requests cimport CommitterRef
+
+# Settings of the data plane; names and reasons in `config/`.
+cdef struct Limits:
+    int32_t processors
+    int64_t request_bytes
+    int64_t control_bytes          # of one that is passed on
+    int64_t queued_bytes
+    int64_t connections
+    int64_t connections_per_ip
+    int64_t requests_per_connection
+    int64_t passed_per_connection  # requests that were passed on
+    int64_t held_bytes             # answers of all connections
+    int64_t idle_ns
+    int64_t frame_ns
+    int64_t frame_rate             # bytes a second, beyond frame_ns
+    int64_t send_ns
+    int64_t fetch_bytes
+    int64_t fetch_partitions
+    int64_t fetch_partitions_all   # of all connections
+    int64_t sendfile_bytes
+    int32_t cold_readers
+
+# A request for the control plane.
+cdef cppclass Punt:
+    int64_t connection
+    int64_t slot
+    string peer
+    vector[uint8_t] frame
+
+# Connections by address: the acceptor and all processors count them.
+cdef cppclass Peers:
+    mutex guard                    # of `Limits.connections_per_ip`, too
+    unordered_map[string, int64_t] count       # guard; none of those without a connection
+
+# Why a connection ended that its client wanted to keep. `got` and `wanted` are the numbers of it.
+cdef enum ClosureKind:
+    CLOSURE_FRAME_SIZE = 0         # got: the claim; wanted: the limit
+    CLOSURE_CONTROL_SIZE = 1       # the same, of a request for the control plane
+    CLOSURE_FRAME_TIMEOUT = 2      # got: bytes that came; wanted: bytes claimed
+    CLOSURE_MALFORMED = 3          # got: the request's size; key and version tell which
+    CLOSURE_SEND_TIMEOUT = 4       # got: bytes of answers in memory; wanted: milliseconds
+    CLOSURE_HELD = 5               # got: bytes of answers in memory; wanted: those of all
+    CLOSURE_CONNECTIONS = 6        # got: connections of all; wanted: the limit
+    CLOSURE_CONNECTIONS_PER_IP = 7
+    CLOSURE_CONNECTION_RATE = 8    # got: milliseconds to wait; wanted: the most
+
+cdef cppclass Closure:
+    string peer
+    int kind
+    int64_t got
+    int64_t wanted
+    int32_t key                    # -1: not known
+    int32_t version
+
+cdef cppclass Counters:
+    atomic_i64 accepted
+    atomic_i64 refused             # above a limit of connections
+    atomic_i64 open
+    atomic_i64 closed_idle
+    atomic_i64 closed_frame        # a frame that did not arrive, or is not one
+    atomic_i64 closed_slow         # did not take its answers
+    atomic_i64 closed_malformed
+    atomic_i64 produce_requests
+    atomic_i64 fetch_requests
+    atomic_i64 punted_requests
+    atomic_i64 throttled_requests  # after which a quota held the connection back
+    atomic_i64 bytes_in
+    atomic_i64 bytes_out
+    atomic_i64 produced_bytes
+    atomic_i64 fetched_bytes
+
+# `new Plane()` zeroes it.
+cdef cppclass Plane:
+    Limits limits                  # constant, as is the committer
+    CommitterRef committer
+    Peers peers
+    TopicTable topics
+    QuotaTable quotas
+    Counters counters
+    ColdReaders cold
+    atomic_i64 queued_bytes        # room promised to frames that arrive, and requests passed on
+    atomic_i64 held_bytes          # answers in memory
+    atomic_i64 fetch_partitions    # of sessions and of fetches that wait
+    atomic_i64 serial              # of connections and of fetch sessions
+    atomic_bool is_draining
+    mutex guard
+    vector[Punt] punts             # guard
+    vector[int64_t] gone           # guard; connections that ended
+    vector[Closure] closures       # guard
+    int64_t closures_left_out      # guard
+    bint is_signalled              # guard
+    int punt_fd                    # readable while `punts` or `closures` has something
+
+# True: whoever put it calls `punts_signal` soon. Until then others rely on it.
+cdef bint punt_put(Plane* plane, int64_t connection, int64_t slot, const string& peer,
+                   const uint8_t* frame, int64_t size) noexcept nogil
+cdef void punts_signal(Plane* plane) noexcept nogil
+cdef void gone_put(Plane* plane, int64_t connection) noexcept nogil
+cdef void punts_take(Plane* plane, vector[Punt]* into, vector[int64_t]* gone) noexcept nogil
+# Tells the control plane, which keeps the log.
+cdef void closure_put(Plane* plane, const string& peer, int kind, int64_t got, int64_t wanted,
+                      int key=*, int version=*) noexcept nogil
+# The result: how many more there were than are kept.
+cdef int64_t closures_take(Plane* plane, vector[Closure]* into) noexcept nogil
+
+# An address has a connection less.
+cdef void peer_gone(Plane* plane, string peer) noexcept nogil

@@ -1,0 +1,201 @@
+"""A real standalone cluster whose workers have PySpark and pyarrow, and nothing of ours: they get
+from the driver what they need."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from appliance_spark import worker_packages
+from tests.interop.kafka_jars import java
+from tests.support.exporting import rows_in
+from tests.support.spark_classes import start_flags
+from tests.support.spark_data import (
+    DEADLINE_S,
+    Sending,
+    Topics,
+    a_new_jvm,
+    rows_of,
+    spark_session,
+)
+from tests.support.spark_home import class_path, spark_home
+from tests.test_server import Broker
+
+pytestmark = pytest.mark.first
+
+ROOT = Path(worker_packages.__file__).resolve().parent.parent
+WORKERS = 2
+THERE = ("pyspark", "py4j", "pyarrow", "numpy", "numpy.libs", "pandas", "six.py", "dateutil",
+         "pytz", "tzdata")  # fmt: skip
+DEPLOY = "org.apache.spark.deploy"
+
+
+@pytest.fixture(scope="module")
+def worker_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python with links to those packages of ours that workers are to have."""
+    folder = tmp_path_factory.mktemp("workers")
+    venv.create(folder / "venv", with_pip=False)
+    packages = Path(sysconfig.get_path("purelib"))
+    into = next((folder / "venv" / "lib").glob("python*/site-packages"))
+    for name in THERE:
+        if (packages / name).exists():
+            (into / name).symlink_to(packages / name)
+    return folder / "venv" / "bin" / "python"
+
+
+class Cluster:
+    """A master and its workers, each a process, somewhere else and with a clean environment."""
+
+    def __init__(self, folder: Path, python: Path) -> None:
+        self.folder, self.python = folder, python
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.logs: list[Path] = []
+        self.master = self._start("master.Master", "--host", "127.0.0.1", "--port", "0",
+                                  "--webui-port", "0")  # fmt: skip
+        self.url = self._told(self.master, r"Starting Spark master at (spark://\S+)")
+        for _ in range(WORKERS):
+            log = self._start("worker.Worker", "--host", "127.0.0.1", "--webui-port", "0",
+                              "--cores", "1", "--memory", "1g", self.url)  # fmt: skip
+            self._told(log, r"(Successfully registered)")
+
+    def _start(self, main: str, *arguments: str) -> Path:
+        home = spark_home()
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+        log = self.folder / f"{len(self.logs)}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [java(), "-Xmx256m", *start_flags(), "-cp", class_path(),
+                 f"{DEPLOY}.{main}", *arguments],
+                cwd=self.folder, stdout=output, stderr=output, start_new_session=True,
+                env=kept | {"SPARK_HOME": str(home), "SPARK_SCALA_VERSION": "2.13",
+                            "SPARK_LOCAL_IP": "127.0.0.1",
+                            "SPARK_WORKER_DIR": str(self.folder / "work"),
+                            "PYSPARK_PYTHON": str(self.python)},
+            )  # fmt: skip
+        self.processes.append(process)
+        self.logs.append(log)
+        return log
+
+    def _told(self, log: Path, pattern: str) -> str:
+        deadline = time.monotonic() + DEADLINE_S
+        while not (found := re.search(pattern, log.read_text())):
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.1)
+        return found[1]
+
+    def stop(self) -> None:
+        for process in reversed(self.processes):
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(DEADLINE_S)
+
+
+@pytest.fixture(scope="module")
+def cluster(worker_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    made = Cluster(tmp_path_factory.mktemp("cluster"), worker_python)
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="module")
+def spark(cluster: Cluster) -> Iterator[SparkSession]:
+    """Spark plans at the driver with the Python of the workers, which by its path finds there what
+    the driver has. The path is not handed on to the workers."""
+    path = os.pathsep.join([str(ROOT), sysconfig.get_path("purelib")])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", str(cluster.python))
+        patch.setenv("PYTHONPATH", path)
+        with a_new_jvm(), spark_session(
+            cluster.url,
+            **{"spark.executor.memory": "512m", "spark.executorEnv.PYTHONPATH": "",
+               "spark.executor.extraJavaOptions": " ".join(start_flags())},
+        ) as session:
+            yield session
+
+
+def imported(spark: SparkSession, name: str) -> set[str]:
+    """Where the workers find a module; empty where they do not."""
+
+    def find(_: int) -> str:
+        import importlib.util
+
+        found = importlib.util.find_spec(name)
+        return "" if found is None else str(found.origin)
+
+    return set(spark.sparkContext.parallelize(range(8), 8).map(find).collect())
+
+
+def test_a_cluster_runs_an_export_and_verifies_it(
+    cluster: Cluster, broker: Broker, tmp_path: Path
+) -> None:
+    """As a user types it. Before the session of the others, which holds the cluster's cores."""
+    sending = Sending(broker)
+    topic = sending.create("exported", 4)
+    for partition in range(4):
+        sending.send(topic, [b"%d" % n for n in range(500)], partition, codec="zstd")
+    lacks = subprocess.run([cluster.python, "-c", "import appliance_spark"], capture_output=True,
+                           cwd=tmp_path, env={})  # fmt: skip
+    assert b"No module named 'appliance_spark'" in lacks.stderr
+    told = exported(cluster, broker, "run", topic, "--target", str(tmp_path / "lake"),
+                    "--new-target")
+    assert "2000 rows and 0 dead letters in 4 files" in told
+    assert rows_in(tmp_path / "lake") == sending.log_of(topic)
+    told = exported(cluster, broker, "verify", "--target", str(tmp_path / "lake"),
+                    "--conf", "spark.cores.max=1")
+    assert "the log: 2000, compacted away: 0, no longer in it: 0; 0 problems" in told
+    brought = list(cluster.folder.glob("work/app-*/*/appliance_spark/export_tasks.py"))
+    assert len(brought) == WORKERS + 1, brought  # a run by all workers, and what one verifies
+
+
+def exported(cluster: Cluster, broker: Broker, command: str, *arguments: str) -> str:
+    """What `appliance export` says, on a driver that has the package, by workers that have not."""
+    path = os.pathsep.join([str(ROOT), sysconfig.get_path("purelib")])
+    settings = {"spark.executor.memory": "512m", "spark.executorEnv.PYTHONPATH": "",
+                "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
+                "spark.executor.extraJavaOptions": " ".join(start_flags()),
+                "spark.scheduler.minRegisteredResourcesRatio": "1.0"}
+    words = [word for pair in settings.items() for word in ("--conf", "=".join(pair))]
+    done = subprocess.run(
+        [sys.executable, "-m", "appliance_spark.export", command, *arguments,
+         "--master", cluster.url, "--admin", broker.admin, *words],
+        capture_output=True, text=True, timeout=DEADLINE_S,
+        env={**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": str(cluster.python)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:] + done.stdout
+    return done.stdout
+
+
+def test_workers_that_lack_the_package_read_and_write(spark: SparkSession, broker: Broker) -> None:
+    topics = Topics(spark, broker)
+    topic, target = topics.create("shipped", 4), topics.create("shipped-back", 1)
+    for partition in range(4):
+        topics.send(topic, [b"%d" % n for n in range(500)], partition, codec="zstd")
+    assert imported(spark, "appliance") == imported(spark, "appliance_spark") == {""}
+    names = worker_packages.ship(spark)
+    assert {"appliance", "appliance_spark", "zstandard"} <= set(names)
+    assert worker_packages.ship(spark) == []
+    assert rows_of(topics.read(topic)) == topics.log_of(topic)
+    (origin,) = {Path(each).parent.name for each in imported(spark, "appliance_spark.fetching")}
+    assert origin == "appliance_spark"
+    rows = topics.read(topic).selectExpr("value", "key")
+    rows.write.format("appliance").options(**topics.options, topic=target).mode("append").save()
+    assert sum(topics.log_of(target).values()) == 2000
+
+
+def test_nothing_is_shipped_that_tasks_do_not_import() -> None:
+    found = {name.partition(".")[0] for name in worker_packages.modules(worker_packages.TASKS)}
+    assert not {"aiohttp", "pyarrow", "pyspark", "numpy"} & found
+    sent = worker_packages.modules(worker_packages.TASKS)
+    ours = {name for name in sent if name.startswith("appliance.")}
+    assert not any(name.startswith(("appliance.admin", "appliance.broker")) for name in ours)
+

@@ -1,5 +1,5 @@
-"""Appending to a log: where a batch lands, and when it is to be durable. `_append_check` says which
-are taken."""
+"""Appending to a log: where a batch lands. `_append_check` says which are taken, `_flush_policy`
+when a commit is due."""
 
 from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t
 
@@ -13,6 +13,7 @@ from appliance.record._batch cimport (
 from appliance.record._batch_check cimport batch_check_mirrored
 from appliance.storage._append_check cimport append_check
 from appliance.storage._commit_requests cimport committer_ask
+from appliance.storage._flush_policy cimport flush_due_ns
 from appliance.storage._index cimport AbortedTxn
 from appliance.storage._leader_epochs cimport epoch_of_append, epochs_note
 from appliance.storage._log_commit cimport log_tell
@@ -224,24 +225,11 @@ cdef void _note_marker(PartitionLog* log, Segment* segment, const uint8_t* data,
 cdef void _publish(PartitionLog* log, Segment* segment, const BatchHeader* header,
                    Due* due) noexcept nogil:
     cdef int64_t end_offset = header.base_offset + header.last_offset_delta + 1
-    cdef int64_t now
     log.log_end_offset.store(end_offset)
     count_own(log.bytes_appended, header.size)
     log.unflushed_records += header.records_count
     due.write_behind = _is_far_behind(log, segment)
-    due.commit_by_ns = INT64_MAX
-    if log.oldest_unflushed_ns.load() == 0:
-        now = monotonic_ns()
-        log.oldest_unflushed_ns.store(now)
-        # The clock of `flush.ms` starts with the oldest unflushed record, and runs when nothing
-        # follows.
-        if log.settings.flush_ms < INT64_MAX // 1000000 - now // 1000000:
-            due.commit_by_ns = now + log.settings.flush_ms * 1000000
-    if log.unflushed_records >= log.settings.flush_messages:
-        due.commit_by_ns = 0
-    # Somebody waits for just this: it costs one flush, not the flush interval.
-    if log.watches.readers.load() > 0 and not log.shows_appended.load():
-        due.commit_by_ns = 0
+    due.commit_by_ns = flush_due_ns(log)
 
 
 cdef bint _is_far_behind(PartitionLog* log, const Segment* segment) noexcept nogil:

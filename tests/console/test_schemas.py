@@ -13,10 +13,10 @@ import fastavro
 import pytest
 from confluent_kafka import Producer
 from playwright.sync_api import Page, expect
-from tests.admin.test_admin_schemas import SET, order
 
 from appliance.testing import RunningBroker
 from tests.admin.test_admin_mirrors import REPORT
+from tests.admin.test_admin_topic_schemas import SET, order
 from tests.console.conftest import MARKUP, WAIT_S, Console, Faults
 from tests.support.rest import Rest
 

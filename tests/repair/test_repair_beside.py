@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.repair.test_repair import ASIDE, Heard, put_back
 
 from appliance._log import Log
 from appliance.errors import ApplianceError, OffsetInHole
 from appliance.record import _batch, _batch_builder
 from appliance.repair import _hole_repair, partition_repair
 from tests.network.test_data_plane import Plane, make
+from tests.repair.test_partition_repair import ASIDE, Heard, put_back
 from tests.repair.test_scrub import others, ranges, scrubbed
 from tests.support.beside import beside
 from tests.support.damaged import END, SETTINGS, Damaged, build
@@ -112,7 +112,8 @@ def test_wherever_the_journal_fails_records_are_withheld_or_there_and_never_lost
             journal = len(newest.read_bytes().rstrip(b"\0"))
             try:
                 with files_limited_to(journal + more):
-                    partition_repair.put_back(log_dir, log, plan, Heard(), "ada")  # type: ignore[arg-type]
+                    heard: Any = Heard()
+                    partition_repair.put_back(log_dir, log, plan, heard, "ada")
                 outcomes["done"] += 1
             except ApplianceError:
                 outcomes["failed"] += 1

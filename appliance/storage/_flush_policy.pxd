@@ -1,0 +1,27 @@
+"""When an append has its log committed: by the number of records, by the age of the oldest, or
+because somebody waits for just this.
+
+`flush.messages` counts the records that no commit has taken yet. The clock of `flush.ms` starts
+with the oldest of them, and runs when nothing follows.
+"""
+
+from libc.stdint cimport INT64_MAX, int64_t
+
+from appliance.native._native cimport monotonic_ns
+from appliance.storage._partition_log cimport PartitionLog
+
+# When the commit is due: 0 at once, INT64_MAX none for the sake of this append. Under the log's
+# guard, after `unflushed_records` counts what was appended.
+cdef inline int64_t flush_due_ns(PartitionLog* log) noexcept nogil:
+    cdef int64_t now, due_ns = INT64_MAX
+    if log.oldest_unflushed_ns.load() == 0:
+        now = monotonic_ns()
+        log.oldest_unflushed_ns.store(now)
+        if log.settings.flush_ms < INT64_MAX // 1000000 - now // 1000000:
+            due_ns = now + log.settings.flush_ms * 1000000
+    if log.unflushed_records >= log.settings.flush_messages:
+        due_ns = 0
+    # It costs one flush, not the flush interval.
+    if log.watches.readers.load() > 0 and not log.shows_appended.load():
+        due_ns = 0
+    return due_ns

@@ -24,14 +24,14 @@ class Decoder(Protocol):
     @property
     def form(self) -> str: ...
     @property
-    def about(self) -> str: ...  # what it decodes, by its name
+    def about(self) -> str: ...  # the name of the decoded type
 
     def decode(self, data: bytes) -> tuple[str, int | None]:
         """As JSON, with the number of the schema if the data has one."""
 
 
 class Decoders:
-    """For one page of messages; either may be None. Counts the time that it used."""
+    """The decoders for one page of messages; either may be None. Counts the used time."""
 
     def __init__(self, key: Decoder | None = None, value: Decoder | None = None) -> None:
         self.key, self.value = key, value

@@ -63,7 +63,7 @@ async def reset(broker: Broker, group_id: str, asked: Reset) -> ResetAnswer:
         raise RequestInvalid("the group's id is empty")
     wanted = WANTED.get(asked["to"])
     if wanted is not None and wanted not in asked:
-        raise RequestInvalid(f"body.{wanted}: it is missing, and to is {asked['to']!r}")
+        raise RequestInvalid(f"body.{wanted}: the field is missing, and to is {asked['to']!r}")
     if group is not None and not group.is_empty:
         count = len([*group.members])
         raise GroupRefused(

@@ -34,12 +34,12 @@ class ProtobufDecoder:
                 self._pool.AddSerializedFile(each.SerializeToString())
             self.names = [name for file in files.file for name in names_of(file)]
             self.about = message or only(files.file)
-            found = self._pool.FindMessageTypeByName(self.about)
-            self._class = message_factory.GetMessageClass(found)
+            message_type = self._pool.FindMessageTypeByName(self.about)
+            self._class = message_factory.GetMessageClass(message_type)
         except SchemaInvalid:
             raise
         except KeyError as error:
-            raise SchemaInvalid(f"no message {message!r} in it; there are {listed(self.names)}") \
+            raise SchemaInvalid(f"got message {message!r}, wanted one of {listed(self.names)}") \
                 from error
         except Exception as error:
             raise SchemaInvalid(f"no FileDescriptorSet: {said(error)}. Made by: {HOW}") from error
@@ -94,14 +94,14 @@ def _zigzag(data: bytes, position: int) -> tuple[int, int]:
 
 def names_of(file: Any) -> list[str]:
     """The names of all messages in a file, nested ones too."""
-    found: list[str] = []
+    names: list[str] = []
     left = [(file.package, each) for each in file.message_type]
     while left:
         within, message = left.pop(0)
         name = f"{within}.{message.name}" if within else message.name
-        found.append(name)
+        names.append(name)
         left += [(name, each) for each in message.nested_type if not each.options.map_entry]
-    return found
+    return names
 
 
 def only(files: Any) -> str:

@@ -15,7 +15,7 @@ class TopicSchema:
     part: str  # key, value
     form: str  # avro, protobuf
     text: str
-    message: str  # of Protobuf: its name, or "" if it is the only one
+    message: str  # the Protobuf message type; "" if the schema has only one
     updated_ms: int
 
 

@@ -21,17 +21,17 @@ from appliance.errors import ResourceUnknown
 from appliance.topics.topic import Topic
 
 PARTS = ("key", "value")
-BUILT_MAX = 100  # decoders that are kept in memory; the others are built again when they are used
+BUILT_MAX = 100  # decoders in memory; others are built again when they are used
 
 Form = Literal["avro", "protobuf"]
 
 
 class SchemaRow(TypedDict):
     form: str
-    message: str  # its name
+    message: str  # the name of the message type
     text: str  # Avro: JSON; Protobuf: a FileDescriptorSet in base64
     updated_ms: int
-    problem: str | None  # why it cannot be used
+    problem: str | None  # why the schema cannot be used
 
 
 class SchemaRows(TypedDict):
@@ -42,26 +42,26 @@ class SchemaRows(TypedDict):
 class NewSchema(TypedDict):
     form: Form
     text: str
-    message: NotRequired[str]  # Protobuf: which one, where there are several
+    message: NotRequired[str]  # Protobuf: the message type, if there are several
 
 
 class Schemas:
-    """Decoders that were built, by what they were built from."""
+    """Built decoders, by the digest of their schema."""
 
     def __init__(self) -> None:
         self._built: OrderedDict[bytes, Decoder] = OrderedDict()
 
     def decoder(self, row: TopicSchema) -> Decoder:
-        """Takes a while: on a thread."""
+        """May take long, so a thread calls it."""
         whole = f"{row.form}\0{row.message}\0{row.text}".encode("utf-8", "surrogatepass")
         digest = hashlib.sha256(whole).digest()
-        found = self._built.get(digest)
-        if found is None:
-            found = built(row.form, row.text, row.message)
-            self._built[digest] = found
+        decoder = self._built.get(digest)
+        if decoder is None:
+            decoder = built(row.form, row.text, row.message)
+            self._built[digest] = decoder
             while len(self._built) > BUILT_MAX:
                 self._built.popitem(last=False)
-        return found
+        return decoder
 
 
 def built(form: str, text: str, message: str) -> Decoder:
@@ -71,18 +71,18 @@ def built(form: str, text: str, message: str) -> Decoder:
 
 
 async def decoders_of(call: Call, topic: Topic) -> Decoders:
-    """Those that were asked for, or that the topic has."""
+    """The decoders of the topic, except for parts that the request wants as plain text."""
     rows = await asyncio.to_thread(TopicSchemaRows(call.broker.catalog).of, topic.name)
 
     def build() -> Decoders:
-        found: dict[str, Decoder] = {}
+        decoders: dict[str, Decoder] = {}
         for row in rows:
             if call.params[f"{row.part}_as"] == "auto":
                 try:
-                    found[row.part] = call.schemas.decoder(row)
+                    decoders[row.part] = call.schemas.decoder(row)
                 except SchemaInvalid:
-                    continue  # the dialog says so; messages are shown as they are
-        return Decoders(**found)
+                    continue  # the dialog shows the problem; messages are shown undecoded
+        return Decoders(**decoders)
 
     return await asyncio.to_thread(build) if rows else Decoders()
 
@@ -116,7 +116,7 @@ async def put_schema(call: Call) -> SchemaRows:
         topic.name, part, body["form"], body["text"], body.get("message", ""),
         time.time_ns() // 1_000_000,
     )  # fmt: skip
-    await asyncio.to_thread(call.schemas.decoder, row)  # refused here when it is none
+    await asyncio.to_thread(call.schemas.decoder, row)  # refuses an invalid schema
     await asyncio.to_thread(TopicSchemaRows(call.broker.catalog).put, row)
     return await list_schemas(call)
 
@@ -133,13 +133,13 @@ ROUTES = [
         "/topics/{topic}/schemas",
         list_schemas,
         SchemaRows,
-        "By what schema keys and values are shown.",
+        "The schemas that decode keys and values for display.",
     ),
     put(
         "/topics/{topic}/schemas/{part}",
         put_schema,
         SchemaRows,
-        "Show keys or values by an Avro schema, or by a FileDescriptorSet of Protobuf in base64.",
+        "Set the schema of keys or values: Avro, or a FileDescriptorSet of Protobuf in base64.",
         body=NewSchema,
         role=OPERATOR,
     ),
@@ -147,7 +147,7 @@ ROUTES = [
         "/topics/{topic}/schemas/{part}",
         delete_schema,
         None,
-        "Show them as they are again.",
+        "Remove the schema: keys or values are shown undecoded.",
         role=OPERATOR,
     ),
 ]

@@ -46,7 +46,7 @@ from appliance.groups.group_table import GroupTable
 from appliance.groups.lag import Lag, Source
 from appliance.process.detached_tasks import Changes
 from appliance.repair.refused_reads import RefusedReads
-from appliance.repair.scrub import Scrubber, untold
+from appliance.repair.scrub import Scrubber, missing_entries
 from appliance.share.coordinator import ShareCoordinator
 from appliance.share.partitions import SharePartitions
 from appliance.topics.reconciliation import Reconciliation
@@ -161,7 +161,7 @@ class Broker:
     def _recover(self, progress: RecoveryProgress) -> None:
         start = Reconciliation(self.topics, self.config.topics)
         self.log_dir.recover(progress, start.log_config)
-        self.ledger.note(untold(self.log_dir, self.ledger.entries()))
+        self.ledger.note(missing_entries(self.log_dir, self.ledger.entries()))
         notes = self.log_dir.report.notes
         notes += [f"{each}. Nothing is cleaned by default." for each in self._config_faults]
         start.run()

@@ -1,33 +1,33 @@
-"""The tables of `catalog.db`, and the steps by which an older file gets them.
+"""The tables of `catalog.db`, and the upgrades of older files.
 
-    cluster         one row: id, when it was made, whether the topics found on disk were taken in
-    topics          name, id, partitions, when it was made
-    topic_configs   what was set for a topic; what was not has no row
-    deletions       topics that are deleted, but whose directories may still be there
-    broker_configs  what was set at run time, for this broker or as the default of all brokers
-    group_configs   what was set for a consumer group, whether there is one or not
+    cluster         one row: id, time of creation, whether the topics on disk were adopted
+    topics          name, id, partitions, time of creation
+    topic_configs   configs set for a topic; a default has no row
+    deletions       deleted topics whose directories may still exist
+    broker_configs  configs set at run time, for this broker or as the default of all brokers
+    group_configs   configs set for a consumer group, which need not exist
     producer_ids    one row: the first id that was never reserved
-    acls            who may do what
-    scram           what a password is proven with, never the password
+    acls            access rules
+    scram           SCRAM credentials, never the password
     client_quotas   entity (as JSON), name and value of each quota
-    admin_users     who may use the admin pages, with the hash of the password
-    admin_tokens    the same for programs, with the digest of the token
-    topic_schemas   by what schema the admin pages show keys and values
-    audit           who changed what over the admin pages; the oldest rows of who has most go
+    admin_users     users of the admin port, with the hash of the password
+    admin_tokens    tokens of programs for the admin port, with the digest of the token
+    topic_schemas   schemas that decode keys and values for display
+    audit           changes over the admin port by user; the user with most rows loses the oldest
     client_metrics  configs of subscriptions to clients' metrics
-    export_holds    what retention keeps for an export
+    export_holds    offsets that retention keeps for an export
     exports         definitions of exports, as JSON
-    export_runs     what became of them, as JSON; the oldest rows of each go
-    ledger          what was lost or damaged, and who has seen it
+    export_runs     runs of exports, as JSON; each export loses its oldest rows
+    ledger          losses and damage, and who has acknowledged them
 
 One module reads and writes a table: `*_rows.py` in the room of its owner, and `config_rows.py` for
-all that hold names and values.
+all tables of names and values.
 """
 
 from __future__ import annotations
 
-# Each entry takes the schema from its index to the next: `user_version` counts those applied. An
-# entry that was ever released is never edited; a change is a new entry.
+# Each entry upgrades the schema by one version: `user_version` counts the applied entries. A
+# released entry is never edited; a change is a new entry.
 SCHEMA = [
     """
     CREATE TABLE cluster (

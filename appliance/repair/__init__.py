@@ -1,4 +1,4 @@
-"""Damage: looked for while the broker runs (`scrub`), and mended by an operator (`repair`).
+"""Damage: the scrub detects it while the broker runs, and an operator repairs it.
 
-Opens nothing itself: it works on logs that `data_dir` has open, and tells the ledger.
+This room opens no logs: it works on the open logs of `data_dir`, and adds entries to the ledger.
 """

@@ -1,4 +1,4 @@
-"""Confirms what a scan saw: damage must be there at the second look, and indexes are built anew."""
+"""Settles the flaws of a scan: confirms damage by a second check, and rebuilds wrong indexes."""
 
 from libc.stdint cimport INT64_MAX, int64_t
 from libcpp.vector cimport vector
@@ -29,7 +29,7 @@ cdef int scan_settle(Scan* scan) noexcept nogil:
     cdef size_t i
     cdef int code = OK
     cdef ScopeLock lock
-    lock.hold(scan.log.get().maintenance)  # no segment comes or goes
+    lock.hold(scan.log.get().maintenance)  # no segment is added or removed meanwhile
     if scan.is_moot or not _is_listed(scan):
         scan.is_moot = True
         scan.flaws.clear()
@@ -44,7 +44,7 @@ cdef int scan_settle(Scan* scan) noexcept nogil:
         if code == OK:
             code = segment_store_index(scan.segment.get(), True)
         scan_tell(scan, WRONG_INDEX)
-    # With new damage the next round sees what is left: an entry of what was lost is kept till then.
+    # After new damage the next round checks the rest: entries of lost offsets are kept until then.
     if code == OK and scan.flaws.empty():
         code = _settle_aborted(scan)
     return code
@@ -74,18 +74,18 @@ cdef int _settle_flaw(Scan* scan, Flaw flaw) noexcept nogil:
         code = scan_look(scan, flaw.hole.position, flaw.hole.first_offset, &header)
         if code < 0:
             return code
-        # Of two that contradict each other the first is good by itself, also when looked at again.
+        # Of two contradicting batches the first one is good by itself, also at the second check.
         if code == GOOD and (
             flaw.why != BAD_OFFSET
             or flaw.hole.position + header.size >= flaw.hole.end_position
         ):
             flaw.why = NOT_AGAIN
     if holes_cover(log, flaw.hole.first_offset, flaw.hole.end_offset):
-        return OK  # another look was faster
+        return OK  # another scan settled it first
     if flaw.why != NOT_AGAIN and flaw.why != NO_OFFSETS:
         scan.holes.push_back(flaw.hole)
         scan.was_refused = scan.was_refused or flaw.is_refused
-    # Below the log start nobody reads, and nobody need be told.
+    # Offsets below the log start have no readers and need no report.
     if flaw.hole.end_offset > log.log_start_offset.load():
         flaw.hole.first_offset = max(flaw.hole.first_offset, log.log_start_offset.load())
         scan.settled.push_back(flaw)
@@ -105,7 +105,7 @@ cdef int scan_mark(Scan* scan) noexcept nogil:
 
 
 cdef int _settle_aborted(Scan* scan) noexcept nogil:
-    """What aborted transactions readers are told of, and after the next start."""
+    """Checks the transaction index in memory, and the file that the next start loads."""
     cdef PartitionLog* log = scan.log.get()
     cdef Segment* segment = scan.segment.get()
     cdef TrailVerdict verdict = trail_mend(log, &scan.trail, segment.base_offset, scan.end_offset)
@@ -131,7 +131,7 @@ cdef int _aborted_are_stored(Scan* scan, bint* is_stored) noexcept nogil:
     if code < 0 or segment.txn_is_dirty.load():
         return min(code, OK)
     wanted = log_aborted_in(log, start, segment.end_offset.load())
-    # Below the log's start nobody reads: memory forgets till the next start, the file does not.
+    # Memory keeps no entries below the log start, the file keeps them.
     while not stored.empty() and stored.front().last_offset < start:
         stored.erase(stored.begin())
     is_stored[0] = stored.size() == wanted.size() and (code == OK or size < 0)

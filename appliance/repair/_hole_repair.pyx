@@ -1,17 +1,17 @@
-"""Repair of one open log: holes that readers may pass, and batches that are put back into a hole.
+"""Repair of one open log: lets readers skip holes, and restores batches into a hole.
 
-Putting back is a compaction's swap (`_swap.pyx`) with batches that come in addition: the
-segments around the hole are written anew with them between, synced, and then
+A restore is a compaction's swap (`_swap.pyx`) with additional batches: it writes the segments
+around the hole and the batches into a new file, syncs the file, and then
 
-    1 the journal: the swap is decided, and the hole is that much smaller   (commit point)
-    2 the new file takes the name, the covered ones go
+    1 writes the journal: the swap is decided, and the hole is smaller   (commit point)
+    2 renames the new file, and unlinks the files that it replaces
 
-A crash before 1 leaves the hole and the old files, one after it is finished by recovery. Every
-batch is checked once more on its way; one that is damaged ends the repair, and nothing was changed.
+After a crash before 1 the hole and the old files remain; recovery finishes a swap after 1. Every
+batch is checked again while it is copied; a damaged one ends the repair before any change.
 
-A transaction's batch is put back only when it is known how the transaction ended: by a marker that
-is met behind it, and for one that was aborted by the entry that readers of committed records are
-told. Else records that were taken back would be there as if they counted.
+A transaction's batch is restored only if the end of the transaction is known: from a marker after
+the batch, and for an aborted transaction also from its entry in the transaction index. Otherwise
+aborted records could become visible to readers of committed records.
 """
 
 from collections import namedtuple
@@ -53,30 +53,30 @@ from appliance.errors import from_code
 HoleInfo = namedtuple("HoleInfo", "first_offset end_offset position end_position is_skipped")
 
 cdef struct Span:
-    int64_t position               # of a batch, in the file it comes from
+    int64_t position               # of the batch in the source file
     int64_t size
-    int64_t base_offset            # as it was when the holes were looked at
+    int64_t base_offset            # at the time of the plan
     int64_t end_offset
 
 cdef cppclass Filling:
     LogRef log
     int source_fd
     vector[Span] spans             # by offset
-    int64_t first_offset           # of all that is put back
+    int64_t first_offset           # of all restored batches
     int64_t end_offset
     vector[SegmentRef] group
     SegmentReader reader
     Replacement into
-    size_t at                      # of the span to come
+    size_t at                      # index of the next span
     int64_t next_offset            # the next batch begins there or later
-    unordered_map[int64_t, int64_t] open_txns    # of batches put back: producer, first offset
+    unordered_map[int64_t, int64_t] open_txns    # of restored batches: first offset by producer
     bint is_dry
 
 
 # ---- without the GIL ----
 
 cdef int _fill(Filling* filling) except? -1 nogil:
-    """maintenance is held."""
+    """The caller holds `maintenance`."""
     cdef PartitionLog* log = filling.log.get()
     cdef size_t i
     cdef int code
@@ -109,7 +109,7 @@ cdef int _fill(Filling* filling) except? -1 nogil:
 
 
 cdef int _take_spans(Filling* filling) noexcept nogil:
-    """From where to where they reach; each lies in a hole."""
+    """Sets the range of the spans. Each span lies in a hole."""
     cdef BatchHeader header
     cdef size_t i
     cdef int code
@@ -140,7 +140,7 @@ cdef int _span_header(Filling* filling, size_t i, BatchHeader* header) noexcept 
 
 
 cdef int _find_group(Filling* filling) noexcept nogil:
-    """The segments in which the offsets would be; only what recovery will not read again."""
+    """Selects the segments for the offsets; only segments that recovery will not read again."""
     cdef PartitionLog* log = filling.log.get()
     cdef vector[SegmentRef] sealed
     cdef size_t i
@@ -165,7 +165,7 @@ cdef int _copy_segment(Filling* filling, const SegmentRef& segment) except? -1 n
     cdef SegmentReader* reader = &filling.reader
     cdef int code = reader_open(reader, segment)
     if code == OFFSET_OUT_OF_RANGE:
-        return OK  # its file is gone: that is the hole
+        return OK  # the file is gone, which caused the hole
     if code == OK:
         code = reader_next(reader)
     while code == 1:
@@ -178,7 +178,7 @@ cdef int _copy_segment(Filling* filling, const SegmentRef& segment) except? -1 n
 
 
 cdef int _put_back(Filling* filling, int64_t before) except? -1 nogil:
-    """The batches of the file whose turn it is before that offset."""
+    """Copies the batches of the source file below the offset."""
     cdef vector[uint8_t] data
     cdef BatchHeader header
     cdef Span span
@@ -255,14 +255,14 @@ cdef int _finish(Filling* filling) noexcept nogil:
     for i in range(filling.spans.size()):
         holes_fill(&after, filling.spans[i].base_offset, filling.spans[i].end_offset)
     code = log_swap(log, filling.group, filling.into.segment, False, &after)
-    # Once the journal may name the file, recovery must find it.
+    # The journal may name the file from here on, so recovery must see it.
     if code != OK and not log_has_unfinished_swap(log):
         replacement_drop(&filling.into, True)
     return code
 
 
 cdef int _keep_damaged(Filling* filling) noexcept nogil:
-    """A segment with damaged bytes stays beside the new one, for who can make more of them."""
+    """Keeps segments with damaged bytes beside the new one, for manual recovery."""
     cdef FileRef directory
     cdef int code = directory_hold(filling.log.get().directory.get(), &directory)
     cdef size_t i
@@ -283,7 +283,7 @@ cdef _infos(const vector[Hole]& holes):
 
 
 def holes(Log log not None):
-    """What is damaged or gone, by offset."""
+    """The holes of the log, by offset."""
     cdef vector[Hole] holes
     with nogil:
         log.log.get().list_guard.lock()
@@ -293,8 +293,8 @@ def holes(Log log not None):
 
 
 def skip(Log log not None, int64_t first_offset, int64_t end_offset):
-    """Readers pass the holes that touch the range, durably so when this returns: the holes that
-    they could not pass before."""
+    """Lets readers skip the holes that touch the range. Durable when this returns, with the holes
+    that changed."""
     cdef vector[Hole] passed
     cdef int code
     with nogil:
@@ -306,8 +306,8 @@ def skip(Log log not None, int64_t first_offset, int64_t end_offset):
 
 
 def fill(Log log not None, int source_fd, list batches not None, *, bint dry_run=False):
-    """Puts back whole batches that lie in holes: (position, size) of each in the file, by offset.
-    What it would be refused for it is refused for in a dry run, too."""
+    """Restores whole batches into holes: (position, size) of each in the file, by offset. A dry run
+    is refused for the same reasons."""
     cdef shared_ptr[Filling] owner = make_shared[Filling]()
     cdef Filling* filling = owner.get()
     cdef Span span
@@ -333,9 +333,9 @@ def fill(Log log not None, int source_fd, list batches not None, *, bint dry_run
 
 
 _WHY = {
-    TXN_STATE_INVALID: ": they are of a transaction of which it is not known how it ended; bring "
+    TXN_STATE_INVALID: ": the end of their transaction is unknown; bring "
                        "them into another topic",
-    OFFSET_IN_HOLE: ": some of them are there",
-    OFFSET_OUT_OF_RANGE: ": the log does not begin before them; bring them into another topic",
+    OFFSET_IN_HOLE: ": some of them exist in the log",
+    OFFSET_OUT_OF_RANGE: ": they are below the log start; bring them into another topic",
     BATCH_LARGER_THAN_SEGMENT: ": the segment would be too large; bring them into another topic",
 }

@@ -9,7 +9,7 @@ from appliance.native._native cimport (
 from appliance.storage._index cimport OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, index_load
 
 cdef enum:
-    SPARSE = 4                     # an index with fewer than one entry in so many is built anew
+    SPARSE = 4                     # an index with fewer than 1/SPARSE of the entries is rebuilt
     SPARSE_MIN = 8
 
 
@@ -19,7 +19,7 @@ cdef int index_check_load(IndexCheck* check, Segment* segment, int64_t end) noex
     cdef int64_t offsets = dropped_size(segment, b".index")
     cdef int64_t times = dropped_size(segment, b".timeindex")
     cdef int code = index_load(&check.index, segment.directory.get().fd, segment.base_offset, end)
-    # What does not rise was not taken, and would be taken by nobody.
+    # Entries that do not rise were not loaded, and no reader would load them.
     check.is_wrong = (
         offsets != <int64_t>check.index.offsets.size() * OFFSET_ENTRY_SIZE
         or times != <int64_t>check.index.times.size() * TIME_ENTRY_SIZE
@@ -81,7 +81,7 @@ cdef bint _fits(IndexCheck* check, int64_t position, int64_t last) noexcept nogi
             check.offsets_at += 1
     while (check.times_at < index.times.size()
            and base + index.times[check.times_at].relative_offset <= last):
-        # A running maximum: readers by time pass all batches up to there.
+        # A running maximum: readers by time skip all batches up to this entry.
         if index.times[check.times_at].timestamp != check.largest_timestamp:
             return False
         check.times_at += 1

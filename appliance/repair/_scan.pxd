@@ -1,4 +1,4 @@
-"""One segment read from the disk and verified batch by batch; the state of that."""
+"""The state of a scan, which reads one segment from the disk and verifies it batch by batch."""
 
 from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
@@ -15,15 +15,15 @@ from appliance.storage._uncached_reader cimport DiskReader
 
 cdef enum Why:
     GOOD = 0
-    BAD_END = 1                    # the file ends in the batch
+    BAD_END = 1                    # the file ends within the batch
     BAD_FRAME = 2                  # length, format or structure
     BAD_CRC = 3
-    BAD_OFFSET = 4                 # whole, and not what must follow
+    BAD_OFFSET = 4                 # whole, but not the expected offset
     BAD_EPOCH = 5
-    NO_BATCH = 6                   # offsets that no batch holds
+    NO_BATCH = 6                   # offsets without a batch
     NO_FILE = 7
-    NO_OFFSETS = 8                 # bytes that hold no offset that is missed
-    NOT_AGAIN = 9                  # all well at the second look
+    NO_OFFSETS = 8                 # unknown bytes, but no missing offset
+    NOT_AGAIN = 9                  # damaged at first, good at the second check
     FILE_RESTORED = 10
     WRONG_INDEX = 11
     WRONG_TXN_INDEX = 12
@@ -32,41 +32,41 @@ cdef enum Why:
 cdef cppclass Flaw:
     Why why
     Hole hole
-    bint is_refused                # by the disk
+    bint is_refused                # the disk refused to read it
 
 cdef cppclass Scan:
     LogRef log
     SegmentRef segment
-    FileRef directory              # held: `segment.directory.get().fd` is open
+    FileRef directory              # keeps `segment.directory.get().fd` open
     DiskReader disk
     bint is_active
-    bint is_moot                   # there is nothing to verify, or not any more
-    int64_t position               # of the batch to come
+    bint is_moot                   # nothing to verify
+    int64_t position               # of the next batch
     int64_t end
-    int64_t next_offset            # it begins there, or later where compaction was
-    int64_t end_offset             # and all end before
-    int64_t last_position          # of the batch before it, and what was next then; -1: none
+    int64_t next_offset            # its first offset; later after compaction
+    int64_t end_offset             # the end of all offsets
+    int64_t last_position          # of the last batch, with its next_offset; -1: none
     int64_t last_next
     int64_t gaps_end
     vector[EpochEntry] epochs
-    bint is_searching              # for what comes behind damage: nothing is missed at a stop
+    bint is_searching              # for the next batch after damage; survives a stop
     Search search
-    int64_t claimed                # where the damaged batch says that it ends; -1: not looked at
-    Flaw flaw                      # what it is that ends where the search does
-    bint was_refused               # by the disk, some of what was settled
+    int64_t claimed                # the end by the damaged header; -1: not read
+    Flaw flaw                      # the flaw that ends with the search
+    bint was_refused               # the disk refused to read some settled flaws
     vector[Flaw] flaws
-    vector[Flaw] settled           # and not told yet
-    vector[Hole] holes             # of these, to be marked
+    vector[Flaw] settled           # confirmed, and not reported yet
+    vector[Hole] holes             # of the settled flaws, to be marked
     IndexCheck index
     TxnTrail trail
 
-# Chooses the segment and opens it; is_moot where there is none. OK or a code.
+# Opens the segment; sets is_moot if it does not exist. OK or a code.
 cdef int scan_start(Scan* scan, int64_t base_offset) noexcept nogil
 
-# Reads on. 1: there is more; 0: that was all; or a code.
+# Reads on. 1: more to read; 0: the end; or a code.
 cdef int scan_step(Scan* scan, int64_t most) noexcept nogil
 
-# GOOD, why the batch at `position` is not good, or a code.
+# GOOD, the flaw of the batch at `position`, or a code.
 cdef int scan_look(Scan* scan, int64_t position, int64_t next_offset,
                    BatchHeader* header) noexcept nogil
 

@@ -1,7 +1,7 @@
-"""Verifies one segment of an open log, batch after batch, and passes the damage that it meets.
+"""Verifies one segment of an open log, batch after batch, and continues after damage.
 
-Which batch is next behind damage? The one at which the claimed length ends, if there is a good one.
-Else the first good one that is known for a batch (`_next_good_batch.pyx`).
+The next batch after damage is the good batch at the end by the damaged header, if there is one.
+Otherwise it is the first good batch that the search accepts (`_next_good_batch.pyx`).
 """
 
 from libc.stdint cimport int64_t
@@ -63,7 +63,7 @@ cdef void _bound(Scan* scan) noexcept nogil:
     scan.gaps_end = log.gaps_end.load()
     scan.end = min(segment.size.load(), segment.synced_size)
     scan.end_offset = durable if scan.is_active else segment.end_offset.load()
-    # Not durable yet, or a log that failed: what it shows is read by nobody, or is not sealed.
+    # Not durable yet, or of a failed log: readers do not see these bytes, or they are not sealed.
     scan.is_moot = scan.end_offset > durable or log.is_closed.load()
     scan.index.is_on = not scan.is_active and segment.index_is_final.load()
 
@@ -130,7 +130,7 @@ cdef int _follow_txns(Scan* scan, const BatchHeader* header) noexcept nogil:
         trail_note(&scan.trail, NULL, header)
         return OK
     if header.size > MARKER_SIZE_MAX:
-        return OK  # no marker of a transaction
+        return OK  # not a transaction marker
     code = disk_have(&scan.disk, scan.position, header.size)
     if code == OK:
         trail_note(&scan.trail, disk_at(&scan.disk, scan.position), header)
@@ -193,10 +193,10 @@ cdef void scan_tell(Scan* scan, Why why) noexcept nogil:
     scan.settled.push_back(flaw)
 
 
-# What is not good
+# Damage
 
 cdef int _meet(Scan* scan, Why why, const BatchHeader* header) noexcept nogil:
-    """OK, with the scan behind what is missing, or in search of what follows damage; or a code."""
+    """Skips missing offsets, or starts the search for the next batch after damage. OK or a code."""
     cdef int64_t first = scan.next_offset, position = scan.position
     cdef int code
     if why == BAD_OFFSET and header.base_offset > first:
@@ -204,14 +204,14 @@ cdef int _meet(Scan* scan, Why why, const BatchHeader* header) noexcept nogil:
         if code < 0:
             return code
         if code:
-            # Whole, and what follows says so too: batches before it are missing.
+            # The batch is whole and its successor confirms it: batches before it are missing.
             _add(scan, NO_BATCH, hole_new(first, header.base_offset))
             scan.next_offset = header.base_offset
             trail_lose(&scan.trail)
             return OK
     if (why == BAD_OFFSET and scan.last_position >= 0 and scan.last_next < scan.gaps_end
             and scan.last_next <= header.base_offset < first):
-        # One of the two claims what is not its own, and nothing tells which.
+        # One of the two batches has wrong offsets, and it is unknown which one.
         position, first = scan.last_position, scan.last_next
         scan.index.is_wrong = scan.index.was_wrong
     _search(scan, why, header, position, first)
@@ -219,7 +219,7 @@ cdef int _meet(Scan* scan, Why why, const BatchHeader* header) noexcept nogil:
 
 
 cdef int _goes_on(Scan* scan, const BatchHeader* header) noexcept nogil:
-    """Whether what is behind a batch goes on from the offsets that it claims; or a code."""
+    """Whether the successor of a batch continues its offsets; or a code."""
     cdef int64_t last = header.base_offset + header.last_offset_delta
     cdef BatchHeader next
     cdef int why
@@ -239,13 +239,13 @@ cdef void _add(Scan* scan, Why why, Hole hole) noexcept nogil:
     if hole.first_offset >= hole.end_offset:
         flaw.why = NO_OFFSETS
     elif holes_cover(scan.log.get(), hole.first_offset, hole.end_offset):
-        return  # known, and told when it was found
+        return  # known and reported already
     scan.flaws.push_back(flaw)
 
 
 cdef void _search(Scan* scan, Why why, const BatchHeader* header, int64_t position,
                   int64_t first) noexcept nogil:
-    """Begins to look for the next good batch: `_resync` goes on, step by step."""
+    """Starts the search for the next good batch, which `_resync` continues step by step."""
     cdef Search* search = &scan.search
     search_start(search, scan.position + 1, scan.end, first)
     search.high = search.end_offset = scan.end_offset
@@ -261,7 +261,7 @@ cdef void _search(Scan* scan, Why why, const BatchHeader* header, int64_t positi
 
 
 cdef int _resync(Scan* scan, int64_t most) noexcept nogil:
-    """OK, with the scan behind the damage; SEARCH_MORE; or a code."""
+    """OK, with the scan after the damage; SEARCH_MORE; or a code."""
     cdef Search* search = &scan.search
     cdef BatchHeader next
     cdef int64_t at = scan.claimed
@@ -296,10 +296,10 @@ cdef void _pass_damage(Scan* scan, int64_t past, const BatchHeader* next) noexce
 
 
 cdef void _end(Scan* scan) noexcept nogil:
-    """What only the end of the segment tells."""
+    """Checks at the end of the segment."""
     cdef Hole hole = hole_new(scan.next_offset, scan.end_offset)
     if scan.disk.file.get() == NULL:
-        return  # no file
+        return  # the file is gone
     if scan.gaps_end <= scan.next_offset < scan.end_offset:
         _add(scan, NO_BATCH, hole)
     if scan.index.is_on and scan.flaws.empty():

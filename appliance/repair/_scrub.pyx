@@ -1,26 +1,26 @@
 """Verifying one segment of an open log, from the disk, while it is read, written and shortened.
 
-    step      reads on, and checks batch after batch: length, format, CRC-32C, offsets that follow,
-              leader epoch; and what the index files say of each
-    settle    looks once more at what was wrong, with maintenance held so that nothing moves, and
-              tells it
-    mark      after the ledger has it: damage is marked. A crash before that finds it again
+    step      reads on, and checks batch after batch: length, format, CRC-32C, offsets, leader
+              epoch, and the entries of the index files
+    settle    checks flaws again, with `maintenance` held so that no segment changes, and reports
+              them
+    mark      marks damage after it is in the ledger. After a crash the next scrub detects it again
 
-what is wrong                                     what is done
+flaw                                              result
 ------------------------------------------------  ------------------------------------------------
-bytes that are no batch, or not the one that      a hole over its offsets, durable in the journal:
-must follow                                       readers are told, what is behind stays readable
-offsets that no batch holds                       a hole
-the file is gone, nobody has it open              a hole over the whole segment
-the file is gone or another one, and we have it   written anew from our descriptor: nothing is lost
+bytes that are no batch, or a batch with          a hole over its offsets, durable in the journal:
+unexpected offsets                                readers get an error, later offsets stay readable
+offsets without a batch                           a hole
+the file is gone, and no descriptor is open       a hole over the whole segment
+the file is gone or replaced, and we have it      written again from our descriptor: nothing is lost
 open
-offset or time index that does not fit            built anew
-transaction index that is not as the log has it   put right; in the ledger where the log says not
-                                                  all of it (`_txn_index_check.pyx`)
-bytes behind the last batch                       told
-all well at the second look                       told: the disk or the way from it is not well
+wrong offset or time index                        rebuilt
+wrong transaction index                           restored; in the ledger if the log does not have
+                                                  all of its entries (`_txn_index_check.pyx`)
+bytes after the last batch                        reported
+good at the second check                          reported: the disk, cable or controller is faulty
 
-A segment that retention, compaction or a deletion took meanwhile is no finding.
+A segment that retention, compaction or a deletion removed meanwhile is not a finding.
 """
 
 from collections import namedtuple
@@ -39,20 +39,20 @@ from appliance.storage._uncached_reader cimport disk_close
 from appliance.errors import from_code
 
 _WHAT = {
-    BAD_END: ("damaged", "a record batch is longer than what is left of the file"),
+    BAD_END: ("damaged", "a record batch is longer than the rest of the file"),
     BAD_FRAME: ("damaged", "the bytes are no record batch"),
     BAD_CRC: ("damaged", "a record batch does not match its checksum"),
-    BAD_OFFSET: ("damaged", "a record batch has other offsets than those that must follow"),
-    BAD_EPOCH: ("damaged", "a record batch has another leader epoch than its offsets have"),
+    BAD_OFFSET: ("damaged", "a record batch does not have the expected offsets"),
+    BAD_EPOCH: ("damaged", "a record batch does not have the leader epoch of its offsets"),
     NO_BATCH: ("lost", "no record batch holds these offsets"),
     NO_FILE: ("lost", "the segment's file is gone"),
-    NO_OFFSETS: ("odd", "bytes that are no record batch, where no offset is missing"),
-    NOT_AGAIN: ("odd", "bytes that were wrong when read first, and right at the second look"),
-    FILE_RESTORED: ("restored", "the segment's file was gone or another one, and was written anew"),
-    WRONG_INDEX: ("index", "the offset or time index did not fit, and was built anew"),
-    WRONG_TXN_INDEX: ("index", "the transaction index did not fit, and was written anew"),
-    UNSURE_TXN_INDEX: ("damaged", "the transaction index did not fit, and the log says not all of "
-                       "it: aborted records before these offsets may be shown"),
+    NO_OFFSETS: ("odd", "bytes that are no record batch, although no offset is missing"),
+    NOT_AGAIN: ("odd", "bytes that were wrong at the first read and right at the second"),
+    FILE_RESTORED: ("restored", "the segment's file was gone or replaced, and was restored"),
+    WRONG_INDEX: ("index", "the offset or time index was wrong, and was rebuilt"),
+    WRONG_TXN_INDEX: ("index", "the transaction index was wrong, and was rewritten"),
+    UNSURE_TXN_INDEX: ("damaged", "the transaction index was wrong, and the log does not have all "
+                       "of its entries: aborted records before these offsets may be shown"),
 }
 
 ScrubFinding = namedtuple(
@@ -77,7 +77,7 @@ cdef class SegmentScan:
         self._check(code)
 
     def step(self, int64_t bytes_max):
-        """Reads about so much on; whether there is more."""
+        """Reads on, about this many bytes. Returns whether there is more."""
         cdef int code
         with nogil:
             code = scan_step(&self.scan, bytes_max)
@@ -85,18 +85,18 @@ cdef class SegmentScan:
         return code == 1
 
     def mark(self):
-        """Readers are told of the damage from here on, and after a restart."""
+        """Marks the damage: readers get an error from now on, and after a restart."""
         cdef int code
         with nogil:
             code = scan_mark(&self.scan)
         self._check(code)
 
     def let_go(self):
-        """Of its descriptor and of what was read: only `mark` is to follow, some day."""
+        """Releases the descriptor and the memory; only `mark` may follow."""
         disk_close(&self.scan.disk)
 
     def settle(self):
-        """What was found; of indexes and names after they were mended. Damage waits for `mark`."""
+        """Returns the findings. Indexes and names are repaired already; damage waits for `mark`."""
         cdef int code
         cdef size_t i
         with nogil:
@@ -127,12 +127,12 @@ cdef class SegmentScan:
 
     @property
     def held_bytes(self):
-        """Of memory, for what was read."""
+        """The memory for read bytes."""
         return <int64_t>self.scan.disk.space.size()
 
     @property
     def is_direct(self):
-        """Read past the page cache."""
+        """Whether it reads past the page cache."""
         return bool(self.scan.disk.is_direct)
 
     cdef _finding(self, const Flaw* flaw):
@@ -143,7 +143,7 @@ cdef class SegmentScan:
                             flaw.hole.position, flaw.hole.end_position, text)
 
     cdef _failed(self, int code):
-        error = from_code(code, "what was found cannot be dealt with")
+        error = from_code(code, "the findings cannot be settled")
         return ScrubFinding("failed", self.scan.next_offset, self.scan.end_offset, self._file(),
                             -1, -1, str(error))
 

@@ -1,4 +1,4 @@
-"""Writes a segment's file anew from our descriptor, where its name is gone or leads elsewhere."""
+"""Writes a segment's file again from our descriptor, if its name is gone or names another file."""
 
 from libc.stdint cimport int64_t
 
@@ -16,7 +16,7 @@ from appliance.storage._partition_log cimport PartitionLog, log_roll
 from appliance.storage._segment cimport Segment, segment_file
 
 cdef enum:
-    _AGAIN = 1                     # no code: those are negative
+    _AGAIN = 1                     # not an error code, which are negative
 
 
 # ---- without the GIL ----
@@ -27,7 +27,7 @@ cdef int file_settle(Scan* scan) noexcept nogil:
     cdef FileRef file
     cdef int code = segment_file(scan.segment.get(), &file)
     if code == OFFSET_OUT_OF_RANGE:
-        return OK  # it went since, and nobody has it: the next round tells
+        return OK  # it is gone, and no descriptor is open: the next round reports it
     if code != OK:
         return code
     file_name(name, scan.segment.get().base_offset, b".log")
@@ -40,7 +40,7 @@ cdef int file_settle(Scan* scan) noexcept nogil:
     code = _AGAIN
     while code == _AGAIN:
         if scan.is_active:
-            # Who appends goes on in a new file, and what is here stands still: unless it is empty.
+            # Appends continue in a new segment, so this one does not change, unless it is empty.
             code = log_roll(scan.log.get())
             if code != OK:
                 return code
@@ -51,7 +51,7 @@ cdef int file_settle(Scan* scan) noexcept nogil:
 
 
 cdef void _hold(Segment* segment, const FileRef& file) noexcept nogil:
-    """Nobody closes the one way left to the bytes, however long it takes to restore them."""
+    """Keeps our descriptor open, the only access to the bytes, until they are restored."""
     cdef ScopeLock lock
     lock.hold(segment.guard)
     if not segment.is_closed:
@@ -60,7 +60,7 @@ cdef void _hold(Segment* segment, const FileRef& file) noexcept nogil:
 
 
 cdef int _restore(Scan* scan, const FileRef& file) noexcept nogil:
-    """The bytes that our descriptor still has, under the name they had; what has it now is kept."""
+    """Writes the bytes of our descriptor under their name; keeps a file that has the name now."""
     cdef char[NAME_SIZE] fresh
     cdef Segment* segment = scan.segment.get()
     cdef int directory_fd = segment.directory.get().fd
@@ -80,7 +80,7 @@ cdef int _restore(Scan* scan, const FileRef& file) noexcept nogil:
     if code == OK:
         code = _take_name(scan, owner, size)
     if code != OK:
-        unlinkat(directory_fd, fresh, 0)  # not there any more, where only the last sync failed
+        unlinkat(directory_fd, fresh, 0)  # already renamed if only the last sync failed
     return code
 
 
@@ -96,9 +96,9 @@ cdef int file_keep_aside(int directory_fd, int64_t base_offset) noexcept nogil:
 
 
 cdef int _take_name(Scan* scan, const FileRef& fresh, int64_t size) noexcept nogil:
-    """With the log's guard: no append and no beginning commit is between the look and the change.
+    """Holds the log's guard: no append and no commit starts between the check and the rename.
 
-    A batch that came since the bytes were copied is in the old file alone: then _AGAIN."""
+    Returns _AGAIN if a batch was appended after the copy, because only the old file has it."""
     cdef char[NAME_SIZE] name
     cdef char[NAME_SIZE] taken
     cdef PartitionLog* log = scan.log.get()
@@ -116,7 +116,7 @@ cdef int _take_name(Scan* scan, const FileRef& fresh, int64_t size) noexcept nog
         segment.guard.lock()
         segment.file, segment.is_replaced = fresh, False
         segment.guard.unlock()
-        # Also when the sync below fails: nothing more is acknowledged before the name is on disk.
+        # Even if the sync below fails: no acknowledgement before the name is on disk.
         log.dirty_directory = scan.directory
         log.is_changed.store(True)
     log.guard.unlock()

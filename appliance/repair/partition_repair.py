@@ -1,7 +1,7 @@
-"""Repair of a partition that is open: holes that readers may pass, and what was set aside put back.
+"""Repair of an open partition: lets readers skip holes, and restores batches that were set aside.
 
-Each act has a plan, which is all that a dry run does: it says what the act would do, and is refused
-for what the act would be refused for. An act is first in the ledger, then in the journal.
+Each act has a plan, which a dry run only returns. A plan is refused for the same reasons as its
+act. An act is first in the ledger, then in the journal.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class Span:
 
 @dataclass(frozen=True)
 class Skipping:
-    spans: list[Span]  # that readers pass from then on
+    spans: list[Span]  # that readers skip from then on
 
 
 @dataclass(frozen=True)
 class Importing:
     path: Path
-    batches: list[Whole]  # that are put back
-    left_out: int  # good ones whose offsets are there, or are not the log's
+    batches: list[Whole]  # that are restored
+    left_out: int  # good batches whose offsets exist or do not belong to the log
     still_missing: list[Span]
 
     @property
@@ -61,19 +61,19 @@ class Importing:
 
 
 def plan_skip(log: Log) -> Skipping:
-    start = log.log_start_offset  # nobody reads below it
+    start = log.log_start_offset  # no reader reads below it
     holes = [
         each for each in _hole_repair.holes(log) if not each.is_skipped and each.end_offset > start
     ]
     if not holes:
-        raise NothingToRepair(f"{log.name}: nothing is damaged or gone that readers do not pass")
+        raise NothingToRepair(f"{log.name}: there is no damage or loss that readers do not skip")
     return Skipping([Span(each.first_offset, each.end_offset) for each in holes])
 
 
 def skip(log: Log, plan: Skipping, ledger: Ledger, who: str) -> None:
     ledger.note_act(
         Damage(log.topic, log.partition, each.first_offset, each.end_offset - 1,
-               f"{who} lets readers pass", "skipped")
+               f"{who} lets readers skip this range", "skipped")
         for each in plan.spans
     )  # fmt: skip
     for each in plan.spans:
@@ -81,7 +81,7 @@ def skip(log: Log, plan: Skipping, ledger: Ledger, who: str) -> None:
     acknowledge(log, plan.spans, ledger, who)
 
 
-# Putting back
+# Restoring
 
 
 def plan_import(log_dir: LogDir, log: Log, file: str) -> Importing:
@@ -97,20 +97,20 @@ def plan_import(log_dir: LogDir, log: Log, file: str) -> Importing:
             left_out += 1
     importing = Importing(path, batches, left_out, missing(holes, batches))
     if batches:
-        log_dir.checkpoint()  # only what recovery will not read again is looked at
+        log_dir.checkpoint()  # only segments that recovery will not read again can be changed
         _fill(log, importing, dry_run=True)
     return importing
 
 
 def put_back(log_dir: LogDir, log: Log, plan: Importing, ledger: Ledger, who: str) -> None:
-    ledger.note_act([])  # what is put back must be known to have been damaged
+    ledger.note_act([])  # damage must be in the ledger before it is repaired
     _seal(log_dir, log, plan.batches[-1].last_offset)
     _fill(log, plan, dry_run=False)
     acknowledge(log, plan.spans, ledger, who)
 
 
 def _seal(log_dir: LogDir, log: Log, last_offset: int) -> None:
-    """Only segments that recovery will not read again are written anew."""
+    """Seals the segments: only segments that recovery will not read again are rewritten."""
     if log.segments()[-1].base_offset <= last_offset:
         log.roll()
     log.flush()
@@ -120,14 +120,14 @@ def _seal(log_dir: LogDir, log: Log, last_offset: int) -> None:
 def _fill(log: Log, plan: Importing, dry_run: bool) -> None:
     active = log.segments()[-1].base_offset
     if dry_run and active <= plan.batches[-1].last_offset:
-        return  # it is sealed first, which a dry run does not do
+        return  # `put_back` seals it first, which a dry run does not do
     with plan.path.open("rb") as file:
         spans = [each.span for each in plan.batches]
         _hole_repair.fill(log, file.fileno(), spans, dry_run=dry_run)
 
 
 def records_of(plan: Importing, log: Log) -> Iterator[Record]:
-    """For another topic: as they were, with where they come from among the headers."""
+    """The records for another topic, with their origin as an additional header."""
     with plan.path.open("rb") as file:
         for each in plan.batches:
             if each.is_control:
@@ -140,7 +140,7 @@ def records_of(plan: Importing, log: Log) -> Iterator[Record]:
 
 
 def plan_copy(log_dir: LogDir, log: Log, file: str) -> Importing:
-    """All good batches, wherever their offsets are."""
+    """Plans a copy of all good batches, whatever their offsets."""
     path = set_aside.file_named(log_dir.path, directory_name(log.topic, log.partition), file)
     return Importing(path, list(set_aside.whole_batches(path)), 0, [])
 
@@ -156,7 +156,7 @@ def is_within(batch: Whole, holes: Iterable[HoleInfo]) -> bool:
 
 
 def joined(spans: Iterable[Span]) -> list[Span]:
-    """Those that touch each other as one."""
+    """Merges adjacent spans."""
     joined: list[Span] = []
     for each in spans:
         if joined and joined[-1].end_offset == each.first_offset:
@@ -167,7 +167,7 @@ def joined(spans: Iterable[Span]) -> list[Span]:
 
 
 def missing(holes: Iterable[HoleInfo], batches: Iterable[Whole]) -> list[Span]:
-    """What of the holes is left."""
+    """The rest of the holes without the batches."""
     spans = []
     own = list(batches)
     for hole in holes:
@@ -183,7 +183,7 @@ def missing(holes: Iterable[HoleInfo], batches: Iterable[Whole]) -> list[Span]:
 
 
 def acknowledge(log: Log, spans: list[Span], ledger: Ledger, who: str) -> None:
-    """Whoever repairs a range has seen what the ledger says of it."""
+    """Acknowledges the entries of the repaired ranges, because the operator has seen them."""
     seen = [
         entry.id
         for entry in ledger.open()

@@ -1,18 +1,18 @@
-"""Reads that were refused: what a reader meets on the disk is health's at once, and is verified.
+"""Refused reads: health reports a read error at once, and the scrub verifies its segment.
 
-    gather    takes what the core noted, whichever thread met it: from here on health tells
-    look      verifies those segments from the disk, at once and at full speed (`scrub.py`)
+    gather    takes the read errors that the core noted, of all threads; health reports them then
+    look      verifies their segments from the disk, at once and at full speed (`scrub.py`)
 
-becomes                          when
+result                           if
 -------------------------------  -----------------------------------------------------------------
-an entry in the ledger           the segment is damaged, or offsets are missing: told there from
-                                 then on, and readers are refused at just that range
-an entry, and looked at again    the disk refuses a part of it. Such an error may pass with a cable
-                                 or a controller, and a mark would not: it comes at the second look
-told, for a day after the last   the segment is whole now, or an index or its file was put right
-nothing                          the segment is not the log's any more
+an entry in the ledger           the segment is damaged, or offsets are missing. The ledger reports
+                                 it from then on, and readers get an error for this range only
+an entry, verified again         the disk refuses to read a part. A new cable or controller may end
+                                 such errors, so the range is marked after the second refusal
+reported for a day               the segment is whole now, or its index or its file was restored
+nothing                          the log does not have the segment any more
 
-However often the same damage is met, its segment is verified once a minute at most.
+However often a read error occurs, its segment is verified at most once a minute.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from appliance.storage._data_directory import ReadFaultInfo
 
 events = event_log.named("reads")
 
-TOLD_S = 86_400.0  # so long a read error that left nothing behind is told of: a person looks daily
-AGAIN_S = 60.0  # between two looks at one segment
-SEGMENTS_MAX = 1000  # remembered; a disk that is dead is told of in other ways, too
-TURN_MS = 10_000  # between two looks when nothing is met
+TOLD_S = 86_400.0  # a read error without damage is reported for this time: a person looks daily
+AGAIN_S = 60.0  # between two verifications of a segment
+SEGMENTS_MAX = 1000  # kept; health reports a dead disk in other ways, too
+TURN_MS = 10_000  # between two calls without read errors
 
 
 @dataclass
 class Refused:
-    """Reads of one segment that were refused, or failed."""
+    """Refused or failed reads of one segment."""
 
     segment: SegmentKey
-    offset: int  # that was asked for when it was first met
+    offset: int  # of the first refused read
     why: str
     count: int = 0
-    at: float = 0.0  # the last time, of time.monotonic()
-    verdict: str = ""  # of verifying it; none yet
-    looked_at: float | None = None  # of time.monotonic()
-    looked_count: int = 0  # `count` then
-    is_open: bool = True  # to be verified again without being met again
-    is_doubted: bool = False  # the disk refused it once: such an error may pass
-    is_settled: bool = False  # nothing is to be told here; it only keeps the next look waiting
+    at: float = 0.0  # the last refusal, by time.monotonic()
+    verdict: str = ""  # the result of the verification; empty before
+    looked_at: float | None = None  # the last verification, by time.monotonic()
+    looked_count: int = 0  # `count` at that time
+    is_open: bool = True  # verified again even without a new refusal
+    is_doubted: bool = False  # the disk refused it once, which may be temporary
+    is_settled: bool = False  # not reported; delays the next verification
 
     def is_due(self, now: float) -> bool:
         if self.looked_at is None:
@@ -69,13 +69,13 @@ class Refused:
         when = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(wall_s - (now - self.at)))
         verdict = self.verdict or "the segment is being verified"
         return (
-            f"{some(self.count, 'read')} of {topic}-{partition} from offset {self.offset} on could "
-            f"not be answered, the last at {when}: {base:020d}.log: {self.why}; {verdict}"
+            f"{some(self.count, 'read')} of {topic}-{partition} from offset {self.offset} failed, "
+            f"the last at {when}: {base:020d}.log: {self.why}; {verdict}"
         )
 
 
 class RefusedReads:
-    """`look` on one thread; the rest is quick, and for the event loop as well."""
+    """One thread calls `look`; all other methods are quick enough for the event loop."""
 
     def __init__(self, log_dir: LogDir, scrubber: Scrubber) -> None:
         self._log_dir = log_dir
@@ -88,14 +88,14 @@ class RefusedReads:
 
     @property
     def count(self) -> int:
-        """In this life."""
+        """Since the start of the broker."""
         return self._engine.read_faults[0]
 
     def wake_fd(self) -> int:
         return self._engine.wake_at_read_faults()
 
     def gather(self) -> bool:
-        """Whether there is a segment that was not verified for it yet."""
+        """Returns whether a segment with read errors was not verified yet."""
         with self._lock:
             now = time.monotonic()
             self._forget(now)
@@ -124,16 +124,16 @@ class RefusedReads:
         return known.looked_at is None
 
     def texts(self) -> list[str]:
-        """What is not in the ledger, or not yet; the latest first."""
+        """Reports of read errors that are not in the ledger, or not yet; the latest first."""
         self.gather()
         with self._lock:
             now, wall_s = time.monotonic(), self._log_dir.clock.now_ms() / 1000
-            told = [each for each in self._refused.values() if not each.is_settled]
-            told.sort(key=lambda each: -each.at)
-            texts = [each.text(wall_s, now) for each in told]
+            unsettled = [each for each in self._refused.values() if not each.is_settled]
+            unsettled.sort(key=lambda each: -each.at)
+            texts = [each.text(wall_s, now) for each in unsettled]
             if self._unnamed_at and now - self._unnamed_at < TOLD_S:
                 texts.append(
-                    "reads of more segments could not be answered than are remembered: "
+                    f"reads of more than {SEGMENTS_MAX} segments failed: "
                     "`appliance scrub` verifies all"
                 )
             return texts
@@ -144,7 +144,7 @@ class RefusedReads:
                 del self._refused[segment]
 
     def look(self) -> int:
-        """How many segments were verified."""
+        """Verifies the due segments. Returns their number."""
         self.gather()
         now = time.monotonic()
         with self._lock:
@@ -168,25 +168,25 @@ class RefusedReads:
             refused.is_settled = not refused.verdict
 
     def _verdict(self, refused: Refused, verified: Verified) -> tuple[bool, str]:
-        """Whether it is verified again in any case, and in words what was found; no words: nothing
-        is to be told here any more."""
+        """Returns whether the segment is verified again in any case, and the result as text; an
+        empty text ends the reports of the read error."""
         course = verified.course
         if not verified.is_through and not course.findings:
-            is_there = self._is_there(refused.segment)
-            return is_there, "it cannot be verified yet" if is_there else ""
+            exists = self._exists(refused.segment)
+            return exists, "the segment cannot be verified yet" if exists else ""
         if course.has_failed:
             failed = next(each.text for each in course.findings if each.what == "failed")
-            return True, f"it cannot be verified: {failed}"
+            return True, f"the segment cannot be verified: {failed}"
         if course.damages:
             refused.is_doubted = verified.was_refused and not refused.is_doubted
             if refused.is_doubted:
-                return True, "the disk refuses a part of it: it is verified again in a minute"
-            return False, ""  # the ledger tells
-        refused.is_doubted = False  # it passed: the next refusal is a first one again
+                return True, "the disk refuses a part of the segment: the next check is in a minute"
+            return False, ""  # the ledger reports it
+        refused.is_doubted = False  # the error ended: the next refusal counts as the first
         if course.findings:
-            return False, f"then it was verified: {course.findings[0].text}"
-        return False, "then it was verified, and is whole: the disk or the way to it is not well"
+            return False, f"verified since: {course.findings[0].text}"
+        return False, "verified since, and whole: the disk, its cable or its controller is faulty"
 
-    def _is_there(self, segment: SegmentKey) -> bool:
+    def _exists(self, segment: SegmentKey) -> bool:
         log = self._log_dir.logs().get(segment[:2])
         return log is not None and any(each.base_offset == segment[2] for each in log.segments())

@@ -1,14 +1,13 @@
-"""The scrub: every segment is read from the disk and verified, round after round, while in use.
+"""The scrub: reads every segment from the disk and verifies it, round after round, while in use.
 
-    turn      called each second: so much of the round as the set rate allows, and nothing between
-              two rounds
-    verify    one segment at once, as a reader met something in it (`refused_reads.py`)
-    start     a round of its own at once and at full speed, of all topics or some
+    turn      runs each second: continues the round at the configured rate; idle between two rounds
+    verify    verifies one segment at once after a refused read (`refused_reads.py`)
+    start     starts a manual round at once and at full speed, of all topics or some
 
-`_scrub.pyx` verifies a segment and deals with what it finds; here is what comes next, how far it
-is, and who is told: the ledger of what is lost or damaged, the log of the rest. How far the round
-in the background is stands in `scrub.json`, so that a box that is switched off each night completes
-one. It is a hint and not synced: without it a round begins anew.
+`_scrub.pyx` verifies a segment and handles its findings. This file selects the next segment, keeps
+the progress, and reports: damage and losses to the ledger, other findings to the log. `scrub.json`
+has the progress of the background round, so that a box that is switched off each night completes
+one. The file is a hint and not synced: without it a new round begins.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ events = event_log.named("scrub")
 
 NAME = "scrub.json"
 TURN_MS = 1000
-STEP_BYTES = 1 << 20  # between two looks at whether to stop
-SAVED_S = 30.0  # at most so much is verified again after a restart
-FINDINGS_MAX = 100  # that a round remembers; all are in the ledger or the log
-LATE_INTERVALS = 3  # without a whole round: then somebody should look
+STEP_BYTES = 1 << 20  # between two checks whether to stop
+SAVED_S = 30.0  # a restart verifies at most the work of this time again
+FINDINGS_MAX = 100  # kept per round; the ledger and the log have all
+LATE_INTERVALS = 3  # without a whole round health reports the scrub as late
 
 SegmentKey = tuple[str, int, int]  # topic, partition, base offset of the segment
 START: SegmentKey = ("", -1, -1)
@@ -47,11 +46,11 @@ START: SegmentKey = ("", -1, -1)
 
 @dataclass
 class Finding:
-    """One finding, for people."""
+    """A finding, as people read it."""
 
     topic: str
     partition: int
-    what: str  # damaged, lost: in the ledger; restored, index, odd, failed
+    what: str  # damaged or lost (in the ledger), restored, index, odd, failed
     first_offset: int
     end_offset: int
     text: str
@@ -60,13 +59,13 @@ class Finding:
 @dataclass
 class Round:
     began_ms: int
-    topics: list[str] = field(default_factory=list)  # none: all of them
+    topics: list[str] = field(default_factory=list)  # empty: all topics
     ended_ms: int | None = None
-    is_whole: bool = False  # it came to its end
+    is_whole: bool = False  # all segments were verified
     bytes: int = 0
-    bytes_found: int = 0  # that there are to be verified, as was known when it began
+    bytes_found: int = 0  # to verify, counted at the start of the round
     segments: int = 0
-    damages: int = 0  # new ones: lost or damaged ranges
+    damages: int = 0  # new lost or damaged ranges
     notes: int = 0  # other findings
     findings: list[Finding] = field(default_factory=list)
 
@@ -75,7 +74,7 @@ class Round:
             self.damages += 1
         else:
             self.notes += 1
-        # One that failed is always told: without it the round would look as if all were well.
+        # The first failed segment is always kept: without it the round would look successful.
         if len(self.findings) < FINDINGS_MAX or (finding.what == "failed" and not self.has_failed):
             self.findings.append(finding)
 
@@ -86,36 +85,36 @@ class Round:
 
 class Verified(NamedTuple):
     course: Round  # of one segment
-    is_through: bool  # all of it
-    was_refused: bool  # by the disk, what was found damaged
+    is_through: bool  # the whole segment was verified
+    was_refused: bool  # the disk refused to read damaged bytes
 
 
 class Scrubber:
-    """`turn` on one thread, `start` and what is asked on another."""
+    """One thread calls `turn`, another one `start` and the properties."""
 
     def __init__(self, log_dir: LogDir, now_ms: Callable[[], int] | None = None) -> None:
         self._log_dir = log_dir
         self._now_ms = now_ms or log_dir.clock.now_ms
         self.config = log_dir.config
-        self.round: Round | None = None  # in the background, under way
-        self.last: Round | None = None  # the last whole one of all topics
-        self.own: Round | None = None  # the last that somebody asked for
+        self.round: Round | None = None  # the running background round
+        self.last: Round | None = None  # the last whole round of all topics
+        self.own: Round | None = None  # the last manual round
         self.checked_bytes = 0  # in this life
         self.damages = 0
-        self._failed: dict[SegmentKey, tuple[int, str]] = {}  # when it was met, and why
-        # Damage that the ledger could not store yet: it counts, and the log stays as it is.
+        self._failed: dict[SegmentKey, tuple[int, str]] = {}  # the time and the reason
+        # Damage that the ledger could not store yet. It counts, but the log is not marked.
         self._unmarked: dict[SegmentKey, tuple[SegmentScan, Round]] = {}
-        self.since_ms = self._now_ms()  # when a round was first to be expected
-        self._after = START  # up to and with this one the round is through
-        self._places: Iterator[SegmentKey] | None = None
+        self.since_ms = self._now_ms()  # the time from which a round is expected
+        self._after = START  # the round has verified up to and with this segment
+        self._left: Iterator[SegmentKey] | None = None
         self._scan: tuple[SegmentKey, SegmentScan] | None = None
         self._saved = time.monotonic()
-        self._telling = threading.Lock()  # what two rounds find at once is told and marked once
+        self._reporting = threading.Lock()  # two rounds report and mark the same damage once
         self._is_stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._load()
 
-    # What others ask
+    # For health and the console
 
     @property
     def is_off(self) -> bool:
@@ -123,39 +122,39 @@ class Scrubber:
 
     @property
     def is_running(self) -> bool:
-        """A round that somebody asked for."""
+        """Whether a manual round runs."""
         return self._thread is not None and self._thread.is_alive()
 
     @property
     def age_ms(self) -> int | None:
-        """Since the end of the last whole round of all topics."""
+        """The time since the end of the last whole round of all topics."""
         if self.last is None or self.last.ended_ms is None:
             return None
         return max(0, self._now_ms() - self.last.ended_ms)
 
     @property
     def is_late(self) -> bool:
-        """A disk that is not read says nothing: what rots on it is found by the reader who needs
-        it. Three intervals, since one round may take nearly as long as one."""
+        """Without a scrub, damage on the disk stays hidden until a reader needs the records. The
+        limit is three intervals, because a round may take nearly one."""
         known_ms = self.since_ms if self.last is None else self.last.ended_ms or self.since_ms
         limit = LATE_INTERVALS * self.config.scrub_interval_ms
         return not self.is_off and self._now_ms() - known_ms > limit
 
     def failed(self) -> list[str]:
-        """Segments that could not be verified, or whose file not be restored, when last tried."""
+        """Segments whose last verification or whose restore of the file failed."""
         logs = self._log_dir.logs()
         return [why for segment, (_, why) in dict(self._failed).items() if segment[:2] in logs]
 
     def _forget_failed(self, course: Round) -> None:
-        """Those that a whole round did not meet again: they are gone."""
+        """Forgets segments that a whole round did not see again: they are gone."""
         for segment, (met_ms, _) in dict(self._failed).items():
             if met_ms < course.began_ms:
                 self._failed.pop(segment, None)
 
-    # In the background
+    # The background round
 
     def turn(self) -> int:
-        """What a second's share of the rate is enough for; the count of findings."""
+        """Verifies one second's bytes of the rate. Returns the number of findings."""
         self._mark_noted()
         if self.is_off or self.is_running or not self._is_due():
             return 0
@@ -167,7 +166,7 @@ class Scrubber:
             used = self._advance(self.round, budget)
             if used is None:
                 return self._complete(self.round, before)
-            # One that is empty costs a look all the same: ten thousand of them are not one turn.
+            # An empty segment costs a read, too: ten thousand of them are more than one turn.
             budget -= max(used, STEP_BYTES // 16)
         if time.monotonic() - self._saved > SAVED_S:
             self._save()
@@ -180,11 +179,11 @@ class Scrubber:
         return since_ms >= self.config.scrub_interval_ms or since_ms < 0  # the clock was set back
 
     def _advance(self, course: Round, most: int) -> int | None:
-        """Bytes read on; None: that was the last segment."""
+        """Returns the read bytes, or None after the last segment."""
         if self._scan is None:
-            if self._places is None:
-                self._places = self._segments(self._after, course.topics)
-            segment = next(self._places, None)
+            if self._left is None:
+                self._left = self._segments(self._after, course.topics)
+            segment = next(self._left, None)
             if segment is None:
                 return None
             scan = self._begin(segment, course)
@@ -202,7 +201,7 @@ class Scrubber:
         course.ended_ms = self._now_ms()
         course.is_whole = True
         self._forget_failed(course)
-        self.last, self.round, self._places, self._after = course, None, None, START
+        self.last, self.round, self._left, self._after = course, None, None, START
         events.info("course completed", **_facts(course))
         self._save()
         return course.damages + course.notes - before
@@ -214,8 +213,8 @@ class Scrubber:
         return self._is_stopping.is_set()
 
     def verify(self, segment: SegmentKey, *, marks_refused: bool) -> Verified:
-        """This one alone, at once and at full speed. What the disk refuses to read goes into the
-        ledger; readers are told of it as of damage only with `marks_refused`."""
+        """Verifies one segment at once and at full speed. Bytes that the disk refuses to read get
+        an entry in the ledger, and are marked as damage only with `marks_refused`."""
         course = Round(self._now_ms())
         scan = self._begin(segment, course)
         while scan is not None and self._step(segment, scan, STEP_BYTES, course, marks_refused):
@@ -225,16 +224,16 @@ class Scrubber:
             return Verified(course, is_through=False, was_refused=False)
         return Verified(course, not scan.is_moot, scan.was_refused)
 
-    # On demand
+    # The manual round
 
     def start(self, topics: list[str]) -> Round:
-        """Of these topics, or of all; `own` tells how far it is."""
+        """Starts a manual round of these topics, or of all. `own` has its progress."""
         if self.is_running:
-            text = "a scrub that somebody asked for is under way: wait for its end"
+            text = "a manual scrub is running: wait for its end"
             raise Refused(ErrorCode.DUPLICATE_RESOURCE, text)
         known = {topic for topic, _ in self._log_dir.logs()}
-        if strange := sorted(set(topics) - known):
-            raise LogUnknown(f"topic {strange[0][:80]!r} has no open partition")
+        if unknown := sorted(set(topics) - known):
+            raise LogUnknown(f"topic {unknown[0][:80]!r} has no open partition")
         own = Round(self._now_ms(), sorted(set(topics)), bytes_found=self._size(START, topics))
         self.own = own
         self._thread = threading.Thread(target=self._run, args=(own,), name="scrub", daemon=True)
@@ -262,16 +261,16 @@ class Scrubber:
         events.info("scrub on demand ended", **_facts(own))
 
     def close(self) -> None:
-        """No log is touched when this has returned. `turn` is ended by who calls it."""
+        """Returns when the scrub uses no log any more. The caller has to end `turn`."""
         self._is_stopping.set()
         if self._thread is not None:
             self._thread.join()
-        self._scan = self._places = None
-        self._unmarked.clear()  # the next round finds it again
+        self._scan = self._left = None
+        self._unmarked.clear()  # the next round detects it again
         self._save()
 
     def stop(self) -> None:
-        """Ends what is under way soon; for the event loop."""
+        """Asks the running rounds to end; does not block the event loop."""
         self._is_stopping.set()
 
     # One segment
@@ -308,7 +307,7 @@ class Scrubber:
         self, segment: SegmentKey, scan: SegmentScan, most: int, course: Round,
         marks_refused: bool = True,
     ) -> bool:
-        """Whether there is more of the segment."""
+        """Returns whether the segment has more bytes."""
         before = scan.read_bytes
         try:
             is_more = scan.step(most)
@@ -320,8 +319,8 @@ class Scrubber:
             self.checked_bytes += scan.read_bytes - before
         if not is_more:
             course.segments += 1
-            with self._telling:
-                self._tell(segment, scan, course, marks_refused)
+            with self._reporting:
+                self._report(segment, scan, course, marks_refused)
         return is_more
 
     def _log(self, segment: SegmentKey) -> Log | None:
@@ -334,7 +333,7 @@ class Scrubber:
         self._failed[segment] = self._now_ms(), str(error)
         self._note(Finding(topic, partition, "failed", base, base, str(error)), course)
 
-    def _tell(
+    def _report(
         self, segment: SegmentKey, scan: SegmentScan, course: Round, marks_refused: bool
     ) -> None:
         topic, partition, _ = segment
@@ -353,14 +352,14 @@ class Scrubber:
                 )
             log = self._log(segment)
             if each.what == "restored" and log is not None:
-                log.ask_commit()  # a new segment may have begun for it
-        if segment not in self._unmarked:  # else it was counted when it was first found
+                log.ask_commit()  # the restore may have started a new segment
+        if segment not in self._unmarked:  # else it was counted before
             self.damages += len(damages)
         if scan.was_refused and not marks_refused:
             self._log_dir.ledger.note(damages)
             scan.let_go()
             return
-        # In this order: a hole that the ledger lacks would be known, and told nobody.
+        # The ledger comes first: nobody would be told of a hole that it lacks.
         if self._log_dir.ledger.note(damages) or not damages:
             self._mark(segment, scan, course)
         else:
@@ -374,8 +373,8 @@ class Scrubber:
             self._fail(segment, error, course)
 
     def _mark_noted(self) -> None:
-        """Each second: damage whose entries are on disk by now."""
-        with self._telling:
+        """Marks damage as soon as its entries in the ledger are on disk; runs each second."""
+        with self._reporting:
             if self._unmarked and self._log_dir.ledger.save():
                 for segment in list(self._unmarked):
                     self._mark(segment, *self._unmarked.pop(segment))
@@ -422,17 +421,17 @@ class Scrubber:
             events.warning("how far the scrub is cannot be stored", error=error)
 
 
-def untold(log_dir: LogDir, entries: Iterable[Entry]) -> list[Damage]:
-    """Ranges that are known to be damaged or gone, and that the ledger lacks: on a full disk it may
-    have taken none, and older versions had no ledger."""
-    told: dict[Key, list[Damage]] = {}
+def missing_entries(log_dir: LogDir, entries: Iterable[Entry]) -> list[Damage]:
+    """Known damaged or lost ranges that the ledger lacks: a full disk may have prevented entries,
+    and older versions had no ledger."""
+    noted: dict[Key, list[Damage]] = {}
     for entry in entries:
-        told.setdefault((entry.damage.topic, entry.damage.partition), []).append(entry.damage)
+        noted.setdefault((entry.damage.topic, entry.damage.partition), []).append(entry.damage)
     return [
-        Damage(*key, first, end - 1, "known to be damaged or gone since before this start")
+        Damage(*key, first, end - 1, "damaged or lost since before this start")
         for key, ranges in known_damage(log_dir, []).items()
         for first, end in ranges
-        if not any(_touches(each, first, end) for each in told.get(key, []))
+        if not any(_touches(each, first, end) for each in noted.get(key, []))
     ]
 
 
@@ -465,7 +464,7 @@ def _facts(course: Round) -> dict[str, int]:
 
 
 def known_damage(log_dir: LogDir, topics: list[str]) -> dict[Key, list[tuple[int, int]]]:
-    """Ranges at which readers are told of damage, by partition."""
+    """Ranges at which readers get an error, by partition."""
     damaged = {
         key: [
             (each.first_offset, each.end_offset)

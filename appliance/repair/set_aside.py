@@ -1,7 +1,7 @@
-"""What was set aside: files with batches that a log could not keep, and which of them are whole.
+"""Files set aside: batches that a log could not keep, and which of them are whole.
 
     t-0/00000000000000000042.log.corrupt-1763877600000    beside the segments of the partition
-    orphans/t-0/00000000000000000042.log                  of a directory that no topic had
+    orphans/t-0/00000000000000000042.log                  from a directory without a topic
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Whole:
 
 
 def files_of(data_dir: Path, name: str) -> list[Path]:
-    """Those that are about the partition of this directory name, the oldest segments first."""
+    """The files of the partition with this directory name, the oldest segments first."""
     paths = [path for path in (data_dir / name).glob("*.log.corrupt-*") if _is_one(path)]
     for folder in (data_dir / ORPHANS).glob(f"{name}*"):
         if re.fullmatch(rf"{re.escape(name)}(\.\d+)?", folder.name):
@@ -49,13 +49,13 @@ def _is_one(path: Path) -> bool:
 
 
 def file_named(data_dir: Path, name: str, wanted: str) -> Path:
-    """One of `files_of`, by what `shown` makes of it: no other file of the machine is read."""
+    """The file of `files_of` with this shown name: no other file of the machine can be read."""
     for path in files_of(data_dir, name):
         if shown(data_dir, path) == wanted:
             return path
     raise ResourceUnknown(
         f"{wanted[:120]!r} is no file that was set aside for {name}: wanted one of "
-        + (", ".join(shown(data_dir, each) for each in files_of(data_dir, name)) or "which none is")
+        + (", ".join(shown(data_dir, each) for each in files_of(data_dir, name)) or "(no files)")
     )
 
 
@@ -64,7 +64,7 @@ def shown(data_dir: Path, path: Path) -> str:
 
 
 def whole_batches(path: Path) -> Iterator[Whole]:
-    """In the order of the file."""
+    """The whole batches in the order of the file."""
     with path.open("rb") as file:
         for each in WholeBatches(file.fileno(), path.stat().st_size):
             yield Whole(*each)

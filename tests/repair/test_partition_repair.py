@@ -276,7 +276,7 @@ def test_a_plan_changes_nothing(whole: Damaged) -> None:
 def test_offsets_that_are_there_are_not_written_over(whole: Damaged) -> None:
     with with_holes(whole, 7) as (_, log), (whole.path / ASIDE).open("rb") as file:
         span = whole.spans[8]
-        with pytest.raises(OffsetInHole, match="some of them are there"):
+        with pytest.raises(OffsetInHole, match="some of them exist in the log"):
             _hole_repair.fill(log, file.fileno(), [(span[0], span[1] - span[0])])
         assert served(log, whole) == others(7)
 

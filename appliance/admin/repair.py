@@ -19,6 +19,7 @@ from appliance.admin.topic_lookup import PartitionUnknown
 from appliance.data_dir.log_dir import LogDir
 from appliance.data_dir.partition_names import Key, directory_name
 from appliance.errors import RequestInvalid
+from appliance.process.spoken import some
 from appliance.repair import _hole_repair, partition_repair, set_aside
 from appliance.repair.partition_repair import Importing, Span
 from appliance.topics.topic import Topic, check_own
@@ -105,7 +106,7 @@ async def do_repair(call: Call) -> Repaired:
 
 
 def key_of(call: Call) -> Key:
-    """Also for an unopened partition, or one whose topic another partition keeps from service."""
+    """Includes unopened partitions, and partitions whose topic is not served because of another."""
     topic, text = call.path["topic"], call.path["partition"]
     key = topic, int(text) if text.isascii() and text.isdigit() and len(text) < 6 else -1
     if not call.broker.log_dir.holds(*key):
@@ -116,7 +117,7 @@ def key_of(call: Call) -> Key:
 def why_not_well(log_dir: LogDir, key: Key) -> str:
     log = log_dir.logs().get(key)
     if log is None:
-        return log_dir.unopened.get(key, "it is being opened")
+        return log_dir.unopened.get(key, "the partition is being opened")
     return f"{log.failed}" if log.failed else ""
 
 
@@ -124,7 +125,7 @@ async def reopen(call: Call, key: Key, is_dry: bool) -> Repaired:
     name, log_dir = directory_name(*key), call.broker.log_dir
     why = why_not_well(log_dir, key)
     if not why:
-        raise partition_repair.NothingToRepair(f"{name} is open and takes writes")
+        raise partition_repair.NothingToRepair(f"{name} is open and accepts writes")
     text = f"{name} would be opened again, as after a crash ({why})"
     if not is_dry:
         await call.broker.reopening.reopen(*key)
@@ -138,8 +139,8 @@ async def skip(call: Call, log: Log, is_dry: bool) -> Repaired:
     if not is_dry:
         await asyncio.to_thread(partition_repair.skip, log, plan, call.broker.ledger, call.who)
     count = sum(each.count for each in plan.spans)
-    verb = "would pass" if is_dry else "pass"
-    text = f"readers {verb} {count} offsets in {len(plan.spans)} ranges"
+    verb = "would skip" if is_dry else "skip"
+    text = f"readers {verb} {some(count, 'offset')} in {some(len(plan.spans), 'range')}"
     return answer(SKIP, is_dry, text, plan.spans)
 
 
@@ -148,20 +149,19 @@ async def put_back(call: Call, log: Log, is_dry: bool) -> Repaired:
     plan = await asyncio.to_thread(partition_repair.plan_import, log_dir, log, file)
     if not plan.batches:
         raise partition_repair.NothingToRepair(
-            f"{file}: none of its batches lies in what {log.name} misses; `copy` brings them into "
-            "another topic"
+            f"{file}: {log.name} misses none of its batches; `copy` writes them to another topic"
         )
     if not is_dry:
         await asyncio.to_thread(
             partition_repair.put_back, log_dir, log, plan, call.broker.ledger, call.who
         )
-    verb = "would be put back" if is_dry else "were put back"
-    text = f"{plan.records} records in {len(plan.batches)} batches {verb} at their own offsets"
+    verb = "would be restored" if is_dry else "restored"
+    text = f"{some(plan.records, 'record')} {verb} at the same offsets"
     return answer(IMPORT, is_dry, text, plan.spans, plan)
 
 
 async def copy(call: Call, log: Log, is_dry: bool) -> Repaired:
-    """It exposes records, in a topic that others may read."""
+    """Copying exposes records to readers of the other topic."""
     call.guard.check_may_read(call.request)
     file, into = wanted(call, "file"), wanted(call, "into")
     check_own(into)
@@ -169,18 +169,18 @@ async def copy(call: Call, log: Log, is_dry: bool) -> Repaired:
     plan = await asyncio.to_thread(partition_repair.plan_copy, call.broker.log_dir, log, file)
     if not is_dry:
         await asyncio.to_thread(copy_all, target, log, plan)
-    verb = "would be written" if is_dry else "were written"
+    verb = "would be written" if is_dry else "written"
     text = (
-        f"{plan.records} records {verb} to {target.name}, also those of transactions that were "
-        "aborted; the header appliance.set.aside names where each comes from"
+        f"{some(plan.records, 'record')} {verb} to {target.name}, with those of aborted "
+        "transactions; the header appliance.set.aside has the origin of each"
     )
     return answer(COPY, is_dry, text, [], plan)
 
 
 def copy_all(target: Topic, log: Log, plan: Importing) -> None:
     records = partition_repair.records_of(plan, log)
-    while some := list(islice(records, COPIED_AT_ONCE)):
-        append(target, [(partition_for(target, each, None), each) for each in some])
+    while part := list(islice(records, COPIED_AT_ONCE)):
+        append(target, [(partition_for(target, each, None), each) for each in part])
 
 
 def wanted(call: Call, name: str) -> str:

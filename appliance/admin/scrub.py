@@ -1,4 +1,4 @@
-"""The scrub over REST: how far it is, what it found; and one at once."""
+"""The scrub over REST: its progress, its findings, and a manual round."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from appliance.repair.scrub import Round, known_damage
 class ScrubFound(TypedDict):
     topic: str
     partition: int
-    what: str  # damaged, lost: in the ledger; restored, index, odd, failed: told
+    what: str  # damaged or lost (in the ledger), restored, index, odd, failed
     first_offset: int
     end_offset: int
     text: str
@@ -24,12 +24,12 @@ class ScrubFound(TypedDict):
 class ScrubRound(TypedDict):
     began_ms: int
     ended_ms: int | None
-    is_whole: bool  # it came to its end
-    topics: list[str]  # none: all of them
+    is_whole: bool  # all segments were verified
+    topics: list[str]  # empty: all topics
     segments: int
     bytes: int
-    bytes_found: int  # that there were to be verified when it began
-    damages: int  # ranges that were not known to be lost or damaged
+    bytes_found: int  # to verify, counted at the start of the round
+    damages: int  # new lost or damaged ranges
     notes: int
     findings: list[ScrubFound]  # the first hundred
 
@@ -42,21 +42,21 @@ class KnownRange(TypedDict):
 
 
 class ScrubAnswer(TypedDict):
-    bytes_per_second: int  # 0: nothing in the background
+    bytes_per_second: int  # 0: no background round
     interval_ms: int
     is_late: bool
-    age_s: float | None  # since the last whole round of all topics; None: there was none
+    age_s: float | None  # since the last whole round of all topics; None: no round yet
     checked_bytes: int  # since the start
-    damages: int  # found since the start
-    is_running: bool  # one that somebody asked for
-    round: ScrubRound | None  # in the background, under way
-    last: ScrubRound | None  # the last whole one of all topics
-    own: ScrubRound | None  # the last that somebody asked for
-    known: list[KnownRange]  # at which readers are told of damage
+    damages: int  # detected since the start
+    is_running: bool  # a manual round
+    round: ScrubRound | None  # the running background round
+    last: ScrubRound | None  # the last whole round of all topics
+    own: ScrubRound | None  # the last manual round
+    known: list[KnownRange]  # where readers get an error
 
 
 class NewScrub(TypedDict):
-    topics: NotRequired[list[str]]  # all, when left out
+    topics: NotRequired[list[str]]  # default: all
 
 
 def get_scrub(call: Call) -> ScrubAnswer:
@@ -93,7 +93,7 @@ def start_scrub(call: Call) -> ScrubAnswer:
 
 
 ROUTES = [
-    get("/scrub", get_scrub, ScrubAnswer, "How far the scrub is, and what it found."),
+    get("/scrub", get_scrub, ScrubAnswer, "Progress and findings of the scrub."),
     post(
         "/scrub",
         start_scrub,

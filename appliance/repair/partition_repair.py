@@ -73,7 +73,7 @@ def plan_skip(log: Log) -> Skipping:
 def skip(log: Log, plan: Skipping, ledger: Ledger, who: str) -> None:
     ledger.note_act(
         Damage(log.topic, log.partition, each.first_offset, each.end_offset - 1,
-               f"{who} lets readers skip this range", "skipped")
+               f"{who} lets readers skip", "skipped")
         for each in plan.spans
     )  # fmt: skip
     for each in plan.spans:

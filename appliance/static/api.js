@@ -51,9 +51,9 @@ export async function api(path, { method = "GET", body, signal } = {}) {
   throw new ApiError(answer.status, code, message);
 }
 
-/** The answer of `path`. It is asked again every `every` seconds while the page is visible, and
-    when the broker is back. A null path asks nothing. `at` is the time of the last answer. After an
-    error `data` is still that answer. */
+/** The response of `path`, requested again every `every` seconds while the page is visible, and
+    when the broker is back. A null path sends no request. `at` is the time of the last response.
+    After an error `data` is still that response. */
 export function useApi(path, every = 0) {
   const [state, setState] = useState({ data: undefined, error: null, path, at: 0 });
   const isCut = useLive((now) => now.isCut);
@@ -94,7 +94,7 @@ export function useApi(path, every = 0) {
     if (wasCut.current && !isCut) reload();
     wasCut.current = isCut;
   }, [isCut, reload]);
-  // an answer to another path is not an answer
+  // a response to another path does not count
   return {
     data: state.path === path ? state.data : undefined,
     error: state.path === path ? state.error : null,

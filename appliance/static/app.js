@@ -208,10 +208,10 @@ function App() {
   const main = useRef();
   useKeys(() => setHelp(true));
   useEffect(() => whenLoggedOut(() => setOut(true)), []);
-  const place = route.parts.slice(0, 2).join("/");
+  const shown = route.parts.slice(0, 2).join("/");
   const page = PAGES.find((each) => each.path === (route.parts[0] ?? ""));
   useTitle([route.parts[1], page?.title, "appliance"]);
-  useEffect(() => scrollTo(0, 0), [place]);
+  useEffect(() => scrollTo(0, 0), [shown]);
   const me = {
     read_only: session.data?.is_read_only || session.data?.role === "viewer",
     ...session.data,
@@ -250,7 +250,7 @@ function App() {
         <${Warnings} me=${me} />
         ${
           Page
-            ? html`<${Page} key=${place} route=${route} me=${me} />`
+            ? html`<${Page} key=${shown} route=${route} me=${me} />`
             : html`<h1>Page not found</h1>`
         }
       </main>

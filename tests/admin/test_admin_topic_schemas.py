@@ -243,7 +243,7 @@ def test_protobuf_is_shown_as_json() -> None:
         (base64.b64encode(b"\xff" * 40).decode(), "", "no FileDescriptorSet.*protoc"),
         ("", "", "message: wanted one of"),
         (SET, "", r"message: wanted one of shop.Line, shop.Order"),
-        (SET, "shop.None", "there are shop.Line, shop.Order"),
+        (SET, "shop.None", "wanted one of shop.Line, shop.Order"),
     ],
 )
 def test_what_is_no_descriptor_set_is_refused(text: str, message: str, words: str) -> None:

@@ -1,4 +1,4 @@
-"""A real browser in front of a real broker that has something to show."""
+"""A real browser and a real broker with data."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tests.support.rest import Rest
 WAIT_S = 30
 SIZE = 1320, 900  # of the window, in pixels
 expect.set_options(timeout=WAIT_S * 1000)
-# Without these a browser looks for updates and syncs, and a machine without a network refuses it.
+# Without these a browser looks for updates, and fails on a machine without a network.
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update",
 ]  # fmt: skip
-# In every place where somebody else's text is shown.
+# A value for every text that users can set.
 MARKUP = "<img src=x onerror='window.hacked=1'><script>window.hacked=1</script>"
 ORDERS = 300
 
@@ -45,7 +45,7 @@ def fill(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for made in admin.create_topics(names).values():
         made.result(WAIT_S)
-    # small batches, so that there are segments to look at
+    # small batches, so that there are several segments
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -72,7 +72,7 @@ def fill(bootstrap: str) -> None:
 
 
 def define_export(rest: Rest) -> None:
-    """One that failed once, and took less than there is."""
+    """An export with a failed run and a small amount of data."""
     schedule = {"cron": "5 * * * *", "timezone": "Europe/Berlin", "jitter_seconds": 5, "retries": 3}
     body = {"topics": ["orders"], "target": "/lake", "schedule": schedule,
             "options": {"hold_bytes": 1000}}
@@ -95,7 +95,7 @@ def delivered(error: Any, _: Any) -> None:
 
 
 def commit(bootstrap: str, group: str) -> None:
-    """A group that has read some and gone."""
+    """Commits offsets of a group that has read some records and left."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -121,7 +121,7 @@ def browser() -> Iterator[Browser]:
 
 
 class Console:
-    """A page, and what must not happen on it."""
+    """A page, and the errors that must not occur on it."""
 
     def __init__(self, page: Page, base: str) -> None:
         self.page, self.base = page, base

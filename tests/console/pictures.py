@@ -1,7 +1,7 @@
-"""The pictures of docs/console.md and README.md, made anew: `python -m tests.console.pictures`.
+"""Takes the pictures of docs/console.md and README.md: `python -m tests.console.pictures`.
 
-A broker with a few minutes of traffic, in Chromium, in both colours. Look at each before it is
-committed. `--phone` makes pictures of a telephone's width as well, for looking alone.
+It shows a broker with a few minutes of traffic, in Chromium, in both colours. Check each picture
+before you commit it. `--phone` also takes pictures of a telephone's width, only for checking.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ IMAGES = Path(__file__).parents[2] / "docs" / "images"
 WIDTH, HIGH, HEIGHT, LOW = 1400, 980, 880, 580
 PHONE = 380
 USER, PASSWORD = "ada", "a long enough password"
-SEED = 7  # of what is written
+SEED = 7  # of the produced records
 TOPICS = {"orders": 4, "payments": 1, "clicks": 2, "shipments": 2}
 MIRRORED = {"measurements": 2, "alarms": 1, "doors": 1}
 READERS = {"billing": (0.55, ["orders", "payments"]), "fraud": (0.05, ["payments"]),
-           "search-index": (0.05, ["orders", "shipments"])}  # how long each pauses, at most
-# Places, and how high the picture is.
+           "search-index": (0.05, ["orders", "shipments"])}  # the longest pause of a producer
+# Pages, with the height of the picture.
 PLACES = {
     "home": ("", HIGH),
     "segments": ("topics/orders?tab=segments", HEIGHT),
@@ -82,7 +82,7 @@ def read(bootstrap: str, group: str, until: threading.Event) -> None:
 
 
 def tell(rest: Rest) -> None:
-    """An export that has reported a run, of which its hold knows."""
+    """Reports a run of the export, so that its hold has a position."""
     now_ms = round(time.time() * 1000)
     body = {"topics": ["orders", "payments"], "target": "/srv/lake",
             "schedule": {"cron": "5 * * * *"}}
@@ -142,7 +142,7 @@ def shoot(page: Page, base: str, name: str, path: Path) -> None:
     page.goto(f"{base}/#/{place}")
     page.locator("h1").first.wait_for()
     page.locator("[aria-busy]").first.wait_for(state="detached")
-    page.wait_for_timeout(4000)  # the live stream has come, and plots have what they draw
+    page.wait_for_timeout(4000)  # the live stream has started, and charts have data
     page.screenshot(path=path)
     print(path, flush=True)
 
@@ -189,7 +189,7 @@ def main() -> None:
             each.start()
         try:
             with mirror(site, broker, token):
-                time.sleep(60 * words.minutes)  # the traffic goes on while the pictures are made
+                time.sleep(60 * words.minutes)  # traffic continues while the pictures are taken
                 browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
                 pictures(browser, broker, WIDTH, IMAGES)
                 if words.phone:

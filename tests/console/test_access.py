@@ -21,7 +21,7 @@ PASSWORD = "correct horse battery"
 
 @pytest.fixture
 def own_broker(tmp_path: Path) -> Iterator[RunningBroker]:
-    """In which nobody has a password yet."""
+    """A broker without a user."""
     with running_broker(tmp_path / "data") as running:
         yield running
 
@@ -33,7 +33,7 @@ def own_console(browser: Browser, own_broker: RunningBroker) -> Iterator[Console
 
 
 def set_up(console: Console, broker: RunningBroker) -> Page:
-    """Through the link that the broker prints."""
+    """Creates the first user through the link that the broker prints."""
     page = console.page
     page.goto(f"{console.base}/#/setup/{broker.setup_secret}")
     page.get_by_label("User").fill("ada")
@@ -158,7 +158,7 @@ def test_a_token_is_shown_once_works_and_is_revoked(
 
 
 def kept(broker: RunningBroker) -> bytes:
-    """All that is on disk of the catalog."""
+    """All files of the catalog on disk."""
     return b"".join(each.read_bytes() for each in broker.data_dir.glob(f"{NAME}*"))
 
 

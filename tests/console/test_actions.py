@@ -1,5 +1,4 @@
-"""What can be done with a range of messages, a group and a topic; long lists; a broker that is
-away."""
+"""Actions on a range of messages, a group and a topic; long lists; a stopped broker."""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ def test_messages_are_found_by_their_key(console: Console) -> None:
     page = console.open("topics/orders?tab=messages&from=oldest")
     page.get_by_label("Key").fill("order-42")
     page.get_by_role("button", name="Search").click()
-    expect(page.get_by_role("status")).to_contain_text("1 found in")
+    expect(page.get_by_role("status")).to_contain_text("1 match in")
     assert messages(page) == ["order-42"]
 
 
@@ -91,14 +90,14 @@ def test_a_replay_shows_what_it_would_write(console: Console) -> None:
     dialog.get_by_role("button", name="Preview").click()
     expect(dialog).to_contain_text("2 messages")
     assert dialog.locator("tbody tr td:nth-child(4)").all_inner_texts() == ["order-7", "order-8"]
-    dialog.get_by_label("From").select_option("time")  # another range: to be looked at anew
+    dialog.get_by_label("From").select_option("time")  # another range needs another preview
     expect(dialog.get_by_role("button", name="Preview")).to_be_visible()
     dialog.locator("input[type=datetime-local]").fill("2200-01-01T00:00:00")
     expect(dialog.get_by_role("status")).to_contain_text("No records in this range.")
 
 
 def test_a_search_can_be_stopped(console: Console) -> None:
-    """Its looks are held back, so that there is a moment in which to stop it."""
+    """The test delays its requests, so that there is time to stop it."""
     page = console.open("topics/orders?tab=messages")
     looks: list[Route] = []
 
@@ -113,9 +112,9 @@ def test_a_search_can_be_stopped(console: Console) -> None:
     page.route("**/orders/messages?*", one_by_one)
     page.get_by_role("button", name="Search").click()
     status = page.get_by_role("status")
-    expect(status).to_contain_text("searching: 10 of 100 offsets searched (10 %), 0 found")
+    expect(status).to_contain_text("searching: 10 of 100 offsets searched (10 %), 0 matches")
     page.get_by_role("button", name="Stop", exact=True).click()
-    expect(status).to_have_text("stopped after 10 offsets, 0 found; 90 not searched")
+    expect(status).to_have_text("stopped after 10 offsets, 0 matches; 90 not searched")
     looks[1].fulfill(json={**NOTHING, "scanned_offsets": 90})
     page.wait_for_timeout(300)
     expect(status).to_contain_text("stopped after 10")
@@ -124,7 +123,7 @@ def test_a_search_can_be_stopped(console: Console) -> None:
 
 def test_messages_are_found_by_their_time(console: Console) -> None:
     page = console.open("topics/orders?tab=messages")
-    for year, text in (("2001", f"100 found in 100 offsets; {ORDERS + 1 - 100} not"),
+    for year, text in (("2001", f"100 matches in 100 offsets; {ORDERS + 1 - 100} not"),
                        ("2200", "No records in this range.")):  # fmt: skip
         page.get_by_label("From").select_option("time")
         page.get_by_label("Time", exact=True).fill(f"{year}-01-01T00:00:00")
@@ -208,7 +207,7 @@ def test_a_group_is_deleted_after_its_name_was_typed(
     dialog.get_by_role("button", name="Delete").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Consumers")
     expect(page.get_by_role("link", name="to-delete")).to_have_count(0)
-    # its page asks now and then, and may have asked just when the group was gone
+    # the page repeats its request, and may have sent one after the group was deleted
     late = f"404: {console.base}/api/v1/groups/to-delete"
     console.wrong[:] = [each for each in console.wrong if each != late]
 
@@ -321,7 +320,7 @@ def test_clients_have_rates(console: Console, broker: RunningBroker) -> None:
     consumer.close()
 
 
-# Many topics, and a broker that goes away
+# Many topics, and a broker that stops
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
-"""A broker that dies, or stands still, while pages are open: what they knew is not shown as if it
-were so still, and when it is there again they say what is."""
+"""A broker dies or freezes while pages are open: the pages do not show old data as the present
+state, and show new data when the broker is back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.console.conftest import WAIT_S, Console, Faults, define_export, fill
 from tests.support.rest import Rest
 from tests.support.serving import Serving
 
-# What each shows while there is a broker, and is not to be taken for the present afterwards.
+# Texts of each page while the broker runs, which must not look current afterwards.
 PLACES = {
     "topics": "orders",
     "topics/orders": "Durable",
@@ -37,7 +37,7 @@ UNKNOWN = re.compile(r"^\? ")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory with something to show."""
+    """A data directory with data for every page."""
     found = tmp_path_factory.mktemp("gone")
     serving = Serving(found, **{"num.partitions": 2})
     host, port = serving.kafka
@@ -57,7 +57,7 @@ def serving(folder: Path) -> Iterator[Serving]:
 
 @pytest.fixture
 def pages(browser: Browser, serving: Serving) -> Iterator[Any]:
-    """Opens a page, each in a browser of its own."""
+    """Opens each page in its own browser."""
     with ExitStack() as all_of_them:
 
         def opened(place: str = "") -> Page:
@@ -95,7 +95,7 @@ def test_home_knows_nothing_of_a_broker_that_was_killed(
 
 
 def test_home_shows_an_unknown_state_of_a_stopped_broker(pages: Any, serving: Serving) -> None:
-    """Its connections stand, and nothing comes over them."""
+    """Its connections stay open without data."""
     page = pages()
     expect(page.get_by_text(KNOWN)).to_be_visible()
     serving.process.send_signal(signal.SIGSTOP)
@@ -118,7 +118,7 @@ def test_no_page_shows_what_was_as_if_it_were_so_still(
         expect(alert).to_contain_text("The broker has not answered since ")
         old = page.locator(".old").first
         expect(old, place).to_contain_text("The present state is unknown.")
-        # everything that was asked for stands in such a place
+        # all loaded data is inside such an element
         expect(page.locator(".loaded:not(.old):not(.old > .loaded)"), place).to_have_count(0)
         expect(page, place).to_have_title(UNKNOWN)
     again = Serving(folder, admin_port=int(serving.admin.rpartition(":")[2]))

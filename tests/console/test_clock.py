@@ -1,4 +1,4 @@
-"""A clock in doubt: Home says so, and a person may say that it is right."""
+"""A doubted clock: Home reports it, and an admin can confirm the time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.rest import Rest
 
 @pytest.fixture
 def doubting(tmp_path: Path) -> Iterator[RunningBroker]:
-    """The machine's clock is eight days ahead of what was believed."""
+    """The machine's clock is eight days ahead of the broker's estimate."""
     believed = wall_now_ms() - 8 * DAY_MS
     BelievedClock(tmp_path, WallClock(lambda: believed, lambda: 5_000)).keep()
     with running_broker(tmp_path) as running:

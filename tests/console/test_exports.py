@@ -1,4 +1,4 @@
-"""Exports in the console: what the job reported is shown; one is made, changed and deleted."""
+"""Exports in the console: reported runs are shown; an export is created, changed and deleted."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Offsets, sizes, lag and flush state: what REST and the page show is what Kafka's own tools and
-`ls` say, while records are written and read.
+"""Offsets, sizes, lag and flush state: REST and the pages show the same values as Kafka's tools and
+`ls`, while records are written and read.
 
-Under load a tool's answer lies between what REST said before and after it, since offsets, sizes and
-commits only grow here. Whenever the load rests both are the same.
+Under load a tool's value lies between two values of REST, one before and one after it, because
+offsets, sizes and commits only grow here. Without load both are equal.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NONE = "\N{EN DASH}"
 
 
 class Facts(NamedTuple):
-    """Of one partition. All of them only grow."""
+    """The facts of one partition. All of them only grow."""
 
     start: int
     end: int
@@ -54,7 +54,7 @@ def tools(own: RunningBroker, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @contextlib.contextmanager
 def load(bootstrap: str) -> Iterator[None]:
-    """When it ends everything is delivered, and half of it or more is committed."""
+    """At its end all records are delivered, and at least half of them are committed."""
     ending = threading.Event()
     threads = [threading.Thread(target=each, args=(bootstrap, ending)) for each in (write, read)]
     for each in threads:
@@ -94,7 +94,7 @@ def read(bootstrap: str, ending: threading.Event) -> None:
     consumer.close()
 
 
-# Who says what
+# Sources
 
 
 def of_rest(rest: Rest) -> list[Facts]:
@@ -136,7 +136,7 @@ def of_ls(own: RunningBroker, partition: int) -> int:
     return sum(int(line.split()[4]) for line in said.splitlines() if line.endswith(".log"))
 
 
-# What holds
+# Rules
 
 
 def holds_together(rows: list[dict[str, Any]]) -> None:
@@ -176,7 +176,7 @@ def tools_wait_for_a_commit(rest: Rest) -> None:
 
 
 def all_is_flushed(rest: Rest) -> None:
-    """What was written last is not shown before it is on disk."""
+    """Readers do not see records before they are on disk."""
     for _ in range(WAIT_S * 10):
         rows = rest.get(f"/topics/{TOPIC}")["partition_rows"]
         if all(each["high_watermark"] == each["log_end_offset"] for each in rows):
@@ -204,18 +204,19 @@ def quiet(own: RunningBroker, rest: Rest, tools: KafkaTools) -> None:
 
 
 def the_page_shows(own: RunningBroker, rest: Rest, browser: Browser) -> None:
-    """Within a second of the last write everything is on disk, and the page says that too."""
+    """Within a second of the last write all records are on disk, and the page shows it."""
     page = Console(browser.new_page(), f"http://{own.admin}").open(f"topics/{TOPIC}")
     rows = rest.get(f"/topics/{TOPIC}")["partition_rows"]
     for row in rows:
         cells = page.locator(f"#partitions-{TOPIC} tbody tr").nth(row["partition"])
-        told = {
+        shown = {
             name: cells.locator(f"td[data-label='{name}']").inner_text().replace(" ", "")
-            for name in ("Start", "Durable", "Visible", "End", "Not on disk")
+            for name in ("Start", "Durable", "Visible", "End", "Unflushed")
         }
         end = str(row["log_end_offset"])
-        assert told == {"Start": str(row["log_start_offset"]), "Durable": end, "Visible": end,
-                        "End": end, "Not on disk": NONE}  # fmt: skip
+        start = str(row["log_start_offset"])
+        assert shown == {"Start": start, "Durable": end, "Visible": end, "End": end,
+                         "Unflushed": NONE}  # fmt: skip
     lag = str(rest.get(f"/groups/{GROUP}")["lag_records"])
     page.goto(f"http://{own.admin}/#/groups/{GROUP}")
     strip = page.locator("dl.strip", has_text="Lag, records")

@@ -1,4 +1,4 @@
-"""Following a topic that is written faster than a page can be drawn."""
+"""Following a topic that is written faster than a page can draw."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.support.logs import until
 from tests.support.rest import Rest
 
 RATE = 500  # messages a second
-WANTED = 2000  # messages, told or left out, before it is looked at: four seconds
-DRAWN_PER_S = 4  # of following.js: it draws after a pause of 250 ms
+WANTED = 2000  # shown or skipped messages before the check: four seconds
+DRAWN_PER_S = 4  # following.js draws after a pause of 250 ms
 ROWS_MAX = 500
 
-# How often the rows were drawn, and for how long: what one drawing changes is one call.
+# The number and the duration of drawings: each drawing is one call.
 COUNTED = """() => {
   window.drawn = { times: 0, begun: performance.now() };
   new MutationObserver(() => { window.drawn.times++; })
@@ -97,7 +97,7 @@ def test_a_page_that_follows_500_messages_a_second_is_drawn_a_few_times_in_it(
         )
         assert 1 < drawn <= seconds * DRAWN_PER_S + 1
         assert page.locator("#messages tbody tr").count() <= ROWS_MAX
-        # what is not shown is told, and the page takes what its user does
+        # the page counts skipped messages, and still accepts input
         assert left_out(page) > 0
         page.get_by_role("button", name="Stop following").click()
         expect(page.get_by_role("button", name="Follow", exact=True)).to_be_visible()

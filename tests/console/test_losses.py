@@ -1,4 +1,4 @@
-"""What was lost: told on Home until an operator acknowledges it, kept in the ledger for good."""
+"""Losses: Home reports them until an operator acknowledges them, and the ledger keeps them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damage is found, passed and mended from the console: each act is tried dry first."""
+"""The console detects, skips and repairs damage, with a dry run before each action."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FILE = f"t-0/{1:020d}.log.corrupt-1"
 
 @pytest.fixture
 def damaged(tmp_path: Path) -> Iterator[RunningBroker]:
-    """A batch of t-0 is damaged, and nobody knows; a good copy of its segment lies beside it."""
+    """A batch of t-0 is damaged and not yet detected; a good copy of its segment is set aside."""
     with running_broker(tmp_path) as running:
         filled(running, "t")
         path = running.data_dir / "t-0" / f"{1:020d}.log"
@@ -51,15 +51,15 @@ def test_damage_is_detected_and_repaired(
     expect(page.get_by_text("get an error")).to_be_visible()
     assert axe(page) == []
     page.get_by_role("button", name=f"Import {FILE}").click()
-    expect(dialog.get_by_role("status")).to_contain_text("1 records in 1 batches would be put back")
-    assert rest.get("/topics/t/partitions/0/repair")["damaged"]  # nothing is done yet
+    expect(dialog.get_by_role("status")).to_contain_text("1 record would be restored")
+    assert rest.get("/topics/t/partitions/0/repair")["damaged"]  # nothing has changed yet
     act = dialog.get_by_role("button", name="Import")
     expect(act).to_be_disabled()
     dialog.get_by_label("Type").fill("t-0")
     act.click()
     expect(dialog).to_have_count(0)
     expect(page.get_by_text("No known damage.")).to_be_visible()
-    until(lambda: rest.get("/health")["status"] == "ok")  # it looks at every log now and then
+    until(lambda: rest.get("/health")["status"] == "ok")  # the broker checks every log regularly
     actions = [each["action"] for each in rest.get("/audit")["entries"]]
     assert "POST /api/v1/scrub" in actions
     assert "POST /api/v1/topics/t/partitions/0/repair" in actions
@@ -74,7 +74,7 @@ def test_readers_are_let_pass_and_what_is_well_is_not_opened_again(
     expect(page.get_by_role("button", name="Reopen")).to_have_count(0)
     page.get_by_role("button", name="Let readers skip").click()
     dialog = page.get_by_role("dialog")
-    expect(dialog.get_by_role("status")).to_contain_text("readers would pass 1 offsets")
+    expect(dialog.get_by_role("status")).to_contain_text("readers would skip 1 offset")
     dialog.get_by_label("Type").fill("t-0")
     dialog.get_by_role("button", name="Let readers skip").click()
     expect(page.locator("#damage-t-0 tbody tr")).to_contain_text("skip")

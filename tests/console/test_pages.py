@@ -1,4 +1,4 @@
-"""Every page in a real browser: it shows what is there, and nothing of it runs."""
+"""Every page in a real browser: it shows the data of the broker, and runs no script in them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_telephone_needs_no_scrolling_sideways(
     assert bar["height"] < 80
 
 
-# Those that show more than can be left out have a scrolled part of their own.
+# Other pages have more columns than fit, and scroll them.
 @pytest.mark.parametrize("place", ["topics/orders", "topics/orders?tab=segments", "mirrors"])
 def test_a_desk_sees_every_column(console: Console, place: str) -> None:
     page = console.open(place)
@@ -136,7 +136,7 @@ def test_messages_are_found_and_no_match_is_not_empty(console: Console) -> None:
     search.fill("value.id = 17")
     page.get_by_label("From").select_option("oldest")
     page.get_by_role("button", name="Search").click()
-    expect(page.get_by_role("status")).to_contain_text("1 found in")
+    expect(page.get_by_role("status")).to_contain_text("1 match in")
     assert messages(page) == ["order-17"]
     search.fill("value.id = 100000")
     page.get_by_role("button", name="Search").click()
@@ -153,7 +153,7 @@ def test_a_wrong_filter_says_what_is_wrong(console: Console) -> None:
     page.get_by_label("Filter").fill("value ==")
     page.get_by_role("button", name="Search").click()
     expect(page.get_by_role("alert")).to_contain_text("==")
-    assert len(console.wrong) == 1  # and the broker's answer is that one thing
+    assert len(console.wrong) == 1  # the broker's error is the only expected one
     assert console.wrong.pop().startswith("400:")
 
 

@@ -1,4 +1,4 @@
-"""Messages by their schemas, and mirrors, in a real browser."""
+"""Messages with schemas, and mirrors, in a real browser."""
 
 from __future__ import annotations
 
@@ -32,9 +32,8 @@ def sale(number: int, note: str) -> bytes:
 
 @pytest.fixture
 def sales(broker: RunningBroker) -> Iterator[Rest]:
-    """A topic with three values in Avro, one of them with Confluent's head, and one that is none;
-    keys in Protobuf. It comes before the page among a test's arguments, so that no page is left
-    that looks at a topic which is gone."""
+    """A topic with three Avro values, one of them with Confluent's header, and one invalid value;
+    keys in Protobuf. Tests name it before the page, so that no page outlives its topic."""
     rest = Rest(broker.admin)
     rest.post("/topics", {"name": "sales", "partitions": 1})
     producer = Producer({"bootstrap.servers": broker.bootstrap})
@@ -137,7 +136,7 @@ def test_mirrors_tell_how_far_behind_they_are(mirrored: Rest, console: Console) 
     for text in ("behind", "10 (3 lost)", "2.5 s", "site", "abc"):
         expect(row).to_contain_text(text)
     expect(row.locator("code")).to_have_attribute("title", "abc/def")
-    expect(row.locator(".badge.warn")).to_have_count(0)  # 2.5 s are no trouble
+    expect(row.locator(".badge.warn")).to_have_count(0)  # 2.5 s of lag need no warning
     stuck = page.locator("#mirrors tbody tr", has_text="stuck")
     expect(stuck.locator(".badge.bad")).to_have_count(1)
     expect(stuck).to_contain_text("refused")

@@ -1,1 +1,1 @@
-"""The proof that a power cut, a kill or a failing disk takes nothing that was acknowledged."""
+"""Proves that a power cut, a kill or a failing disk loses no acknowledged record."""

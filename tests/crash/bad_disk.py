@@ -1,14 +1,14 @@
-"""A disk that dies, hangs, refuses some writes, and forgets what nobody flushed: a file in a
-FUSE file system of our own, and a loop device over that file, which any file system is made on.
+"""A disk that dies, hangs, refuses some writes, and loses unflushed writes: a file in our own FUSE
+file system, and a loop device over that file, which can have any file system.
 
-    good       every write is taken; a flush makes all writes before it safe
+    good       every write succeeds; a flush makes all writes before it safe
     dead       every read, write and flush fails with EIO
-    still      a read is answered when the disk is good again, and nothing else before it
-    spoiled    a write fails with EIO if its bytes have a mark in them, so many times
-    unreadable a read fails with EIO if its bytes have a mark in them
+    still      a read returns only when the disk is good again
+    spoiled    a number of writes fails with EIO if their bytes have a mark
+    unreadable a read fails with EIO if its bytes have a mark
 
-`cut_the_power` puts the disk back to what was safe, and of what was not a random part of its
-sectors besides. As a module it is the process behind the file: commands come as lines of JSON.
+`cut_the_power` resets the disk to its safe content, and a random part of the unsafe sectors. As a
+module it is the process of the file system: it reads commands as lines of JSON.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from .build import TESTS
 
 SECTOR = 4096  # a loop device over FUSE is written in pages
 KINDS = ("ext4", "xfs", "btrfs")
-MEGABYTES = {"ext4": 96, "xfs": 320, "btrfs": 160}  # near the least that each mkfs takes
+MEGABYTES = {"ext4": 96, "xfs": 320, "btrfs": 160}  # near the minimum of each mkfs
 MKFS = {"ext4": ["mkfs.ext4", "-q", "-F", "-m", "0"], "xfs": ["mkfs.xfs", "-q", "-f"],
         "btrfs": ["mkfs.btrfs", "-q", "-f"]}
 MOUNTED_SECONDS_MAX = 20.0
 
 
 def why_not() -> str:
-    """The physical reason why this machine cannot do it; empty when it can."""
+    """The reason why this machine cannot run it; empty if it can."""
     if os.geteuid() != 0:
         return "mounting a file system needs root"
     devices = [each for each in ("/dev/loop-control", "/dev/fuse") if not os.path.exists(each)]
@@ -52,7 +52,7 @@ def why_not() -> str:
 
 
 class BadDisk:
-    """Of one kind of file system, mounted at `root`; `with` takes it down whatever happened."""
+    """A bad disk with one kind of file system, mounted at `root`; `with` always unmounts it."""
 
     def __init__(self, place: Path, kind: str) -> None:
         self.kind = kind
@@ -87,7 +87,7 @@ class BadDisk:
         self.mount()
 
     def tell(self, **command: Any) -> dict[str, int]:
-        """What was counted until now, after `command`."""
+        """Sends `command`. Returns the counters."""
         process = self._process
         assert process is not None
         assert process.stdin is not None
@@ -101,11 +101,11 @@ class BadDisk:
         self.tell(mode="dead")
 
     def spoil(self, mark: bytes, times: int) -> None:
-        """The next `times` writes that have `mark` in them fail."""
+        """Makes the next `times` writes of bytes with `mark` fail."""
         self.tell(mode="spoiled", mark=mark.hex(), times=times)
 
     def refuse(self, mark: bytes) -> None:
-        """Reads of what has `mark` in it fail."""
+        """Makes reads of bytes with `mark` fail."""
         self.tell(mode="unreadable", mark=mark.hex())
 
     def hang(self) -> None:
@@ -115,7 +115,7 @@ class BadDisk:
         self.tell(mode="good")
 
     def cut_the_power(self, seed: int) -> None:
-        """And on again: the file system is mounted anew, and has to recover."""
+        """Cuts the power and mounts the file system again, which has to recover."""
         self.tell(mode="dead")
         self.unmount()
         self._detach()
@@ -136,7 +136,7 @@ class BadDisk:
     def _detach(self) -> None:
         _run("losetup", "--detach", self._device)
         deadline = time.monotonic() + MOUNTED_SECONDS_MAX
-        # It goes when its last user has: a process that is being reaped, or udev.
+        # The device ends with its last user: a process that is being reaped, or udev.
         while _run("losetup", "--noheadings", "--list", "--output", "BACK-FILE",
                    "--associated", str(self._fuse / "disk")).strip():
             assert time.monotonic() < deadline, f"{self._device} is still in use"
@@ -169,11 +169,11 @@ def _run(*command: str) -> str:
     return done.stdout
 
 
-# The process behind the file
+# The process of the file system
 
 
 class Sectors:
-    """What the disk shows, and what of it is safe."""
+    """The content that the disk shows, and the part of it that is safe."""
 
     def __init__(self, image: Path, size: int) -> None:
         with image.open("wb") as file:
@@ -260,7 +260,7 @@ def serve(mountpoint: str, image: str, size: int) -> None:
             return {"st_mode": stat.S_IFREG | 0o600, "st_nlink": 1, "st_size": size}
 
         def open(self, path: str, fi: Any) -> int:
-            fi.direct_io = 1  # the kernel keeps no copy: what fails, fails now
+            fi.direct_io = 1  # no copy in the kernel: a request fails at once
             return 0
 
         def read(self, path: str, size: int, offset: int, fh: Any) -> bytes:

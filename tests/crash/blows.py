@@ -1,10 +1,10 @@
-"""What `torture.py` does to a broker, again and again.
+"""The blows by which `torture.py` stops a broker, again and again.
 
     kill         SIGKILL; the disk keeps what the kernel has
-    power cut    the disk stops, the broker dies, and of what nobody flushed the disk has a random
-                 part; the file system is mounted anew
-    full disk    a neighbour takes the last byte, the broker is killed, and starts with 0 bytes
-                 free; then there is room again
+    power cut    the disk stops, the broker dies, and the disk has a random part of the unflushed
+                 writes; the file system is mounted again
+    full disk    another file takes the last byte, the broker is killed, and starts with 0 bytes
+                 free; then there is free space again
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tests.crash.full_disk import fill
 from tests.crash.loop_disk import LoopDisk
 from tests.support.serving import Serving
 
-FULL_S = 1.0  # for which the broker serves with a full disk: clients meet it
-REFUSED_S = 20.0  # until health tells of it: it looks at free space once a second
+FULL_S = 1.0  # the broker serves with a full disk for this time
+REFUSED_S = 20.0  # until health reports it: it checks free space once a second
 DISK_MEGABYTES = 96
 
 
@@ -39,15 +39,15 @@ def health(serving: Serving) -> dict[str, Any]:
 
 
 class Blow(Protocol):
-    data: Path  # where the broker's data is to be
+    data: Path  # the folder of the broker's data
     settings: Mapping[str, object]  # of the broker
 
     def strike(self, serving: Serving) -> None:
-        """The broker is dead when it returns."""
+        """Returns when the broker is dead."""
         ...
 
     def relieve(self, serving: Serving) -> None:
-        """After the next start."""
+        """Runs after the next start."""
         ...
 
 
@@ -70,7 +70,7 @@ class PowerCut(Kill):
         self._seed = seed * 1_000_000
 
     def strike(self, serving: Serving) -> None:
-        # Dead before the broker is: from here on no sync says yes.
+        # The disk dies before the broker, so that no later sync succeeds.
         self._disk.die()
         super().strike(serving)
         self._seed += 1
@@ -80,7 +80,7 @@ class PowerCut(Kill):
 class FullDisk(Kill):
     def __init__(self, disk: LoopDisk) -> None:
         super().__init__(disk.root / "data")
-        # The reserve has room for a new journal and for what a start writes besides.
+        # The reserve has space for a new journal and the other writes of a start.
         self.settings = {"storage.reserve.bytes": 8 << 20, "storage.low.water.bytes": 16 << 20}
         self._disk = disk
         self._neighbour = disk.root / "neighbour"

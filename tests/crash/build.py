@@ -1,5 +1,4 @@
-"""What the crash tests build for themselves, kept in tests/.cache and made anew when a source
-changed."""
+"""Builds for the crash tests, in tests/.cache until their sources change."""
 
 from __future__ import annotations
 
@@ -47,8 +46,8 @@ def recorder_library() -> Path:
 
 
 def mutant_engine() -> Path:
-    """A directory to put first in PYTHONPATH: the package with its planted bugs. Only modules that
-    have some are compiled, the others are as released."""
+    """A directory for the start of PYTHONPATH: the package with planted bugs. Only modules with
+    bugs are compiled, the others are as released."""
     package = REPOSITORY / "appliance"
     sources = [REPOSITORY / "setup.py"]
     for pattern in ("*.pyx", "*.pxd", "*.h", "*.py", "*.so"):
@@ -76,7 +75,7 @@ def mutant_engine() -> Path:
 
 
 def engine_environment(engine: Path | None = None, **more: str) -> dict[str, str]:
-    """For a subprocess: this package as `crash`, the engine of the repository or a copy of it."""
+    """For a subprocess: this package as `crash`, and the engine of the repository or a copy."""
     environment = {name: value for name, value in os.environ.items() if name != "APPLIANCE_MUTANT"}
     paths = [str(engine or REPOSITORY), str(TESTS)]
     environment["PYTHONPATH"] = os.pathsep.join(paths)
@@ -87,7 +86,7 @@ def engine_environment(engine: Path | None = None, **more: str) -> dict[str, str
 def run_module(
     module: str, *arguments: object, environment: dict[str, str], seconds_max: float = 600
 ) -> subprocess.CompletedProcess[str]:
-    """`python -m module` to its end; not from the repository, whose engine would come first."""
+    """Runs `python -m module` to its end; not in the repository, whose engine would come first."""
     return subprocess.run(
         command_of(module, *arguments),
         cwd=TESTS,
@@ -104,7 +103,7 @@ def command_of(module: str, *arguments: object) -> list[str]:
 
 
 def recorded(trace: Path, root: Path, environment: dict[str, str], **more: str) -> dict[str, str]:
-    """`environment` with the recorder watching `root`."""
+    """`environment` with the recorder on `root`."""
     return (
         environment
         | {
@@ -118,7 +117,7 @@ def recorded(trace: Path, root: Path, environment: dict[str, str], **more: str) 
 
 
 def scratch() -> Path:
-    """Where states are laid out: memory when the machine has it."""
+    """The folder for states: in memory if the machine has such a file system."""
     shared = Path("/dev/shm")
     return (
         shared

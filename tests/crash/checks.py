@@ -1,8 +1,8 @@
-"""What a recovered directory shows, and whether that keeps every promise made before the cut.
+"""Observes a recovered directory, and checks it against every promise before the cut.
 
-An observation is a function of the disk alone, so a disk that is legal at many cuts is recovered
-once and judged at each of them. What needs no promise is judged while observing: offsets, producer
-state, transactions against the served batches, recovery twice, an append after recovery.
+An observation depends only on the disk, so a disk that is legal at many cuts is recovered once and
+judged at each of them. Checks that need no promise happen while observing: offsets, producer state,
+transactions against the served batches, a second recovery, an append after recovery.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from . import share, txn
 from .facts import FROM_MAGIC, Facts, LogFacts, Written, content
 from .session import START_MS, STORAGE, config_of, name_of, read_batches
 
-PROBE_SECONDS_MAX = 20.0  # a wait for a batch that is not there would last for ever
+PROBE_SECONDS_MAX = 20.0  # a fetch of a missing batch would wait for ever
 OPEN_SECONDS_MAX = 5.0  # a few hundred kilobytes: milliseconds, unless a recovery runs away
 
 
@@ -33,7 +33,7 @@ class LogSeen:
     high_watermark: int
     last_stable: int
     batches: list[bytes]
-    heads: list[Any]  # BatchInfo of each
+    heads: list[Any]  # the BatchInfo of each batch
     producers: dict[int, tuple[int, int, int]]  # id -> epoch, last sequence, last offset
     aborted: list[tuple[int, int, int]]  # producer, first offset, last offset
     failed: str | None
@@ -56,7 +56,7 @@ class Observation:
     logs: dict[str, LogSeen] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     report: str = ""
-    losses: dict[str, Any] = field(default_factory=dict)  # what recovery says that it lost
+    losses: dict[str, Any] = field(default_factory=dict)  # the losses that recovery reports
     transfers: txn.Outcomes = field(default_factory=dict)
     acknowledged: share.Done = field(default_factory=dict)
     seconds: float = 0.0
@@ -95,8 +95,8 @@ def see_all(logs: Any) -> dict[str, LogSeen]:
 
 
 def observe(root: Path, *, probe: bool = True, needs_notes: bool = True) -> Observation:
-    """Recover, look, stop, recover again, append, stop, recover again. Notes of what was durable
-    that a failed call has ended are missed by nobody."""
+    """Recovers, reads, stops, recovers again, appends, stops, recovers again. Without the notes of
+    durable offsets that a failed call has ended."""
     seen = Observation()
     try:
         if (root / txn.DIRECTORY).is_dir():
@@ -117,7 +117,7 @@ def observe(root: Path, *, probe: bool = True, needs_notes: bool = True) -> Obse
         return seen
     seen.losses = {name_of(one.topic, one.partition): one for one in first.report.losses}
     seen.problems += first.report.failures
-    # No power cut alone damages the journal, or takes away the notes of what was durable.
+    # No power cut alone damages the journal, or removes the notes of durable offsets.
     seen.problems += first.report.known.faults()
     if needs_notes and not first.report.known.has_watermarks and first.report.partitions:
         seen.problems.append("recovery has no watermarks")
@@ -157,7 +157,7 @@ def _open_again(root: Path, seen: Observation, probe: bool) -> None:
 
 
 def _probe(log: Any, before: LogSeen, seen: Observation) -> list[bytes]:
-    """Appends that must be accepted, recognised or refused; answers what was added."""
+    """Appends to accept, to recognise as duplicates, or to refuse. Returns the added batches."""
     name = name_of(log.topic, log.partition)
     added: list[bytes] = []
 
@@ -208,12 +208,11 @@ def _epoch(log: LogSeen, producer: int) -> int:
     return max(int(head.producer_epoch) for head in log.heads if head.producer_id == producer)
 
 
-# ---- what the served batches say ----
+# ---- state from the served batches ----
 
 
 def last_batches(log: LogSeen) -> dict[int, tuple[int, int, int, bytes]]:
-    """Producer -> epoch, last sequence, base offset, the batch itself; of its last batch that is
-    served."""
+    """By producer: epoch, last sequence, base offset and bytes of its last served batch."""
     found = {}
     for head, batch in zip(log.heads, log.batches, strict=True):
         if head.producer_id >= 0 and not head.is_control and head.base_sequence >= 0:
@@ -223,7 +222,7 @@ def last_batches(log: LogSeen) -> dict[int, tuple[int, int, int, bytes]]:
 
 
 def open_transactions(log: LogSeen) -> dict[int, tuple[int, int]]:
-    """Producer -> first offset and last offset so far of a transaction without a marker."""
+    """By producer: first and last offset of its transaction without a marker."""
     is_open: dict[int, tuple[int, int]] = {}
     for head in log.heads:
         if head.is_control:
@@ -249,7 +248,7 @@ def aborted_by_markers(log: LogSeen) -> list[tuple[int, int, int]]:
 
 
 def judge_alone(log: LogSeen) -> list[str]:
-    """What must hold of any log, whatever was promised."""
+    """Rules for any log, whatever was promised."""
     wrong = []
     if log.failed:
         wrong.append(f"failed after recovery: {log.failed}")
@@ -305,24 +304,24 @@ def _judge_transactions(log: LogSeen) -> list[str]:
     return wrong
 
 
-# ---- against what was promised ----
+# ---- promises ----
 
 
 def judge(seen: Observation, facts: Facts, cut: int) -> list[str]:
-    """Promises made before the cut that the observation breaks."""
+    """The promises before the cut that the observation breaks."""
     wrong = []
     stories = facts.stories(cut)
     for name in seen.logs.keys() - stories.keys():
         wrong.append(f"{name}: a partition that was deleted or never created")
     for name, (told, is_owed) in stories.items():
         if name not in seen.logs:
-            if is_owed:  # while it is being created or deleted, it may be gone and reported so
+            if is_owed:  # during its creation or deletion the log may be missing
                 wrong.append(f"{name}: the partition is missing")
             continue
         if name in seen.losses:
             wrong.append(f"recovery reports a loss: {seen.losses[name]}")
         verdicts = [judge_log(seen.logs[name], story, cut) for story in told]
-        if all(verdicts):  # none of the stories fits
+        if all(verdicts):  # no story matches
             wrong += [f"{name}: {problem}" for problem in verdicts[-1]]
     wrong += facts.transfers.judge(seen.transfers, cut)
     return wrong + facts.acknowledgements.judge(seen.acknowledged, cut)
@@ -352,8 +351,7 @@ def judge_log(log: LogSeen, story: LogFacts, cut: int) -> list[str]:
 def _match(
     head: Any, batch: bytes, allowed: dict[int, list[Written]], story: LogFacts, cut: int
 ) -> Written | str | None:
-    """The batch that was written here, None for one that compaction rewrote rightly, or what is
-    wrong."""
+    """The batch that was written here, None if compaction rewrote it correctly, or the fault."""
     for one in reversed(allowed.get(head.base_offset, [])):
         if one.data[FROM_MAGIC:] == batch[FROM_MAGIC:]:
             return one
@@ -423,7 +421,7 @@ def _judge_promised_state(log: LogSeen, story: LogFacts, cut: int) -> list[str]:
             and one.sequence >= 0
             and one.base >= 0
             and (one.may_go >= cut or one.last < log.start)
-        ):  # retention forgets records, not their producers
+        ):  # retention removes records, not their producers
             promised[one.producer] = one
     for producer, one in promised.items():
         known = log.producers.get(producer)

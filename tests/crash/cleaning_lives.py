@@ -1,4 +1,4 @@
-"""Lives of logs that retention and compaction make smaller."""
+"""Lives of logs with retention and compaction."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def retention_again(session: Session) -> None:
 
 
 def compact(session: Session, log: Any, now_ms: int) -> None:
-    """Only what recovery need not read again is compacted, hence the checkpoint. A first pass makes
-    segments smaller, the next makes one of several small ones."""
+    """A checkpoint comes first, because only segments that recovery need not read are compacted.
+    The first pass makes segments smaller, the next one merges small ones."""
     session.checkpoint()
     before = len(offsets_of(log))
     session.change("compact", log, lambda: log.compact(now_ms))
@@ -49,7 +49,7 @@ def compact(session: Session, log: Any, now_ms: int) -> None:
 
 
 def compaction(session: Session) -> None:
-    """Keys written again and again, so that several segments become one."""
+    """Overwrites keys repeatedly, so that compaction merges segments."""
     session.open()
     log = session.create("k")
     for turn in range(6):

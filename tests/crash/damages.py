@@ -1,6 +1,6 @@
-"""Kinds of damage, and what must be said of each: by the start, the ledger, readers and `verify`.
+"""Kinds of damage, with the expected reports of the start, the ledger, readers and `verify`.
 
-Each is done to a copy of one directory, `tests/support/damaged.py`: t-0 with offsets 0 to 20, one a
+Each damages a copy of one directory, `tests/support/damaged.py`: t-0 with offsets 0 to 20, one per
 batch, all acknowledged, in segments 0, 6, 12 and 18, the recovery point at 15; the broker killed.
 """
 
@@ -16,7 +16,7 @@ from tests.support.watermarks import as_after_a_power_cut, note
 
 Change = Callable[[Damaged], object]
 
-# Bytes of a batch's header by which recovery must not be led astray.
+# Bytes of a batch's header that must not mislead recovery.
 FIELDS = {"base offset": 7, "length": 11, "magic": 16, "CRC": 17, "records": 66}
 
 
@@ -24,16 +24,16 @@ FIELDS = {"base offset": 7, "length": 11, "magic": 16, "CRC": 17, "records": 66}
 class Case:
     name: str
     damage: Change
-    lost: tuple[tuple[int, int], ...] = ()  # what the start says and the ledger has, first and last
-    left: bool = False  # something is left of it, and set aside
-    cold: tuple[int, ...] = ()  # damage that no start reads: readers meet it, and `verify`
-    end: int = END  # the log's, after the start
+    lost: tuple[tuple[int, int], ...] = ()  # range in the start's report and the ledger
+    left: bool = False  # the rest was set aside
+    cold: tuple[int, ...] = ()  # only readers and `verify` read these bytes
+    end: int = END  # of the log after the start
     start: int = 0
-    verdict: str = ""  # words of the start's last sentence
-    says: tuple[str, ...] = ()  # other words of the report
-    tail: bool = False  # `verify` before the start calls it a torn end
-    verify: int | None = None  # its exit code before the start, where nothing above tells it
-    reopens: bool = True  # the same is there after another start
+    verdict: str = ""  # part of the start's last sentence
+    says: tuple[str, ...] = ()  # other parts of the report
+    tail: bool = False  # `verify` before the start reports a torn end
+    verify: int | None = None  # its exit code before the start, if not derived
+    reopens: bool = True  # unchanged after another start
     kept: tuple[int, ...] | None = field(default=None)
 
     @property
@@ -112,7 +112,7 @@ def replaced() -> Iterator[Case]:
 
 
 def never_acknowledged() -> Iterator[Case]:
-    """Behind what was noted anything may be torn, and nothing of it is a loss."""
+    """After the noted durable offset damage is a torn end, and not a loss."""
 
     def to(offset: int, *then: Change) -> Change:
         return lambda d: (note(d.path, "t-0", offset), [each(d) for each in then])
@@ -130,7 +130,7 @@ def never_acknowledged() -> Iterator[Case]:
 
 
 def unknown() -> Iterator[Case]:
-    """What recovery cannot know it must not claim."""
+    """Recovery must not claim what it cannot know."""
     yield Case("a power cut, whole", lambda d: as_after_a_power_cut(d.path),
                verdict="No record that was noted as acknowledged was lost.")  # fmt: skip
     yield Case("no watermarks, whole", unmarked, verify=10,
@@ -157,7 +157,7 @@ def unknown() -> Iterator[Case]:
                verdict="is not known", says=("newest part of the checkpoint journal",))  # fmt: skip
 
 
-# Doing it
+# The damage
 
 
 def zero(d: Damaged, base: int, first: int, last: int | None = None) -> None:
@@ -171,7 +171,7 @@ def empty(folder: Path) -> None:
 
 
 def older(d: Damaged) -> None:
-    """As it was at the recovery point."""
+    """The file at the time of the recovery point."""
     d.cut(POINT)
     d.remove(18)
 
@@ -190,6 +190,6 @@ def blank(path: Path) -> None:
 
 
 def newest(path: Path) -> Path:
-    """The journal file that counts: its generation is the higher one."""
+    """The current journal file, with the higher generation."""
     files = [path / "checkpoint.0", path / "checkpoint.1"]
     return max(files, key=lambda each: each.read_bytes()[8:16])

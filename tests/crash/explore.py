@@ -1,8 +1,7 @@
-"""Runs every state of a recorded scenario through recovery; one process of several that share the
-states.
+"""Runs states of a recorded scenario through recovery, as one of several processes.
 
-Prints one JSON line. It is a process of its own because an engine that crashes or hangs on a state
-must not take the tests with it: the state in hand is named in a file beside the states.
+Prints one JSON line. It is a separate process, because an engine that crashes or hangs on a state
+must not stop the tests: a file beside the states has the name of the current state.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from .states import Enumerator, Materialiser, State
 from .trace import Entry, Recorder, build_history, read_entries, read_tree
 
 HANG_SECONDS = 60
-FAILURES_MAX = 5  # kept in full; more of the same do not help
+FAILURES_MAX = 5  # failures kept in full
 EXCERPT = 14  # calls shown before the cut of a failure
 
 
 @dataclass
 class Result:
-    """Of one process, or of all that shared a scenario."""
+    """The result of one process, or of all processes of a scenario."""
 
     distinct: int = 0
     tried: int = 0
@@ -62,7 +61,7 @@ class Failure:
 
 
 class Explorer:
-    """One process's share of the states of one trace."""
+    """One process's share of a trace's states."""
 
     def __init__(self, arguments: argparse.Namespace, place: Path) -> None:
         self.arguments = arguments
@@ -74,7 +73,7 @@ class Explorer:
         self.result = Result()
         self.broken: set[int] = (
             set()
-        )  # states that failed: cutting their recovery would add nothing
+        )  # failed states, whose recovery need not be cut
 
     def run(self) -> Result:
         began = time.monotonic()
@@ -85,7 +84,7 @@ class Explorer:
         )
         self.result.distinct = self.enumerator.distinct
         share, shares = self.arguments.share
-        if self.arguments.first:  # a failure is likelier found by jumping about
+        if self.arguments.first:  # a random order detects failures sooner
             random.Random(self.arguments.seed).shuffle(states)
         mine = states[share::shares]
         self._try_all(mine, began)
@@ -173,7 +172,7 @@ class Explorer:
 
 
 def shown_and_lost(seen: Observation, ends: dict[str, int]) -> list[str]:
-    """What a finished recovery served to consumers must survive the next power cut."""
+    """Records that a finished recovery served to consumers must survive the next power cut."""
     return [
         f"{name}: the first recovery showed offsets below {end}, "
         f"the second ends at {seen.logs[name].end}"
@@ -183,7 +182,7 @@ def shown_and_lost(seen: Observation, ends: dict[str, int]) -> list[str]:
 
 
 class Bench:
-    """A directory where state after state is laid out and recovered."""
+    """A directory for laying out and recovering one state after another."""
 
     def __init__(self, place: Path, enumerator: Enumerator) -> None:
         self.place = Path(tempfile.mkdtemp(dir=place))
@@ -205,7 +204,7 @@ class Bench:
 
 
 def below(entries: list[Entry], root: Path, number: int) -> list[Entry]:
-    """The entries that concern one of several directories under one recorder."""
+    """The entries of one of several directories under one recorder."""
     handles: set[int] = set()
     kept = []
     for entry in entries:
@@ -220,7 +219,7 @@ def below(entries: list[Entry], root: Path, number: int) -> list[Entry]:
 
 
 def recover_all(root: Path) -> None:
-    """In a recorded process: recover each directory, say what is shown, stop."""
+    """In a recorded process: recovers each directory, reports its content, stops."""
     recorder = Recorder()
     for place in sorted(root.iterdir(), key=lambda path: int(path.name)):
         recorder.note({"number": int(place.name)})

@@ -1,7 +1,7 @@
-"""What was promised by a cut: the notes of a trace, turned into what a recovered log may and must
-hold.
+"""The promises at a cut: from the notes of a trace to the records that a recovered log may and must
+have.
 
-Between `do` and `did` of an act both outcomes are allowed; after `did` the outcome is owed.
+Between `do` and `did` of an act both results are legal; after `did` its result is promised.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ FROM_MAGIC = 16  # base offset, length and leader epoch stand before it; the log
 
 @dataclass(slots=True, eq=False)
 class Written:
-    """One batch that was handed to the engine, and the moments that decide its fate."""
+    """One batch passed to the engine, with the moments that decide whether it must exist."""
 
     began: int
     data: bytes
-    base: int = -1  # -1: the engine never answered, so its place is not known
+    base: int = -1  # -1: the append did not return, so its offset is unknown
     last: int = -1
-    guess: int = -1  # where it must be if the append failed and yet left it there
+    guess: int = -1  # its offset if a failed append left it in the log
     life: int = 0
     producer: int = -1
     epoch: int = -1
     sequence: int = -1  # of its last record
     is_control: bool = False
     records: dict[int, tuple[Any, ...]] = field(default_factory=dict)  # by offset
-    is_sure: bool = True  # False: the append failed, and nobody may rely on it
+    is_sure: bool = True  # False: the append failed, so it may be missing
     durable_at: int = NEVER
-    may_go: int = NEVER  # from then it may be missing
-    gone_at: int = NEVER  # from then it must not be seen again
+    may_go: int = NEVER  # it may be missing from this moment on
+    gone_at: int = NEVER  # it must be missing from this moment on
 
     def place(self, base: int, last: int) -> None:
         self.base, self.last = base, last
@@ -70,7 +70,7 @@ class Transaction:
 
 @dataclass
 class LogFacts:
-    """The story of one partition; a deletion and a new creation begin another story."""
+    """The story of one partition; its deletion and a new creation start another story."""
 
     name: str
     created: tuple[int, int]  # do, did
@@ -84,7 +84,7 @@ class LogFacts:
     last_end: int = 0
 
     def start_range(self, cut: int) -> tuple[int, int]:
-        """Smallest and largest log start offset that is right at the cut."""
+        """The smallest and the largest correct log start offset at the cut."""
         owed = [start for _, did, start in self.starts if did < cut]
         asked = [start for do, _, start in self.starts if do < cut]
         return max(owed, default=0), max(asked, default=0)
@@ -100,12 +100,12 @@ class LogFacts:
         return [one for one in self.written if one.durable_at < cut <= one.may_go]
 
     def settle(self, end: int, at: int) -> None:
-        """Everything below `end` that is still there has become durable."""
+        """Marks all remaining batches below `end` as durable."""
         for one in self.written:
             if one.last < end and one.is_sure and one.may_go == NEVER:
                 one.durable_at = min(one.durable_at, at)
 
-    # ---- acts that remove ----
+    # ---- acts that remove records ----
 
     def removed_below(self, start: int, do: int, did: int) -> None:
         self.starts.append((do, did, start))
@@ -123,7 +123,7 @@ class LogFacts:
                 transaction.may_go = min(transaction.may_go, do)
 
     def cleaned(self, offsets: list[int], do: int, did: int) -> None:
-        """Compaction: what it left out may be missing from `do` and must be from `did`."""
+        """Compaction: removed records may be missing from `do` on, and must be from `did` on."""
         self.compacted = True
         left = set(offsets)
         for one in self.written:
@@ -135,7 +135,7 @@ class LogFacts:
                     self.record_gone.setdefault(offset, did)
 
     def latest_offsets(self) -> list[int]:
-        """The last record of every key: what no compaction may take."""
+        """The last record of every key, which compaction must keep."""
         latest: dict[bytes, int] = {}
         for one in self.written:
             for offset, (_, key, value, _) in one.records.items():
@@ -144,7 +144,7 @@ class LogFacts:
 
 
 class Facts:
-    """All partitions' stories, read from the notes of all lives."""
+    """The stories of all partitions, from the notes of all lives."""
 
     def __init__(self, notes: list[Note]) -> None:
         self.logs: list[LogFacts] = []
@@ -217,7 +217,7 @@ class Facts:
         log.cleaned(note.facts["offsets"], self._asked[log.name], note.at)
 
     def _did_fail(self, note: Note) -> None:
-        """An act that raised: it may have happened in part, in whole, or not at all."""
+        """A failed act: it may have happened partly, completely, or not at all."""
         facts = note.facts
         log = self._current.get(facts.get("log", ""))
         if log is None:
@@ -235,12 +235,12 @@ class Facts:
             log.cleaned(log.latest_offsets(), self._asked[log.name], NEVER)
 
     def _did_open(self, note: Note) -> None:
-        """A later life: what it found is what there is, and what it shows must stay."""
+        """A later life: the log has exactly the records that recovery served, which must stay."""
         for name, (_, _, high_watermark) in note.facts["logs"].items():
             self._current[name].settle(high_watermark, note.at)
 
     def stories(self, cut: int) -> dict[str, tuple[list[LogFacts], bool]]:
-        """Partition -> the stories that may be told at the cut, and whether one must be."""
+        """By partition: the possible stories at the cut, and whether one must be true."""
         found: dict[str, tuple[list[LogFacts], bool]] = {}
         for log in self.logs:
             if log.created[0] < cut and log.deleted[1] >= cut:

@@ -1,8 +1,8 @@
-"""One sync fails, the process restarts without a reboot, then the power goes; in one recorded
+"""One sync fails, the process restarts without a reboot, then the power fails; in one recorded
 process.
 
-The recorder models what kernels do: after a failed fsync the page cache shows bytes that the disk
-does not have, until somebody drops them. Prints one JSON line of what was wrong.
+The recorder behaves like kernels: after a failed fsync the page cache shows bytes that the disk
+lacks, until they are dropped. Prints one JSON line with the faults.
 """
 
 from __future__ import annotations

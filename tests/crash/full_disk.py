@@ -1,4 +1,4 @@
-"""A life on a small disk that a neighbour fills; prints one JSON line of what was wrong."""
+"""A life on a small disk that another file fills; prints one JSON line with the faults."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RECORDS_BEFORE = 40
 
 
 def fill(path: Path) -> None:
-    """Until not one more byte fits."""
+    """Fills the disk to the last byte."""
     with path.open("ab", buffering=0) as file:
         for size in (1 << 20, 4096, 1):
             try:
@@ -68,7 +68,7 @@ class Story:
             return None
 
     def refuses(self, log: Any) -> int:
-        """Appends until one is refused, as it must be soon; how many were taken before."""
+        """Appends until an append is refused. Returns the number of earlier appends."""
         for taken in range(10_000):
             try:
                 log.append_durable(batch(RECORDS_BEFORE + taken))

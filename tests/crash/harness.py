@@ -1,4 +1,4 @@
-"""Record a scenario, then share its states among processes; what the tests of this folder call."""
+"""Records a scenario and shares its states among processes, for the tests of this folder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EXPLORE_SECONDS_MAX = 20_000 if NIGHTLY else 600
 
 @dataclass
 class Recording:
-    """A scenario's trace and the directory it left; in memory while the block lasts."""
+    """A scenario's trace and the directory that it left; in memory until the block ends."""
 
     scenario: str
     place: Path

@@ -1,4 +1,4 @@
-"""The books of `torture.py`: what its coins say of the transactions that made them."""
+"""The books of `torture.py`: checks coins by the transactions that made them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Place = tuple[str, int]  # topic and partition
 
 class Coin(NamedTuple):
     place: tuple[str, int, int]  # topic, partition, offset
-    which: str  # the transaction that made it
+    which: str  # the transaction that made the coin
     part: int
     parts: int
     amount: int
-    took: tuple[tuple[str, int, int], ...]  # the places of what that transaction took
+    took: tuple[tuple[str, int, int], ...]  # the offsets of the coins that this transaction took
 
     @classmethod
     def of(cls, message: Any) -> Coin:
@@ -29,10 +29,10 @@ class Coin(NamedTuple):
 
 @dataclass
 class Books:
-    """All coins that readers of committed records can see, and what the tellers know."""
+    """All coins that readers of committed records see, and the tellers' knowledge."""
 
     coins: list[Coin]
-    seen: list[Coin] = field(default_factory=list)  # by a reader, while it went on
+    seen: list[Coin] = field(default_factory=list)  # seen by a reader during the run
     committed: set[str] = field(default_factory=set)
     aborted: set[str] = field(default_factory=set)
     taken_up_to: dict[Place, int] = field(default_factory=dict)  # offsets of the groups
@@ -56,7 +56,7 @@ class Books:
         return offset < self.taken_up_to.get((topic, partition), 0)
 
     def _whole(self) -> Iterator[str]:
-        """Each transaction as a whole and once, and no other than the committed."""
+        """Each committed transaction is complete and occurs once, and no other one occurs."""
         parts: dict[str, Counter[int]] = defaultdict(Counter)
         for coin in self.coins:
             parts[coin.which][coin.part] += 1
@@ -70,7 +70,7 @@ class Books:
             yield f"{which} is not seen and was committed"
 
     def _balanced(self) -> Iterator[str]:
-        """What a transaction made is worth what it took, and that was committed."""
+        """A transaction makes coins worth the coins that it took, which were committed."""
         amounts = {coin.place: coin.amount for coin in self.coins}
         made: Counter[str] = Counter()
         for coin in self.coins:
@@ -89,7 +89,7 @@ class Books:
         return sorted({(coin.which, coin.took) for coin in self.coins})
 
     def _taken_once(self) -> Iterator[str]:
-        """What lies before the offset of the group was taken once, what lies behind it never."""
+        """Coins before the group's offset were taken once, coins after it never."""
         times = Counter(place for _, took in self._transactions() for place in took)
         for coin in self.coins:
             wanted = int(self._is_taken(coin.place))
@@ -97,7 +97,7 @@ class Books:
                 yield f"{coin.place} was taken {times[coin.place]} times, wanted {wanted}"
 
     def _kept(self) -> Iterator[str]:
-        """What a reader saw stays, and it saw it once and in order."""
+        """Records that a reader saw stay in the log; it saw each once and in order."""
         kept = {coin.place: coin for coin in self.coins}
         last: dict[Place, int] = {}
         for coin in self.seen:

@@ -1,9 +1,9 @@
 """Full load with acks on a pipe, for the tests that kill the process or cut the power for real.
 
 `python -m crash.load ROOT` opens the directory, prints `open SECONDS`, and appends until it is
-killed. Each line `a PARTITION BASE LAST DIGEST` was printed after the records were acknowledged as
-durable; a reader believes whole lines only. `--verify FILE` instead reads everything and compares
-it with the acks.
+killed. It prints a line `a PARTITION BASE LAST DIGEST` after the records are acknowledged as
+durable; a reader ignores a partial line. `--verify FILE` instead reads all records and compares
+them with the acks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from appliance.record import _batch, _batch_builder
 from .facts import FROM_MAGIC
 
 TOPIC = "load"
-GROUP = 8  # batches appended before one wait: what a pipelining producer does
+GROUP = 8  # batches appended before one wait, as by a pipelining producer
 LINE = "a {partition} {base} {last} {digest}\n"
 
 
@@ -52,7 +52,7 @@ def storage_of(arguments: argparse.Namespace) -> StorageConfig:
 
 
 class Load:
-    """Threads that append to their partitions in turn and report what became durable."""
+    """Threads that append to their partitions in turn and print durable records."""
 
     def __init__(self, logs: Any, arguments: argparse.Namespace) -> None:
         self.logs = logs
@@ -91,11 +91,12 @@ class Load:
                         )
                     )
                 log.await_durable(done.last_offset)
-                os.write(1, "".join(acks).encode())  # below PIPE_BUF: whole or not at all
+                os.write(1, "".join(acks).encode())  # below PIPE_BUF, so it is written atomically
 
 
 def verify(logs: Any, acks: dict[str, list[tuple[int, int, str]]]) -> list[str]:
-    """Acks per partition against what is served: batches in order, and each acked one itself."""
+    """Compares acknowledged records by partition with the served ones: batches in order, and each
+    acknowledged one unchanged."""
     wrong = []
     for partition, acked in acks.items():
         log = logs.log(TOPIC, int(partition))

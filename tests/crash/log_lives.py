@@ -34,7 +34,7 @@ def produce_again(session: Session) -> None:
 
 
 def roll(session: Session) -> None:
-    """Acks that cover several segments at once."""
+    """Acknowledgements that cover several segments at once."""
     session.open()
     log = session.create("r")
     for _ in range(4):
@@ -82,7 +82,7 @@ JOURNALED = ("j", "a-name-that-is-longer")  # records of two sizes
 
 
 def journal_first(session: Session) -> None:
-    """What only the journal knows: a log start inside a segment."""
+    """State that only the journal has: a log start inside a segment."""
     session.open()
     for topic in JOURNALED:
         log = session.create(topic)
@@ -95,7 +95,7 @@ def journal_first(session: Session) -> None:
 
 
 def journal_turned_over(session: Session) -> None:
-    """Each start turns the journal over to its other file; then nothing more is written to it."""
+    """Each start switches to the other journal file; then no more is written to it."""
     session.open()
     session.recorder.kill()
 
@@ -104,7 +104,7 @@ def journal_used(session: Session) -> None:
     session.open()
     session.append(session.log("j"), session.records(2, 200))
     session.checkpoint()
-    for turn in range(20):  # of so many records of the journal, some lie across a sector's end
+    for turn in range(20):  # enough journal records that some cross the end of a sector
         log = session.log(JOURNALED[turn % 2])
         start = log.log_start_offset + 1
         session.change("delete_before", log, functools.partial(log.delete_before, start))
@@ -131,7 +131,7 @@ def truncate(session: Session) -> None:
 
 
 def truncate_producers(session: Session, log: Any) -> None:
-    """Into a later segment than the recovery point's: what lies between must not be lost."""
+    """Truncates beyond the recovery point's segment: segments between must not be lost."""
     transaction(session, log, 1, 0, "abort", durable=True)
     for sequence in range(4):
         batch = session.records(1, 90, producer_id=6, producer_epoch=0, base_sequence=sequence)
@@ -152,7 +152,7 @@ def truncate_again(session: Session) -> None:
 
 
 def partitions(session: Session) -> None:
-    """Created, filled, deleted, created again under the same name."""
+    """Partitions are created, filled, deleted, and created again with the same name."""
     session.open()
     for partition in range(2):
         log = session.create("p", partition)

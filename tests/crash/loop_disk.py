@@ -10,11 +10,11 @@ import subprocess
 from pathlib import Path
 
 SHUTDOWN = (2 << 30) | (4 << 16) | (ord("X") << 8) | 125  # _IOR('X', 125, u32): ext4, XFS, f2fs
-NO_LOG_FLUSH = 2  # nothing more reaches the disk, not even the journal
+NO_LOG_FLUSH = 2  # stops all writes to the disk, even of the journal
 
 
 def why_not() -> str:
-    """The physical reason why this machine cannot do it; empty when it can."""
+    """The reason why this machine cannot run it; empty if it can."""
     if os.geteuid() != 0:
         return "mounting a file system needs root"
     if not os.path.exists("/dev/loop-control"):
@@ -26,7 +26,7 @@ def why_not() -> str:
 
 
 class LoopDisk:
-    """An image file, mounted; `with` takes it down whatever happened."""
+    """A mounted image file; `with` always unmounts it."""
 
     def __init__(self, place: Path, megabytes: int) -> None:
         self.image, self.root = place / "disk.img", place / "disk"

@@ -1,4 +1,4 @@
-"""What coordinators do to logs and internal topics, as notes of the session."""
+"""Records the acts of coordinators on logs and internal topics as notes of the session."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from appliance.topics.internal_topic import InternalTopic, Told
 
 
 class NotedLog:
-    """A log whose appends and waits are notes of the session, whoever asks for them."""
+    """A log whose appends and waits become notes of the session."""
 
     def __init__(self, session: Any, log: Any) -> None:
         self._session = session
@@ -32,7 +32,7 @@ class NotedLog:
 
 
 class NotedTopic(InternalTopic):
-    """Its rounds are notes of the session."""
+    """Its rounds become notes of the session."""
 
     def __init__(
         self, session: Any, logs: Callable[[], Awaitable[list[Any]]], timeout_ms: int

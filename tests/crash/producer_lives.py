@@ -1,4 +1,4 @@
-"""Lives of logs that idempotent and transactional producers write."""
+"""Lives of logs with idempotent and transactional producers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def idempotent_again(session: Session) -> None:
 
 
 def idempotent_racing(session: Session) -> None:
-    """Checkpoints while a producer goes on: what a checkpoint says must not be ahead of the log."""
+    """Checkpoints while a producer appends: a checkpoint must not be ahead of the log."""
     session.open()
     log = session.create("n")
     other = Session(session.root, session.life + RACING)
@@ -77,7 +77,7 @@ def idempotent_racing(session: Session) -> None:
 def transaction(
     session: Session, log: Any, producer: int, sequence: int, kind: str, *, durable: bool
 ) -> None:
-    """Two batches and a marker; its outcome is a fact once the marker is durable."""
+    """Two batches and a marker; its result is a fact once the marker is durable."""
     first = None
     for part in range(2):
         batch = session.records(

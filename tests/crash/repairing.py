@@ -1,11 +1,11 @@
-"""One life of the engine, recorded: a segment is damaged, or its file goes; the scrub marks it; and
-what was set aside is put back. `judge` says what any disk after that may look like.
+"""One recorded life of the engine: a segment is damaged or deleted, the scrub marks it, and a
+repair restores batches that were set aside. `judge` checks any disk after that.
 
     segment      0 .. 4   5 .. 9    10 .. 12 (active)
-    damaged               6, 8      all is put back
-                          6, 8      only 6 is put back: in the new file 9 lies elsewhere
+    damaged               6, 8      all is restored
+                          6, 8      only 6 is restored: 9 moves in the new file
                           the file
-                 1        6         one new file takes the place of two
+                 1        6         one new file replaces two
                                     11
 """
 
@@ -35,7 +35,7 @@ MAGIC_AT = 16
 
 
 class Silent:
-    """Stands where the ledger is."""
+    """A fake of the ledger."""
 
     def note_act(self, damages: Any) -> None:
         list(damages)
@@ -45,7 +45,7 @@ class Silent:
 
 
 def batch_at(offset: int) -> bytes:
-    """Of another size at each offset, so that no stale one fits by chance."""
+    """Its size depends on the offset, so that no stale batch fits by chance."""
     value = b"%d" % offset * (20 + offset)
     return _batch_builder.batch([(1_700_000_000_000 + offset, b"k", value)])
 
@@ -163,8 +163,7 @@ def keep_aside(root: Path, base: int) -> None:
 
 
 def judge(root: Path, lost: list[int], back: list[int], is_put_back: bool) -> list[str]:
-    """What is wrong with this disk, once it is opened: `back` of what was `lost` is put back as a
-    whole, or nothing is."""
+    """The faults of this disk after recovery: all batches of `back` are in the hole, or none."""
     wrong = []
     logs = opened(root)
     try:

@@ -1,4 +1,4 @@
-"""A load process whose acks are kept outside of it, so that they survive whatever is done to it."""
+"""A load process whose acks are kept in this process, so that they survive its death."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ START_SECONDS_MAX = 120
 
 
 class LoadProcess:
-    """Started, killed and read; `acks` grows over all rounds on one directory."""
+    """Starts, kills and reads a load process; `acks` grows over all rounds on one directory."""
 
     def __init__(self, root: Path, acks: Acks, *options: str) -> None:
         self.acks = acks
@@ -61,11 +61,11 @@ class LoadProcess:
             raise AssertionError(f"the load did not start: {self.end()}")
 
     def stop_counting(self) -> None:
-        """Only what was read until now is held against the broker."""
+        """Ignores acks from now on."""
         self.is_counting = False
 
     def end(self, how: signal.Signals = signal.SIGKILL) -> str:
-        """Kill it if it still lives; what it said on the way out."""
+        """Kills the process if it lives. Returns its last output."""
         self.process.send_signal(how)
         self.reader.join()
         assert self.process.stderr
@@ -78,7 +78,7 @@ class LoadProcess:
 
 
 def problems_of(root: Path, acks: Acks, scratch: Path, *options: str) -> list[str]:
-    """Recover in a process of its own and compare with every ack so far."""
+    """Recovers in a new process and compares with every ack so far."""
     file = scratch / "acks.json"
     file.write_text(json.dumps(acks))
     done = run_module(

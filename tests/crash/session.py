@@ -1,7 +1,7 @@
-"""One life of the engine, recorded: what is done and what was promised, as notes in one trace.
+"""One recorded life of the engine, with its acts and promises as notes in one trace.
 
-`do` notes come before an act and `did` notes after it returned, so a reader knows what had been
-asked for and what had been promised at every cut.
+A `do` note comes before an act and a `did` note after its return, so a reader knows the requested
+acts and the promises at every cut.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from appliance.record import _batch, _batch_builder
 from .trace import Recorder
 
 START_MS = 1_700_000_000_000
-# Small segments so that rolls happen; no timers, so that a trace is what the scenario says.
+# Small segments, so that rolls happen; no timers, so that the scenario determines the trace.
 SMALL = LogConfig(
     segment_bytes=2048,
     index_interval_bytes=256,
@@ -58,7 +58,7 @@ def name_of(topic: str, partition: int) -> str:
 
 
 class Session:
-    """One life of the engine; every act notes what it is and what came of it."""
+    """One life of the engine; every act notes its name and its result."""
 
     def __init__(self, root: Path, life: int) -> None:
         self.root = root
@@ -67,7 +67,7 @@ class Session:
         self.act_id = 0
         self.value_id = 0
         self.dir: Any = None
-        self.asked: dict[str, Any] = {}  # the act under way
+        self.asked: dict[str, Any] = {}  # the current act
         self.wait_seconds = 30.0
 
     def note(self, **facts: Any) -> None:
@@ -75,7 +75,7 @@ class Session:
         self.recorder.note(facts)
 
     def attempt(self, act: Callable[[], Any]) -> ApplianceError | OSError | None:
-        """An act that may fail; a failed one leaves open what became of it."""
+        """An act that may fail; after a failure its result is unknown."""
         self.asked = {}
         try:
             act()
@@ -157,7 +157,7 @@ class Session:
         self.see(log)
 
     def see(self, log: Any) -> None:
-        """What a consumer could have read by now must never be taken back."""
+        """Notes the records that consumers could read by now, which must stay."""
         self.note(did="durable", log=name_of(log.topic, log.partition), end=log.high_watermark)
 
     def wait(self, log: Any, offset: int | None = None) -> None:
@@ -170,7 +170,7 @@ class Session:
         self.see(log)
 
     def change(self, what: str, log: Any, act: Callable[[], Any], **facts: Any) -> Any:
-        """An act that may remove records: notes what is left."""
+        """An act that may remove records; notes the remaining ones."""
         name = name_of(log.topic, log.partition)
         self.note(do=what, log=name, end=log.log_end_offset, **facts)
         result = act()
@@ -197,7 +197,7 @@ class Session:
 
 
 def read_batches(log: Any, up_to: str = "end") -> list[bytes]:
-    """Every batch from the log's start, whole."""
+    """Every batch from the log start, with all bytes."""
     found: list[bytes] = []
     offset = log.log_start_offset
     while True:

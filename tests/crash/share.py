@@ -1,8 +1,8 @@
 """The state of share groups, recorded: the real store over a real log.
 
-Every life acquires records of two share partitions and acknowledges most of them, writes what
-changed, a snapshot now and then, and deletes what stands before the snapshots. What a disk shows of
-it, after a start has read it: what was told to be acknowledged stays so, and nothing else is.
+Every life acquires records of two share partitions and acknowledges most of them, writes changes
+and some snapshots, and deletes records before the snapshots. After a start, records that were
+reported as acknowledged must be acknowledged, and no others.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MEMBER = "m"
 
 
 class Logs:
-    """What the store wants of a broker, over the logs of a directory alone."""
+    """The store's interface to a broker, over a directory's logs."""
 
     def __init__(self, log_dir: Any, session: Any = None) -> None:
         self._dir = log_dir
@@ -84,7 +84,7 @@ async def _live(session: Any, kind: type[StateStore]) -> None:
 async def acknowledge(
     session: Any, store: StateStore, place: SharePartitionKey, own: Stored, number: int
 ) -> None:
-    """In every second round the last record is given back, so that there are gaps."""
+    """Releases the last record of every second round, for gaps."""
     first = own.partition.next_fetch_offset()
     piece = Extent(first, first + TAKEN - 1, True)
     given = []
@@ -130,7 +130,7 @@ def not_awaited(session: Any) -> None:
 
 
 class Impatient(StateStore):
-    """What changed is told before it is on disk."""
+    """Planted: reports changes before they are on disk."""
 
     async def _write(
         self, key: SharePartitionKey, record: Record, written: Callable[[int], object]
@@ -140,13 +140,13 @@ class Impatient(StateStore):
         written(log.append(batch, origin="coordinator").base_offset)
 
 
-# ---- what a disk shows ----
+# ---- the state of a disk ----
 
 Done = dict[int, set[int]]  # share partition -> offsets
 
 
 def outcomes(root: Path, **opening: Any) -> tuple[Done, list[str]]:
-    """After a start has read a copy of the directory; and what is wrong there."""
+    """The state after a start has read a copy of the directory, and its faults."""
     copy = root.with_name("with-share-state")
     shutil.copytree(root, copy)
     try:
@@ -167,7 +167,7 @@ def _done(found: SharePartition) -> set[int]:
     return set(range(found.start_offset)).union(*runs)
 
 
-# ---- against what was promised ----
+# ---- promises ----
 
 
 @dataclass
@@ -177,7 +177,7 @@ class Acknowledged:
 
 
 class Acknowledgements:
-    """The story of all, from the notes of all lives."""
+    """The story of all lives, from their notes."""
 
     def __init__(self, notes: list[Note]) -> None:
         self._all: dict[tuple[int, int], Acknowledged] = {}

@@ -1,7 +1,6 @@
 """A life over a disk that refuses some writes, with every order of append, commit, roll, rest,
-restart and power cut; and what of it must be there whatever happened: all that was acknowledged,
-and all that a start has served since. While health has nothing to say it is there at once, and
-writes are taken.
+restart and power cut. All acknowledged records, and all records that a start has served since, must
+survive. While health reports no problem, all of them are readable at once, and writes succeed.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from .told import told
 
 MARK = b"<spoil>"
 LOGS = 4
-STARTS_MAX = 3  # one for each write error that no descriptor had heard of yet
+STARTS_MAX = 3  # one for each write error that no descriptor has reported yet
 CONFIG = LogConfig(segment_bytes=40_000, retention_ms=-1)
 LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -40,7 +39,7 @@ def batch(value: bytes) -> bytes:
 
 
 def served(log: Any, holes: Mapping[int, int] | None = None) -> dict[int, bytes]:
-    """Of `holes`, by where they begin, it passes to where they end; at others reading ends."""
+    """The records up to the first gap; it skips `holes` (end by begin)."""
     found: dict[int, bytes] = {}
     offset = log.log_start_offset
     while data := log.read(offset := (holes or {}).get(offset, offset), 1 << 20):
@@ -60,7 +59,7 @@ def files(folder: Path) -> Iterator[int]:
 
 
 def read_ahead(folder: Path) -> None:
-    """The kernel does, into folios that are larger than a page."""
+    """Like the kernel, which reads folios that are larger than a page."""
     for fd in files(folder):
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         while os.read(fd, 16384):
@@ -78,7 +77,7 @@ class Life:
         self.wrong: list[str] = []
         self.done: list[str] = []
         self.acknowledged = 0
-        self.log_dir: Any = None  # between two lives: none
+        self.log_dir: Any = None  # None between two lives
         self.open()
         for number in range(LOGS):
             self.log_dir.create("t", number, CONFIG)
@@ -92,7 +91,7 @@ class Life:
         for each in self.log_dir.report.losses:
             self.entered[each.partition][each.first_offset] = each.last_offset + 1
 
-    # What may happen
+    # Events
 
     def append(self, number: int) -> None:
         value = MARK + b"%d:" % self.chance.getrandbits(60) + bytes(self.chance.randrange(9000))
@@ -104,10 +103,10 @@ class Life:
                 self.promised[number][appended.base_offset] = value
                 self.acknowledged += 1
         except ApplianceError:
-            pass  # refused: nothing was promised
+            pass  # refused, so nothing was promised
 
     def together(self, number: int) -> None:
-        """So many at once that it may be one sync of the file system."""
+        """Many commits at once, which may become one sync of the file system."""
         waits = []
         for each in range(LOGS):
             log = self.log_dir.log("t", each)
@@ -126,7 +125,7 @@ class Life:
             self.acknowledged += 1
 
     def look(self, number: int) -> None:
-        """What health does not tell of is served and taken."""
+        """All that health does not report is readable and writable."""
         refused = self.log_dir.engine.read_faults[0]
         try:
             found = served(self.log_dir.log("t", number), self.entered[number])
@@ -139,7 +138,7 @@ class Life:
         if lost:
             self._must_be_told(f"t-{number}: offsets {lost} are not served")
         errors = [self._refusal(number) for _ in range(2)]
-        if all(errors):  # one may be a write error that passes
+        if all(errors):  # one may be a temporary write error
             self._must_be_told(f"t-{number} takes no write: {errors}")
 
     def _refusal(self, number: int) -> str:
@@ -165,14 +164,14 @@ class Life:
             self.log_dir.checkpoint()
 
     def neighbour(self, number: int) -> None:
-        """Another program's sync hears of the error first."""
+        """A sync of another program gets the error first."""
         with contextlib.suppress(OSError):
             for fd in files(self.path / f"t-{number}"):
                 if LIBC.syncfs(fd) == 0:
                     os.fsync(fd)
 
     def read_ahead(self, number: int) -> None:
-        with contextlib.suppress(OSError):  # the file system gave up: it has to be mounted anew
+        with contextlib.suppress(OSError):  # the file system failed and must be mounted again
             read_ahead(self.path / f"t-{number}")
 
     def spoil(self, number: int) -> None:
@@ -185,8 +184,7 @@ class Life:
             self.cut(number)
 
     def _is_started(self) -> bool:
-        """Else the file system gave up, and has to be mounted anew: once nothing holds it, the
-        error's own frames neither."""
+        """If not, the file system failed: remounted once no frame of the error holds it."""
         try:
             self.start_again("restart")
         except (ApplianceError, OSError):
@@ -199,7 +197,7 @@ class Life:
         self.disk.cut_the_power(self.chance.getrandbits(30))
         self.start_again("power cut")
 
-    # Ending and beginning
+    # Stops and starts
 
     def let_go(self, cleanly: bool) -> None:
         try:
@@ -219,7 +217,7 @@ class Life:
             if not self.log_dir.unopened:
                 break
             self.let_go(cleanly=False)
-            self.open()  # the error was told once
+            self.open()  # the error was reported once
         for number in range(LOGS):
             self.compare(number, after)
 
@@ -233,7 +231,7 @@ class Life:
             if found.get(offset) != value:
                 self.wrong.append(f"t-{number} after a {after}: offset {offset} is lost, behind "
                                   f"{self.done[-12:]}")
-        # Whoever reads it now relies on it.
+        # Readers rely on it from now on.
         self.promised[number] = found
 
     def run(self, steps: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""Which directories a power cut can leave behind.
+"""The directories that a power cut can leave.
 
 At a cut an operation is *certain* when a successful sync of its inode (for a change of names: of
 every directory concerned), begun after the operation ended, has ended; otherwise it is *maybe*, and
@@ -9,7 +9,7 @@ Strict mode is what POSIX promises. In the ext4-like mode any later sync of anyt
 changes of names durable, and these survive in order; bugs that hide there are the reason to gate on
 strict.
 
-What is tried of the maybes of one file: none, every prefix, all but one page, one page only, the
+Tried of the maybes of one file: none, every prefix, all but one page, one page only, the
 size without the bytes, the size with garbage, with an older batch of the same log (its CRC is
 right), the last write torn at 512 bytes, at half and one byte short (each also zero-filled), its
 second half without the first, and the new first sector over older bytes. Of the maybes of names:
@@ -40,8 +40,8 @@ SECTOR, PAGE = 512, 4096
 PAGES_MAX = 6  # pages of one file tried alone and dropped, at each cut
 TORN_MAX = 6  # writes of one file tried torn, at each cut
 NAMES_MAX = 12  # changes of names tried dropped and alone, at each cut
-# An old batch whose base offset happens to fit is beyond what the format can tell apart: its CRC
-# covers neither base offset nor leader epoch. A sector boundary inside these bytes makes one.
+# The format cannot detect an old batch with a fitting base offset, because its CRC covers neither
+# base offset nor leader epoch. A sector boundary inside these bytes creates such a batch.
 HEAD_MIN = 21
 STALE_MAX = 2  # older batches tried in a grown file
 Content = tuple[bytes, int]  # without trailing zeros, and the size
@@ -49,8 +49,7 @@ Content = tuple[bytes, int]  # without trailing zeros, and the size
 
 @dataclass(slots=True)
 class State:
-    """One disk: content id by path (`changed` goes over `baseline`), the directories, and when it
-    is legal."""
+    """One disk: content id by path (`changed` over `baseline`), its directories, and its cuts."""
 
     baseline: dict[str, bytes]
     changed: tuple[str, bytes] | None
@@ -65,22 +64,21 @@ class State:
 
     @property
     def kind(self) -> str:
-        """What became of the names and of which file, wherever it happened."""
+        """What happened to the names and to which file, independent of the cut."""
         names, files = self.label.split(", ", 1)
         return re.sub(r"\d+", "", f"{names.split()[0]}, {files}")
 
 
 @dataclass(slots=True)
 class _Variants:
-    """Content ids of one file at one cut: (rank, label, id); [0] has none of the maybes, `whole`
-    all."""
+    """Content ids of one file at one cut: (rank, label, id); [0] has no maybes, `whole` all."""
 
     all: list[tuple[int, str, bytes]]
     whole: bytes
 
 
 class Enumerator:
-    """Legal states of a history, cut by cut. Contents are kept once each, by id."""
+    """The legal states of a history, cut by cut. Each distinct content is stored once, by id."""
 
     def __init__(
         self, history: History, seed: int, *, strict: bool = True, random_members: int = 4
@@ -144,10 +142,10 @@ class Enumerator:
         return digest
 
     def _old_batches(self) -> dict[int, list[DataOp]]:
-        """Per inode, writes to files of the same kind and directory: what a reused block may show.
+        """By inode: writes to files of the same kind and directory, which a reused block may show.
 
-        Not of another directory: a batch of another log whose base offset happens to fit is beyond
-        what the format can tell apart.
+        Not of another directory: the format cannot detect a batch of another log with a fitting
+        base offset.
         """
         kind_of: dict[int, tuple[int, str]] = {}
         held: dict[tuple[int, str], list[DataOp]] = {}
@@ -187,7 +185,7 @@ class Enumerator:
         return _Variants(list(distinct.values()), self._intern(prefixes[-1]))
 
     def _prefixes(self, inode: int, ops: list[DataOp], certain: list[bool]) -> list[Image]:
-        """The certain operations and the first n maybes, for every n; all in their true order."""
+        """The certain operations and the first n maybes, for every n, in their true order."""
         first_maybe = certain.index(False) if False in certain else len(ops)
         start = self.history.images[inode].copy()
         for op in ops[:first_maybe]:
@@ -197,7 +195,7 @@ class Enumerator:
         for count in range(sum(not is_certain for _, is_certain in rest) + 1):
             if count and not any(
                 certain[first_maybe:]
-            ):  # nothing certain follows: one step from the last
+            ):  # no certain operation follows: one step from the last
                 image = prefixes[-1].copy()
                 image.apply(rest[count - 1][0])
             else:
@@ -303,8 +301,8 @@ class Enumerator:
     def find(
         self, *, every_cut: bool = False, states_max: int | None = None, focus: str = ""
     ) -> list[State]:
-        """Distinct states with every cut at which they are legal; a seeded choice, of each kind as
-        many, when there are too many. `focus`: only those whose label contains it."""
+        """Distinct states with every cut at which they are legal. If there are too many, a seeded
+        sample with equally many of each kind. `focus`: only states whose label contains it."""
         found: dict[int, State] = {}
         for cuts in self._alike(self.cuts(every_cut)):
             for key, state in self.states_at(cuts[0]):
@@ -361,7 +359,7 @@ def _paged(base: Image, full: Image) -> Iterator[tuple[int, str, Image]]:
 def _grown(
     base: Image, full: Image, stale: list[bytes], chance: random.Random
 ) -> Iterator[tuple[int, str, Image]]:
-    """The new size reached the disk and the bytes did not."""
+    """The new size is on disk, and the bytes are not."""
     start, end = min(base.size, full.size), full.size
     if end <= start:
         return
@@ -386,8 +384,7 @@ def _grown(
 
 
 def _torn(before: Image, op: DataOp) -> Iterator[tuple[int, str, Image]]:
-    """The last write cut at a sector, in the middle and one byte before its end; and without its
-    head."""
+    """The last write cut at a sector, in the middle and one byte before its end; or headless."""
     sector = SECTOR - op.offset % SECTOR
     for length in sorted({sector, op.length // 2, op.length - 1}):
         if 0 < length < op.length:
@@ -404,7 +401,7 @@ def _torn(before: Image, op: DataOp) -> Iterator[tuple[int, str, Image]]:
 
 
 class Materialiser:
-    """Lays states out in one directory, writing only what is not there untouched."""
+    """Lays out states in one directory, and writes only files that differ."""
 
     def __init__(self, root: Path, contents: dict[bytes, Content]) -> None:
         self.root = root
@@ -439,7 +436,7 @@ class Materialiser:
             status = os.stat(self.root / path)
         except FileNotFoundError:
             return False
-        return status.st_mtime_ns == 0 and status.st_ino == laid[1]  # any write moves the time on
+        return status.st_mtime_ns == 0 and status.st_ino == laid[1]  # any write changes the time
 
     def _write(self, path: str, content: bytes) -> None:
         target = os.path.join(self.root, path)

@@ -1,4 +1,4 @@
-"""Logs with rolled segments, and a clean stop of them; in one recorded process."""
+"""Logs with rolled segments, and their clean stop; in one recorded process."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""One story told again and again, each time with one call failing; in one recorded process.
+"""Repeats one story, each time with one failing call; in one recorded process.
 
-`python -m crash.sweep CLASS ROOT` prints one JSON line: how many stories, and what was wrong. The
-story touches everything that a log does. Whatever fails, the process goes on; a failed act has
-raised a stated exception; a log that cannot go on says why, and so does health; and after the fault
-is gone everything acknowledged is there.
+`python -m crash.sweep CLASS ROOT` prints one JSON line with the number of stories and the faults.
+The story contains every act of a log. After any failure the process continues; a failed act raises
+a stated exception; a stopped log and health give the reason; and after the fault all acknowledged
+records are there.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ ERRORS = {
     "unlink": (errno.EIO,),
     "mkdir": (errno.EIO, errno.ENOSPC, errno.EDQUOT),
 }
-HARMLESS = (errno.EINTR, SHORT)  # of a write: to be gone on with, unseen from outside
+HARMLESS = (errno.EINTR, SHORT)  # a write continues after these, invisibly
 
 
 class Notes:
-    """Stands in for the recorder's notes: one story's, in memory, for the judgement after it."""
+    """A fake of the recorder's notes: one story's, in memory, for judging it afterwards."""
 
     def __init__(self) -> None:
         self.notes: list[Note] = []
@@ -73,13 +73,13 @@ class Sweep:
         for error in ERRORS[self.what]:
             for times in (1, 1_000_000):
                 if times > 1 and error in HARMLESS:
-                    continue  # for ever interrupted is not a fault that a kernel makes
+                    continue  # kernels do not interrupt a call for ever
                 for nth in range(1, NTH_MAX):
                     if not self._story(nth, times, error):
                         break
 
     def _story(self, nth: int, times: int, error: int) -> bool:
-        """False when the story is over before the nth call of this class."""
+        """False if the story ends before the nth call of this class."""
         faulthandler.dump_traceback_later(STORY_SECONDS_MAX, exit=True)
         place = self.root / str(self.stories)
         place.mkdir()
@@ -120,7 +120,7 @@ class Sweep:
 
 
 def still_open(place: Path) -> list[str]:
-    """Whatever failed, nobody holds anything of a directory that was let go."""
+    """After any failure, no descriptor of a closed directory stays open."""
     gc.collect()
     with os.scandir("/proc/self/fd") as entries:
         links = [each.path for each in entries]
@@ -129,12 +129,12 @@ def still_open(place: Path) -> list[str]:
 
 
 def is_stated(error: BaseException) -> bool:
-    """Says what the machine or the log could not do; a wait that ran out says nothing."""
+    """Whether the error states a fact of the machine or the log; a timeout does not."""
     return isinstance(error, ApplianceError) and not isinstance(error, TimedOut)
 
 
 def tell(session: Session) -> tuple[list[BaseException], list[str]]:
-    """The story; answers what failed and what is wrong. An act without its log is left out."""
+    """Runs the story. Returns its failures and faults. An act without its log is skipped."""
     failed: list[BaseException] = []
     wrong: list[str] = []
 
@@ -202,9 +202,9 @@ def acts_of(session: Session, log: Any, topic: str) -> list[Callable[[], Any]]:
 
 
 def finish(session: Session) -> list[str]:
-    """The fault is gone: a log that did not stop takes records again; then everything is let go."""
+    """The fault is over: a log that did not stop accepts records again; then all is closed."""
     wrong = []
-    session.dir.engine.poll()  # what a timer does: writes resume by themselves
+    session.dir.engine.poll()  # the work of a timer: writes resume by themselves
     for log in session.dir.logs().values():
         if log.failed is not None:
             wrong += [] if log.failed.strip() else ["a log stopped without a reason"]
@@ -224,7 +224,7 @@ def finish(session: Session) -> list[str]:
     for name in session.dir.unopened.values():
         if not any(str(name) in each for each in told(session.dir)):
             wrong.append(f"not opened: {name}; and health says {told(session.dir)}")
-    session.attempt(session.dir.close)  # may fail with the fault's reason; what counts comes after
+    session.attempt(session.dir.close)  # may fail because of the fault; only later results count
     return wrong
 
 
@@ -233,7 +233,7 @@ def append_one(session: Session, log: Any) -> Any:
 
 
 def second_syncs(trace: Path) -> list[str]:
-    """Files that were synced again, in the same life, after a sync of them had failed."""
+    """Files that were synced again in the same life after one of their syncs had failed."""
     wrong: list[str] = []
     failed: dict[str, str] = {}
     for entry in read_entries(trace):

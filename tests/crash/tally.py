@@ -1,4 +1,4 @@
-"""What became of a teller's transactions (`torture.py`), and whether it may have been refused."""
+"""The results of a teller's transactions (`torture.py`), and the allowed refusals."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections import Counter
 
 from confluent_kafka import KafkaError
 
-TIMEOUT_MS = 5000  # of a transaction; its records wait as long to be taken
+TIMEOUT_MS = 5000  # of a transaction, and of its records in the producer's queue
 
 # Why librdkafka may give up a transaction here; anything else is a fault of the broker.
 #
-# A record that is not taken within the transaction's timeout is no longer sent, for the broker was
-# away, or its disk full: the commit says so, or what it asked for meanwhile. What is then aborted
-# may never have arrived, and that is fatal (docs/compatibility.md). Offsets are asked for again and
-# again until then, and the last answer is told.
+# A record is dropped if the broker does not accept it within the transaction's timeout, while it is
+# down or its disk is full: the commit or another call reports it. An abort of records that never
+# arrived is fatal (docs/compatibility.md). Offset requests are repeated until then, and the
+# last error is reported.
 OUTLASTED = frozenset({
     KafkaError._TIMED_OUT,
     KafkaError._INCONSISTENT,
@@ -30,19 +30,19 @@ OUTLASTED = frozenset({
     KafkaError.PRODUCER_FENCED,
     KafkaError.INVALID_PRODUCER_EPOCH,
 })  # fmt: skip
-# Whoever is silent for a session, as while the broker is away, is out of its group.
+# A member that is silent for a session, as while the broker is down, leaves its group.
 REBALANCED = frozenset({
     KafkaError.UNKNOWN_MEMBER_ID,
     KafkaError.ILLEGAL_GENERATION,
     KafkaError.REBALANCE_IN_PROGRESS,
 })  # fmt: skip
-# The numbers of records that an abort took out of the queue are used again for others; the broker
-# may have the first (test_lost_answers.py).
+# Other records reuse the numbers of records that an abort removed from the queue, and the broker
+# may have the first ones (test_lost_answers.py).
 USED_AGAIN = KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 class Refused(Exception):
-    """Why a transaction did not commit; `is_over`: its producer can do nothing more."""
+    """The reason why a transaction did not commit; `is_over`: its producer cannot continue."""
 
     def __init__(self, error: KafkaError) -> None:
         super().__init__(str(error))
@@ -51,7 +51,7 @@ class Refused(Exception):
 
 
 class Tally:
-    """What happened, by name; shared by all threads."""
+    """Counts of results by name, shared by all threads."""
 
     def __init__(self) -> None:
         self.committed: set[str] = set()

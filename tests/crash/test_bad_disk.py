@@ -1,5 +1,5 @@
-"""A disk that dies, refuses writes and forgets them, below real file systems: what was acknowledged
-is there. CRASH_NIGHTLY=1 tries more orders, CRASH_SEED others."""
+"""A disk that dies, refuses writes and loses them, below real file systems: acknowledged records
+survive. CRASH_NIGHTLY=1 tries more orders, CRASH_SEED others."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ DEATHS = 40 if NIGHTLY else 3
 WRITERS = 10
 WAYS = [(kind, sync) for kind in KINDS for sync in ("files", "filesystem")
         if sync == "files" or kind in SYNCFS]
-# Ends of a file that the kernel reads ahead in a folio with what goes before them.
+# Ends of a file that the kernel reads ahead in one folio with earlier bytes.
 IN_LARGE_FOLIOS = (130_000, 192_522, 267_144)
 reason = why_not()
 pytestmark = [pytest.mark.skipif(bool(reason), reason=reason), pytest.mark.first]
@@ -101,7 +101,7 @@ def test_a_disk_that_dies_takes_nothing_acknowledged(disk: BadDisk, sync: str) -
 
 
 def die_under_load(disk: BadDisk, sync: str, seconds: float) -> list[list[bytes]]:
-    """What each writer was told is on disk, while it died and after."""
+    """The records acknowledged to each writer, while the disk died and after."""
     log_dir = opened(disk, sync)
     logs = [log_dir.create(f"d{each}", 0, CONFIG) for each in range(WRITERS)]
     promised: list[list[bytes]] = [[] for _ in logs]
@@ -113,7 +113,7 @@ def die_under_load(disk: BadDisk, sync: str, seconds: float) -> list[list[bytes]
                 logs[number].append_durable(batch(value))
                 promised[number].append(value)
         except ApplianceError:
-            return  # as it should be: the log has failed
+            return  # expected: the log has failed
 
     threads = [threading.Thread(target=write, args=(each,)) for each in range(WRITERS)]
     for each in threads:
@@ -158,7 +158,7 @@ def test_what_a_failed_sync_left_in_the_page_cache_is_not_served_after_a_restart
 def test_a_failed_sync_of_the_file_system_fails_every_log_with_unsynced_bytes(
     disk: BadDisk,
 ) -> None:
-    """It wrote their bytes as well, and will not say again what became of them."""
+    """It covered their bytes as well, and the kernel will not report them again."""
     log_dir = opened(disk, "filesystem")
     asked, other, idle = (log_dir.create(f"t{each}", 0, CONFIG) for each in range(3))
     for log in (asked, other, idle):
@@ -171,7 +171,7 @@ def test_a_failed_sync_of_the_file_system_fails_every_log_with_unsynced_bytes(
     assert (other.failed, idle.failed) == ("StorageIoFailed", None)
     with pytest.raises(LogFailed):
         other.append_durable(batch(b"late"))
-    # What had nothing to lose goes on, file by file.
+    # Logs without unsynced bytes continue, file by file.
     assert idle.append_durable(batch(b"more")).base_offset == 1
     log_dir.abandon()
 
@@ -231,7 +231,7 @@ def batch_at(stamp: int) -> bytes:
     return _batch_builder.batch([(stamp, b"k", b"v")])
 
 
-# Two changes, the second of which is refused; then it dies as by a kill: nothing is closed.
+# Two changes; the second is refused. Then the process dies without closing anything.
 CHANGES = """
 import os, sys, uuid
 from pathlib import Path
@@ -266,7 +266,7 @@ def test_a_change_of_the_catalog_that_was_refused_is_not_read_back(disk: BadDisk
     catalog = Catalog.open(path)
     assert [topic.name for topic in TopicRows(catalog).all()] == ["kept"]
     TopicRows(catalog).put(TopicRow("later", uuid.uuid4(), 1))
-    # Behind a hole it would be gone with the next power cut.
+    # After a hole the next power cut would lose it.
     disk.tell(mode="dead")
     catalog.close()
     disk.cut_the_power(SEED)
@@ -277,8 +277,7 @@ def test_a_change_of_the_catalog_that_was_refused_is_not_read_back(disk: BadDisk
 
 @of_kinds(["ext4"])
 def test_a_bad_sector_in_what_nobody_was_promised_keeps_no_log_shut(disk: BadDisk) -> None:
-    """A torn batch, and behind it whole ones that were never flushed by us, one of which cannot be
-    read."""
+    """A torn batch, and after it whole batches that were never flushed; one is unreadable."""
     wide = LogConfig(segment_bytes=64 << 20, retention_ms=-1)
     log_dir = opened(disk)
     log = log_dir.create("t", 0, wide)
@@ -339,7 +338,7 @@ def test_a_read_error_of_a_reader_is_told_and_marked_only_if_it_stays(
     assert log.holes() == ([] if heals else [(1, 2)])
     if heals:
         assert served(log).keys() == {0, 1, 2}
-        assert "is whole" in refused.texts()[0]
+        assert "verified since, and whole" in refused.texts()[0]
     catalog.close()
     log_dir.abandon()
 

@@ -1,6 +1,6 @@
-"""A real server, and damage put into what it has stored while it runs. Whichever reader meets it,
-health is not ok from the moment in which that reader was refused. The ledger has it soon, without
-anybody's asking for a scrub; it has it after a kill, and until somebody has seen it.
+"""A real server, and damage in its stored data while it runs. From the moment when any reader is
+refused, health is not ok. The ledger soon has the damage, without a scrub on demand, and keeps it
+after a kill, until an operator acknowledges it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.support.wire_client import WireClient, frame_of
 DEADLINE_S = 60.0
 BEGAN_MS = 1_700_000_000_000
 CORRUPT = (2, 56)  # CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR
-# No scrub in the background: what is found, a reader has met.
+# No background scrub: only readers detect damage.
 QUIET = {"scrub.bytes.per.second": 0, "log.cleaner.backoff.ms": 100}
 SIZE = 3000  # of a record; a segment has two of them
 LARGE = 300_000  # of one that is sent from the page cache by sendfile
@@ -48,7 +48,7 @@ class Box:
         return answer.body["status"], " | ".join(answer.body["reasons"])
 
     def entries(self) -> list[Any]:
-        """Open ones, as soon as they are stored: before that they count, and have no id."""
+        """Open entries, as soon as they are stored and have an id."""
         found: list[Any] = self.rest.get("/ledger")["entries"]
         return [each for each in found if each["id"] and each["acknowledged_ms"] is None]
 
@@ -107,7 +107,7 @@ def flip_record(path: Path) -> None:
 
 
 def cut(path: Path) -> None:
-    os.truncate(path, 100)  # within the first record: its header is there
+    os.truncate(path, 100)  # within the first record, after its header
 
 
 def remove(path: Path) -> None:
@@ -118,7 +118,7 @@ def remove(path: Path) -> None:
 
 
 def fetch(box: Box) -> None:
-    """An answer whose length stood already ends in its middle."""
+    """A response whose length was already sent ends early."""
     with box.client() as client, suppress(EOFError):
         assert client.fetch_one(2, partition_max_bytes=1).error_code in CORRUPT
 
@@ -145,7 +145,7 @@ def browse(box: Box) -> None:
 
 def export(kind: str) -> Callable[[Box], None]:
     def read(box: Box) -> None:
-        """Its status stands before the reading: the connection ends within the answer."""
+        """The HTTP status comes before the read, so the connection ends within the response."""
         path = f"{PREFIX}/topics/t/partitions/0/batches?start=2&end=4&format={kind}"
         with suppress(OSError, HTTPException):
             box.rest.raw("GET", path)
@@ -198,7 +198,7 @@ def test_a_refused_read_is_healths_at_once_and_the_ledgers_until_it_was_seen(
 
 
 def test_a_compacted_partition_without_a_file_is_not_passed_over(tmp_path: Path) -> None:
-    """Where offsets may be missing by right, the next segment is no answer for one that is gone."""
+    """Compacted logs may lack offsets, but the next segment must not replace a lost one."""
     with serving(tmp_path, signal.SIGTERM) as box:
         written(box, cleanup_policy="compact", min_cleanable_dirty_ratio="0")
         until(lambda: "compaction" in box.serving.log)
@@ -217,7 +217,7 @@ def test_what_was_gone_at_the_second_look_is_told_all_the_same(tmp_path: Path) -
     with serving(tmp_path) as box:
         path = box.segments()[1]
         path.rename(path.with_suffix(".away"))
-        path.mkdir()  # opening it fails with EISDIR: the disk is asked, and does not give it
+        path.mkdir()  # opening it fails with EISDIR, which counts as a read error of the disk
         fetch(box)
         assert box.health()[0] == "degraded"
         path.rmdir()

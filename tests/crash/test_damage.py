@@ -1,7 +1,7 @@
-"""Every kind of damage, and what is said of it: nothing that was acknowledged goes without a word.
+"""Every kind of damage and its reports: no acknowledged record is lost silently.
 
-Whatever becomes of the bytes: the start says which offsets, the ledger keeps it, readers are told,
-`verify` ends with 10, and no offset that was acknowledged is given out again.
+The start reports the offsets, the ledger keeps them, readers get an error, `verify` ends with 10,
+and no acknowledged offset is assigned again.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def started(path: Path) -> Iterator[tuple[LogDir, Ledger]]:
 
 
 def found_at(log: Log, offset: int, wanted: bytes) -> str:
-    """What a reader meets there."""
+    """The result of a read at this offset."""
     try:
         data = log.read(offset, 1)
         if not data:
@@ -128,18 +128,18 @@ def test_damage_is_told_by_the_start_the_ledger_the_readers_and_verify(
         check_readers(case, damaged, log)
         data = produced(case.end, timestamp=NOW, pid=9)
         assert log.append_durable(produced(0, timestamp=NOW, pid=9)).base_offset == case.end, data
-    # What lies below the log's start is in the ledger, and no reader asks for it any more.
+    # Offsets below the log start are in the ledger, and readers do not request them.
     is_damaged = bool(case.cold) or any(last >= case.start for _, last in case.lost)
     assert verified(damaged.path) == (DAMAGED if is_damaged else WELL)
 
 
-# Topics that the broker keeps for itself
+# Internal topics
 
 OFFSETS_LOG = "__consumer_offsets-0"
 
 
 def committed(path: Path, groups: str) -> list[tuple[int, int]]:
-    """A killed broker's directory with a commit of each group, a batch each; where they stand."""
+    """A killed broker's directory with a commit of each group, one per batch; their positions."""
     with opened(path) as log_dir:
         log = log_dir.create("__consumer_offsets", 0)
         spans, at = [], 0
@@ -175,11 +175,11 @@ def test_one_flipped_byte_costs_one_commit_and_names_the_groups(
         log_dir.abandon()
 
 
-# The ledger, before the journal takes a hole for known
+# The ledger, before the journal marks a hole as known
 
 
 class FullUntilReserveGoes(Ledger):
-    """Its disk is full; the reserve is the only space there is."""
+    """A full disk; the reserve is its only free space."""
 
     def __init__(self, catalog: Catalog, reserve: Path) -> None:
         super().__init__(LedgerRows(catalog))

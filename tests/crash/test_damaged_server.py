@@ -1,8 +1,8 @@
-"""A real server on a damaged data directory, over its sockets: what was lost or cannot be known is
-told by the start, by health in all its forms, by the commands and to readers, also after another
-start, until somebody has acknowledged it. Never is it well with something lost.
+"""A real server on a damaged data directory, over its sockets: the start, health in all its forms,
+commands and readers report losses and unknown states, also after another start, until an operator
+acknowledges them. Health is never ok with an open loss.
 
-What becomes of each kind of damage within a log, test_damage.py tries without a server.
+test_damage.py tries each kind of damage within a log without a server.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.support.warm_serving import WarmServing
 WELL, DAMAGED, UNKNOWN = 0, 10, 3
 IS_NIGHTLY = "CRASH_NIGHTLY" in os.environ
 
-# Of each topic: how many messages, two in a segment, so that the last segment is the active one.
+# Messages per topic, two per segment, so that the last segment is the active one.
 COUNTS = {"flipped": 6, "stale": 6, "base": 6, "gone": 6, "well": 6}
 OFFSETS = "__consumer_offsets"
 
@@ -64,7 +64,7 @@ class Box:
             consumer.commit(offsets=[place], asynchronous=False)
 
     def tells(self, *words: str) -> None:
-        """All who say how it is say that it is not well, and why."""
+        """Every report of health says that it is not ok, with the reason."""
         found = self.run("health")
         assert found.exit_code == DAMAGED, found.output
         for word in words:
@@ -95,7 +95,7 @@ def write(box: Box, topic: str, first: int, end: int) -> None:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`data` of a server that was killed, `older` of one life before, `clean` of a clean stop."""
+    """`data` of a killed server, `older` of one life before, `clean` of a clean stop."""
     folder = tmp_path_factory.mktemp("damaged-server")
     with serving(folder) as box:
         for topic, count in COUNTS.items():
@@ -150,7 +150,7 @@ def remove_partition(data: Path) -> None:
     shutil.rmtree(data / "gone-0")
 
 
-# What readers get of each topic, after a scrub has found what no start reads.
+# The records that readers get after a scrub has read the bytes that no start reads.
 PARTITIONS: dict[Callable[[Path], None], tuple[str, list[int]]] = {
     flip_offsets: ("", []),
     flip_record: ("flipped", [1, 2, 3, 4, 5]),
@@ -183,7 +183,7 @@ def test_damaged_partitions_are_told_and_all_else_is_served(
     names = [f"{NAMES.get(each, PARTITIONS[each][0])}-0" for each in damages]
     assert verified(data) == DAMAGED
     with serving(tmp_path) as box:
-        box.run("scrub")  # its own exit code is of what it read; a lost directory is in the ledger
+        box.run("scrub")  # it read no lost directory
         box.tells(*names)
         for topic, kept in topics:
             assert box.read(topic) == (DAMAGED, kept), topic
@@ -196,7 +196,7 @@ def test_damaged_partitions_are_told_and_all_else_is_served(
         for topic, kept in topics:
             assert box.read(topic) == (DAMAGED, kept), topic
         assert box.run("ledger", "acknowledge", "--all").exit_code == WELL
-        refused = [each for each in names if each != "gone-0"]  # readers are, until they may pass
+        refused = [each for each in names if each != "gone-0"]  # they fail until they may skip
         for name in refused:
             assert box.run("log", "repair", name, "--skip", "--yes").exit_code == WELL, name
     with serving(tmp_path) as box:
@@ -206,7 +206,7 @@ def test_damaged_partitions_are_told_and_all_else_is_served(
 
 
 def test_a_reader_that_meets_damage_first_is_told_where(made: Path, tmp_path: Path) -> None:
-    """No start reads what lies before the recovery points."""
+    """A start does not read bytes before the recovery points."""
     data = tmp_path / "data"
     shutil.copytree(made / "data", data)
     put_stale(data)
@@ -214,7 +214,7 @@ def test_a_reader_that_meets_damage_first_is_told_where(made: Path, tmp_path: Pa
         assert box.read("stale") == (DAMAGED, [0, 1, 2, 3])
 
 
-# Damage of what is not a partition's
+# Damage outside of partitions
 
 
 def remove(*names: str) -> Callable[[Path], None]:
@@ -232,7 +232,7 @@ def put_older_journal(data: Path) -> None:
 
 
 def flip_heads(name: str, *places: int) -> Callable[[Path], None]:
-    """Of both copies that the file has, or that there are of it."""
+    """Damages all copies, within a file and in files that match `name`."""
 
     def damage(data: Path) -> None:
         for each in data.glob(name):
@@ -250,7 +250,7 @@ def keep_journal_only(data: Path) -> None:
         shutil.rmtree(each) if each.is_dir() else each.unlink()
 
 
-# Words of health, and whether the messages are all there.
+# Parts of the health report, and whether all messages are there.
 DIRECTORY = {
     "no catalog": (remove("catalog.db*"), "catalog.db was gone", True),
     "an older journal": (put_older_journal, "newest part of the checkpoint journal", True),
@@ -265,7 +265,7 @@ DIRECTORY = {
 }
 
 
-SELDOM = ("flipped journals", "flipped watermarks")  # as if they were gone
+SELDOM = ("flipped journals", "flipped watermarks")  # as if the files were gone
 
 
 @pytest.mark.parametrize("name", [each for each in DIRECTORY if IS_NIGHTLY or each not in SELDOM])
@@ -287,7 +287,7 @@ def test_what_cannot_be_known_is_told_until_somebody_has_seen_it(
 
 
 def test_a_clock_file_that_is_gone_is_no_loss(made: Path, tmp_path: Path) -> None:
-    """It is known again from the journal's age; nothing that was acknowledged stood in it."""
+    """The journal's age restores it; it had no acknowledged data."""
     shutil.copytree(made / "data", tmp_path / "data")
     (tmp_path / "data" / "clock").unlink()
     with serving(tmp_path) as box:
@@ -298,7 +298,7 @@ def test_a_clock_file_that_is_gone_is_no_loss(made: Path, tmp_path: Path) -> Non
 def test_a_catalog_that_cannot_be_read_stops_the_start_and_changes_nothing(
     made: Path, tmp_path: Path
 ) -> None:
-    """The ledger is in it. Without it a start would be well with what was lost."""
+    """It has the ledger. Without it health would be ok despite losses."""
     data = tmp_path / "data"
     shutil.copytree(made / "clean", data)
     path = data / "catalog.db"

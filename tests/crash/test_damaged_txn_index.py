@@ -1,6 +1,6 @@
-"""A real server on transaction indexes that are not what they were. The file has no checksum; what
-it says is held against the log at the start, where it cannot be true, and by the scrub. Readers of
-committed records then get exactly these, and it is told that something was wrong.
+"""A real server with wrong transaction indexes. The file has no checksum; the start compares it
+with the log where it can, and the scrub compares all of it. Readers of committed records then get
+exactly those, and the ledger has the fault.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def write(serving: Serving) -> None:
 
 
 def committed(serving: Serving, topic: str) -> list[str]:
-    """What a reader of committed records gets, up to the end."""
+    """The records for a reader of committed records, up to the end."""
     address = "{}:{}".format(*serving.kafka)
     consumer = ck.Consumer({"bootstrap.servers": address, "group.id": "g",
                             "enable.auto.commit": False, "enable.partition.eof": True,
@@ -97,7 +97,7 @@ def cut_within(path: Path) -> None:
 
 
 def stale(path: Path) -> None:
-    """Of the topic's last segment that has one; of the other topic's where it has no other."""
+    """Replaces the index by the last other one of the topic, or by one of the other topic."""
     others = sorted({*path.parent.glob("*.txnindex")} - {path})
     others += sorted(path.parent.parent.glob("many-0/*.txnindex"))[1:]
     shutil.copy(others[-1] if path.parent.name == "many-0" else others[0], path)

@@ -1,4 +1,4 @@
-"""The recorder and the enumerator, proven on a toy log before the engine is judged by them."""
+"""The recorder and the enumerator, tested with a toy log before they judge the engine."""
 
 from __future__ import annotations
 
@@ -196,11 +196,11 @@ def test_a_state_is_laid_out_over_another_without_leftovers(tmp_path: Path) -> N
             path: data + bytes(size - len(data)) for path, (data, size) in wanted.items()
         }
         for path in list(place.iterdir())[:1]:
-            os.truncate(path, 1)  # what a recovery may do
+            os.truncate(path, 1)  # a legal recovery
 
 
 def test_a_sample_has_states_of_every_kind(tmp_path: Path) -> None:
-    """Though its quarters have no more than one of each: a choice at random would miss some."""
+    """Even if a quarter has only one state of a kind: a random choice would miss some."""
     _, history = toy_history(tmp_path, "none")
     enumerator = Enumerator(history, SEED)
     kinds = {(state.rank, state.kind) for state in enumerator.find()}

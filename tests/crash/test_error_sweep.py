@@ -1,5 +1,5 @@
-"""Every file call, every n-th occurrence, every errno that fits: an error or a stopped log, never a
-lie."""
+"""Every file call, every n-th occurrence, every possible errno: an error or a stopped log, and
+never a false acknowledgement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A failed sync: no ack, no second try, and nothing believed that only the page cache has."""
+"""A failed sync: no acknowledgement, no second sync, no trust in bytes only in the page cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kill -9 at random instants under load: it starts again, and nothing acknowledged is lost."""
+"""kill -9 at random times under load: the broker restarts with all acknowledged records."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""kill -9 of the whole broker under a real producer and a consumer: what was acknowledged is there
-at its offset, what the consumer saw is still what it saw, and nothing is there twice."""
+"""kill -9 of the whole broker under a real producer and a consumer: acknowledged records keep their
+offsets, records that the consumer saw do not change, and no record is there twice."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .test_power_cut_states import SEED
 ROUNDS = 100 if NIGHTLY else 4
 PARTITIONS = 4
 TOPIC = "load"
-READY_S = 5.0  # far above the figure of bench/start.py, for a machine that does other things too
+READY_S = 5.0  # far above the figure of bench/start.py, for a busy machine
 
 Found = dict[tuple[int, int], bytes]  # by partition and offset
 
@@ -77,7 +77,7 @@ class Producing:
 
 
 class Watching:
-    """Reads whatever is to be seen, as soon as it is."""
+    """Reads records as soon as they are visible."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.seen: Found = {}

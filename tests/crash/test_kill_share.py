@@ -1,5 +1,5 @@
-"""kill -9 under the members of a share group: what was acknowledged before the kill never comes
-again after it, what was acquired comes again, and nothing is passed over."""
+"""kill -9 under the members of a share group: records acknowledged before the kill are not
+delivered again, acquired ones are, and none is skipped."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ Offset = tuple[Place, int]
 
 
 class Books:
-    """Of all members and lives: `finished` has the moment at which it was known."""
+    """The books of all members and lives: `finished` has the time of each known acknowledgement."""
 
     def __init__(self) -> None:
         self.guard = threading.Lock()
         self.moment = 0
         self.finished: dict[Offset, int] = {}
-        self.unsure: set[Offset] = set()  # acknowledged, and killed before the answer
+        self.unsure: set[Offset] = set()  # acknowledged, but killed before the response
         self.deliveries: Counter[Offset] = Counter()
         self.faults: list[str] = []
 
@@ -105,12 +105,12 @@ class Working(threading.Thread):
         final = [ack[0] for ack in acks if ack[2] != [RELEASE]]
         self._books.begun(place, final)
         error = member.acknowledge(place, *acks)
-        # a lock may have timed out on a busy machine: then nothing of it counts
+        # a lock may have timed out on a busy machine, so its records do not count
         self._books.done(place, final, error == 0)
 
 
 def first_look(broker: Serving) -> dict[int, Place]:
-    """Decides where the group begins: before the first record."""
+    """Sets the start of the group, before the first record."""
     with WireClient(broker.kafka) as client:
         client.create_topic(TOPIC, 2)
     with alone(broker) as member:
@@ -138,7 +138,7 @@ def produce(broker: Serving, ends: dict[int, int], dice: random.Random) -> None:
 
 
 def drain(broker: Serving, books: Books) -> None:
-    """Accepts whatever is left, until nothing came for twice as long as a lock lasts."""
+    """Accepts all remaining records, until none arrives for twice the lock duration."""
     with alone(broker) as member:
         quiet_since = time.monotonic()
         while time.monotonic() - quiet_since < 2 * LOCK_MS / 1000:

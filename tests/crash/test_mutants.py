@@ -1,8 +1,7 @@
-"""The harness is trusted only while it catches these: one-line durability bugs, compiled into a
-copy.
+"""Proves that the harness detects one-line durability bugs, compiled into a copy.
 
-Each is switched on by its name in APPLIANCE_MUTANT and must be caught by the scenario that is named
-for it, with the same states that the real engine passes (test_power_cut_states, test_failing_sync).
+APPLIANCE_MUTANT enables one bug by name. The named scenario must detect it, with the same states
+that the real engine passes (test_power_cut_states, test_failing_sync).
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ CAUGHT_BY = {
     "producer_state_ahead_of_log": "racing",
     "watermark_before_sync": "produce",
 }
-# Where a scenario has thousands of states, those that concern the mutant come first.
+# For scenarios with thousands of states: the states that concern the mutant come first.
 FOCUS = {"journal_without_crc": "checkpoint.", "journal_rotate_without_sync": "random member"}
 
 

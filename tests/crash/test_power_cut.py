@@ -1,5 +1,4 @@
-"""Power cuts and full disks on a real ext4: what the models of this folder say, checked with a
-kernel."""
+"""Power cuts and full disks on a real ext4: checks the models of this folder with a kernel."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ def test_a_power_cut_under_load_loses_nothing_acknowledged(tmp_path: Path) -> No
             load = LoadProcess(data, acks, *options)
             load.wait_open()
             time.sleep(chance.uniform(0.02, 0.5))
-            # An fdatasync that ends while the ioctl runs may say 0 with nothing written, for any
+            # An fdatasync that ends while the ioctl runs may return 0 without a write, for any
             # program: four threads that only write and sync lose a write in one of five such cuts.
             load.stop_counting()
             disk.cut_the_power()

@@ -1,5 +1,4 @@
-"""Every disk that a power cut may leave, for each scenario of workloads.py: nothing promised is
-lost.
+"""Every disk that a power cut may leave, for each scenario of workloads.py: all promises hold.
 
 A failure prints the state, the seed, the promise and the calls before the cut; the disk is kept in
 tests/.cache/failures. CRASH_NIGHTLY=1 tries every state at every cut, CRASH_SEED chooses another

@@ -1,6 +1,5 @@
-"""Every disk that a power cut may leave while a damaged range is filled from what was set aside:
-all else is served as before; of what is put back all is there or nothing, never half of it; once
-the repair has returned it is there."""
+"""Every disk that a power cut may leave during a repair: all other records are served as before;
+either all batches are restored or none; after the return of the repair all are."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ STATES_MAX = 1_000_000 if NIGHTLY else 250
 
 @contextmanager
 def repaired(damage: str, engine: Path | None = None, **environment: str) -> Iterator[History]:
-    """What a repair of it did to the disk."""
+    """The trace of a repair."""
     place = Path(tempfile.mkdtemp(prefix="crash-repair-", dir=scratch()))
     root, trace = place / "root", place / "repair.trace"
     root.mkdir()
@@ -40,7 +39,7 @@ def repaired(damage: str, engine: Path | None = None, **environment: str) -> Ite
 
 
 def failures(history: History) -> tuple[int, list[str]]:
-    """How many disks were looked at; and of those that are wrong, why."""
+    """The number of checked disks, and the faults."""
     marked, put_back = (note.at for note in history.notes)
     lost, back = (history.notes[0].facts["marked"], history.notes[1].facts["put_back"])
     enumerator = Enumerator(history, SEED)

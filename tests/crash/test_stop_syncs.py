@@ -1,5 +1,5 @@
-"""A clean stop waits for the disk a few times, however much there is to stop: on a disk that takes
-two seconds for a sync, five logs with a rolled segment each took half a minute."""
+"""A clean stop waits for few syncs, however many logs it stops: with two seconds per sync, five
+logs with a rolled segment each took half a minute."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .build import engine_environment, recorded, run_module
 from .trace import Entry, read_entries
 
 # The first log, the others, their recovery points with indexes, the journal, its mark; and one more
-# where the first commit did not yet see all of them.
+# if the first commit did not include all of them.
 WAITS_MAX = 8
 
 
 def waits(entries: list[Entry]) -> int:
-    """How many syncs had to wait for one another: the longest row of them without an overlap."""
+    """The number of syncs that waited for one another: the longest chain without an overlap."""
     count, until = 0, -1
     for entry in sorted(entries, key=lambda each: each.end):
         if entry.start > until:

@@ -1,4 +1,4 @@
-"""Totals balance through kills; the books are trusted only while they find what is wrong.
+"""Totals balance through kills; and the books detect planted faults.
 
 CRASH_NIGHTLY=1 means 200 kills, 60 power cuts and 20 full disks, TORTURE_TIMES any other number.
 """
@@ -42,7 +42,7 @@ def coin(place: tuple[str, int, int], which: str, part: int, parts: int, amount:
 
 
 def sound() -> Books:
-    """Two coins are deposited, one of them is split, one part of that moves back."""
+    """Two deposited coins; one is split, and one part of it moves back."""
     first, second = ("left", 0, 0), ("left", 0, 1)
     coins = [
         coin(first, "deposit", 0, 2, 10),

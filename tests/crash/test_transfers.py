@@ -1,5 +1,4 @@
-"""The states of `transfers` and `share` are trusted only while they catch these: a coordinator that
-does one thing too early."""
+"""Proves that the states of `transfers` and `share` detect a coordinator that acts too early."""
 
 from __future__ import annotations
 

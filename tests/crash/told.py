@@ -1,4 +1,4 @@
-"""What health says of a directory that is open without a broker: its logs, its disk, and the file
+"""Reports of health for an open directory without a broker: its logs, its disk, and the file
 system."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from appliance.machine import file_system
 
 
 def told(log_dir: Any) -> list[str]:
-    """Empty: all is served and taken."""
+    """Empty: all records are readable, and writes succeed."""
     topics = SimpleNamespace(undeleted={}, not_open=lambda: log_dir.unopened)
     broker: Any = SimpleNamespace(log_dir=log_dir, topics=topics)
     found = [each.text for area in (of_logs, of_storage) for each in area(broker)]

@@ -1,10 +1,10 @@
-"""Money on its way through transactions while the broker is struck again and again (`blows.py`).
+"""Moves money in transactions while the broker is stopped again and again (`blows.py`).
 
-Coins lie in two topics. Tellers, in a group for each direction, take coins from one topic and put
-coins of the same total into the other: consume, transform, produce, with their offsets in the same
-transaction. Some transactions are aborted and some left open by a teller that is gone. Each coin
-says which transaction made it and what that transaction took, so that the books can be checked:
-`ledger.py`.
+Two topics have coins. Tellers, in a group per direction, take coins from one topic and put coins of
+the same total into the other: consume, transform, produce, with their offsets in the same
+transaction. Some transactions are aborted, and some left open by a teller that ends. Each coin has
+the transaction that made it and the coins that this transaction took, so that `ledger.py` can check
+the books.
 
     python -m tests.crash.torture --blow kill --times 200
     python -m tests.crash.torture --blow power-cut-xfs --times 60
@@ -53,21 +53,21 @@ TELLERS = 2  # in each direction
 COINS, WORTH = 60, 1000  # of the deposit in each topic
 TAKEN_MAX, MADE_MAX = 20, 30  # coins of one transaction
 ABORTED, LEFT_OPEN = 0.15, 0.03  # shares of all transactions
-EARLY = 0.25  # share of the kills that come while the broker has hardly begun
+EARLY = 0.25  # share of the kills soon after the broker's start
 DEADLINE_S = 60.0
 SESSION_MS = 1500
-STUCK_S = 30.0  # six timeouts: no transaction holds up readers for so long
+STUCK_S = 30.0  # six timeouts: no transaction delays readers for longer
 
-# Nobody waits long for a teller that is gone.
+# Readers wait only briefly for a teller that is gone.
 SETTINGS = {"group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 1000}
 QUICK = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 100, "log_level": 0}
-# librdkafka 2.16 waits for good for a coordinator that it has itself removed when it bootstraps
-# anew (its #5511): send_offsets_to_transaction would never return.
+# librdkafka 2.16 waits for ever for a coordinator that it removed itself when it bootstrapped again
+# (its #5511): send_offsets_to_transaction would never return.
 KEEPS_BROKERS = {"metadata.recovery.strategy": "none"}
 
 
 def persist(job: Callable[..., Any], *given: Any) -> Any:
-    """Until it is done or refused: what may be tried again is."""
+    """Retries until the call succeeds or fails with an error that is not retriable."""
     end = time.monotonic() + DEADLINE_S
     while True:
         try:
@@ -79,7 +79,7 @@ def persist(job: Callable[..., Any], *given: Any) -> Any:
 
 
 def producer_of(address: str, name: str) -> Producer:
-    """The one of this name: whoever had it is fenced, and what they left open is aborted."""
+    """The producer of this name: fences the last one, and aborts its open transaction."""
     settings = {"transactional.id": name, "transaction.timeout.ms": TIMEOUT_MS, "linger.ms": 1}
     made = Producer({"bootstrap.servers": address, **settings, **QUICK, **KEEPS_BROKERS})
     persist(made.init_transactions, DEADLINE_S)
@@ -100,7 +100,7 @@ class Teller:
         while not is_over.is_set():
             try:
                 self._work(is_over)
-            except Refused as refused:  # the next producer of this name begins anew
+            except Refused as refused:  # the next producer of this name starts again
                 self._refuse(refused)
 
     def _refuse(self, refused: Refused) -> None:
@@ -132,7 +132,7 @@ class Teller:
         return consumer
 
     def _forget(self, *_: object) -> None:
-        """A partition that comes back is read again."""
+        """A partition that is assigned again is read again."""
         self._taken.clear()
 
     def _take(self, consumer: Consumer, is_over: threading.Event) -> None:
@@ -149,7 +149,7 @@ class Teller:
                 self._taken.append(message)
 
     def _move(self, consumer: Consumer, producer: Producer) -> bool:
-        """Whether this teller goes on."""
+        """Returns whether this teller continues."""
         self._count += 1
         which = f"{self.name}.{self._count}"
         fate = self._dice.random()
@@ -195,7 +195,7 @@ class Teller:
         return [TopicPartition(self.source, each, offset) for each, offset in ends.items()]
 
     def _rewind(self, consumer: Consumer) -> None:
-        """To take again what was taken in vain."""
+        """Seeks back to the offsets of an aborted transaction."""
         for message in reversed(self._taken):
             place = TopicPartition(self.source, message.partition(), message.offset())
             persist(consumer.seek, place)
@@ -227,14 +227,14 @@ PLACES = [(topic, partition) for topic in TOPICS for partition in range(PARTITIO
 
 
 class StableOffsets:
-    """For how long readers of a partition waited for one end that they knew of."""
+    """The time that readers of a partition waited for a known end."""
 
     def __init__(self) -> None:
         self.longest_s = 0.0
         self._awaited: dict[Place, tuple[int, float]] = {}
 
     def look(self, admin: str) -> bool:
-        """Whether nothing is open in any log."""
+        """Whether no log has an open transaction."""
         with urllib.request.urlopen(f"http://{admin}/api/v1/logs", timeout=DEADLINE_S) as answer:
             logs = json.load(answer)["logs"]
         is_clear = True
@@ -260,7 +260,7 @@ class Torture:
         self.address, self._port = f"{host}:{port}", port
         self.stable = StableOffsets()
         self.ready: list[float] = []
-        self.health: Counter[str] = Counter()  # what it said after a blow
+        self.health: Counter[str] = Counter()  # its report after a blow
         self.tellers = [
             Teller(self.address, f"{source}-{n}", source, target, seed)
             for source, target in (TOPICS, TOPICS[::-1])
@@ -282,7 +282,7 @@ class Torture:
                 is_over.set()
             for each in running:
                 each.result(2 * DEADLINE_S)
-        for each in self.tellers:  # what is still open ends with the next producer of the name
+        for each in self.tellers:  # the next producer of the name ends open transactions
             producer_of(self.address, each.name)
         until(lambda: self.stable.look(self.serving.admin), "a transaction of nobody is open")
         until(lambda: health(self.serving)["status"] == "ok", "health does not get ok")
@@ -321,7 +321,7 @@ class Torture:
                  f"{self.stable.longest_s:.1f} s at most; {said['status']} {said['reasons']}")
 
     def _await_commit(self, least_s: float) -> None:
-        """One more at least, or the next kill would meet nothing but clients that return."""
+        """Waits for one more commit, otherwise the next kill would only hit returning clients."""
         before, begin = self._committed(), time.monotonic()
         while time.monotonic() < begin + least_s or self._committed() == before:
             assert time.monotonic() < begin + DEADLINE_S, [each.tally.told for each in self.tellers]
@@ -351,7 +351,7 @@ def until(is_so: Callable[[], bool], else_: str) -> None:
 
 
 def everything(address: str) -> list[Coin]:
-    """All that a reader of committed records sees, up to the last of the ends."""
+    """All records for a reader of committed records, up to the last of the ends."""
     admin = AdminClient({"bootstrap.servers": address})
     asked = {TopicPartition(*each): OffsetSpec.latest() for each in PLACES}
     told = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED)

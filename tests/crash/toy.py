@@ -1,4 +1,4 @@
-"""A log in forty lines with switches for two classic mistakes: the enumerator is proven on it."""
+"""A log in forty lines with switches for two classic faults, to test the enumerator."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def write(root: Path, mistake: str) -> None:
 
 
 def read(root: Path) -> list[int]:
-    """Numbers of the intact records, up to the first damage."""
+    """The numbers of the intact records, up to the first damage."""
     found: list[int] = []
     for path in sorted(root.iterdir()):
         data = path.read_bytes()

@@ -1,9 +1,9 @@
-"""From the recorder's trace to what happened to which inode.
+"""From the recorder's trace to the changes of each inode.
 
-Paths are resolved to inodes in trace order, so data follows the inode and not the name: a file
-renamed while it is written, or unlinked and created again, is what it is on a real disk. The
-model's last state must equal the real directory (`History.differences`), which is the proof that no
-call slipped past the recorder.
+Paths are resolved to inodes in trace order, so data follows the inode and not the name, as on a
+real disk: a file may be renamed while it is written, or unlinked and created again. The model's
+last state must equal the real directory (`History.differences`), which proves that the recorder
+missed no call.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Entry:
 
 
 def read_entries(trace: Path) -> list[Entry]:
-    """All whole entries, by the moment they began."""
+    """All whole entries, in the order of their start."""
     entries = []
     with trace.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as data:
         (used,) = struct.unpack_from("<Q", data, 0)
@@ -152,12 +152,12 @@ def read_entries(trace: Path) -> list[Entry]:
     return entries
 
 
-# ---- what an entry did ----
+# ---- operations ----
 
 
 @dataclass(slots=True, eq=False)
 class DataOp:
-    """A change of a file's bytes or size. `safe_at`: from then on it is on disk, come what may."""
+    """A change of a file's bytes or size. `safe_at`: from then on it is on disk in any case."""
 
     start: int
     end: int
@@ -172,7 +172,7 @@ class DataOp:
 
 @dataclass(slots=True, eq=False)
 class NameOp:
-    """A change of names: (directory, name, inode or None) edits that happen together."""
+    """A change of names: edits (directory, name, inode or None) that happen together."""
 
     start: int
     end: int
@@ -201,7 +201,7 @@ class Note:
 
 
 class Image:
-    """A file's bytes without trailing zeros, and its size: preallocated files stay small here."""
+    """A file's size, and its bytes without trailing zeros: preallocated files stay small."""
 
     __slots__ = ("data", "size")
 
@@ -223,7 +223,7 @@ class Image:
         self.size = size
 
     def part(self, start: int, end: int) -> bytes:
-        """Bytes from start to end, zeros where the file is empty or over."""
+        """Bytes from start to end, with zeros for holes and after the end."""
         got = bytes(self.data[start:end])
         return got + bytes(end - start - len(got))
 
@@ -248,7 +248,7 @@ Names = dict[int, dict[str, int]]  # directory inode -> name -> inode
 
 @dataclass
 class History:
-    """What happened below a root that began as `names` and `images`, all of it on disk."""
+    """The changes below a root that began as `names` and `images`, all of them on disk."""
 
     names: Names
     images: dict[int, Image]
@@ -282,7 +282,7 @@ class History:
         return image
 
     def differences(self, root: Path) -> list[str]:
-        """Where the real directory is not what the trace says: calls that the recorder missed."""
+        """Differences between the real directory and the trace: calls that the recorder missed."""
         files, _ = self.tree(self.last)
         real = {str(path.relative_to(root)): path for path in root.rglob("*") if path.is_file()}
         wrong = [f"{name}: only on disk" for name in real.keys() - files.keys()]
@@ -408,7 +408,7 @@ class _Replay:
 
 
 def read_tree(root: Path) -> tuple[Names, dict[int, Image]]:
-    """A directory as it stands, for a History that begins with it."""
+    """An existing directory, for a History that begins with it."""
     names: Names = {History.ROOT: {}}
     images: dict[int, Image] = {}
     inode_of = {root: History.ROOT}
@@ -473,7 +473,7 @@ class Recorder:
         return int(self.library.recorder_fired())
 
     def kill(self) -> None:
-        """SIGKILL at a moment when no call is half done."""
+        """SIGKILL at a time when no call is running."""
         self.library.recorder_kill()
 
     def kill_at(self, nth: int) -> None:

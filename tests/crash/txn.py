@@ -1,8 +1,8 @@
 """The transaction protocol over several partitions, recorded: the real coordinator over real logs.
 
 A transfer writes one record into each partition of a topic and one into `__consumer_offsets`, and
-then ends. Its name is the key of its records, so that what a disk shows of it can be told, after
-the coordinator of the next life has had its turn: all of it or nothing, and as it was promised.
+then ends. Its name is the key of its records. After the coordinator of the next life has run, a
+disk must have all of its records or none, as promised.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NAMES = {TV1: "old", TV2: "new"}  # transactional ids
 
 
 class Logs:
-    """What the coordinator wants of a broker, over the logs of a directory alone."""
+    """The coordinator's interface to a broker, over a directory's logs."""
 
     def __init__(self, log_dir: Any, session: Any = None) -> None:
         self._dir = log_dir
@@ -95,7 +95,7 @@ def coordinator(logs: Logs, plant: Plant = sound) -> Coordinator:
 async def transfer(
     session: Any, transactions: Coordinator, version: int, producer: Producer, kind: str
 ) -> Producer:
-    """`kind`: how it ends; "left" is left open. Answers who writes the next one."""
+    """`kind`: how it ends; "left" stays open. Returns the next producer."""
     session.value_id += 1
     which, logs = f"{session.life}.{session.value_id}", Logs(session.dir, session)
     name = NAMES[version]
@@ -148,7 +148,7 @@ def first(session: Any, plant: Plant = sound) -> None:
 
 
 def second(session: Any) -> None:
-    """Begins with what the first left open, and leaves some itself."""
+    """Starts with the open transactions of the first life, and leaves some itself."""
     live(session, {TV2: ("commit", "commit"), TV1: ("abort", "commit", "left")}, sound)
     session.close()
 
@@ -165,7 +165,7 @@ def markers_not_awaited(session: Any) -> None:
 
 
 class MarkersFirst(Endings):
-    """Readers see it before it is decided."""
+    """Planted: readers see the end before it is decided."""
 
     async def end(self, prepared: Transaction) -> None:
         logs = [self._logs.find_log(*each) for each in prepared.partitions]
@@ -179,7 +179,7 @@ def plant_markers_first(transactions: Coordinator) -> None:
 
 
 class MarkersNotAwaited(Markers):
-    """The end is on disk before the markers are."""
+    """Planted: the end is on disk before the markers."""
 
     async def write(self, logs: list[Any], marker: Marker) -> list[ApplianceError]:
         for each in logs:
@@ -191,13 +191,13 @@ def plant_markers_not_awaited(transactions: Coordinator) -> None:
     transactions.markers.__class__ = MarkersNotAwaited
 
 
-# ---- what a disk shows ----
+# ---- the state of a disk ----
 
 Outcomes = dict[str, dict[str, str]]  # transfer -> log -> committed, aborted, open
 
 
 def outcomes(root: Path, **opening: Any) -> tuple[Outcomes, list[str]]:
-    """After the coordinator had its turn on a copy of the directory; and what is wrong there."""
+    """The state after the coordinator has run on a copy of the directory, and its faults."""
     copy = root.with_name("with-coordinator")
     shutil.copytree(root, copy)
     try:
@@ -230,7 +230,7 @@ async def _outcomes(log_dir: Any) -> tuple[Outcomes, list[str]]:
         ]
         if log.last_stable_offset < log.log_end_offset and not owned:
             wrong.append(f"{name}: readers wait at {log.last_stable_offset} for nobody")
-    # what is open can be ended
+    # open transactions can be ended
     for each in list(transactions.table.transactions.values()):
         await transactions.init_producer(each.id, 60_000, None)
     await transactions.tasks.settled()
@@ -261,20 +261,20 @@ def _read(log: Any) -> dict[str, str]:
     return found
 
 
-# ---- against what was promised ----
+# ---- promises ----
 
 
 @dataclass
 class Transfer:
     began: int
     kind: str = "left"
-    asked: int = NEVER  # when its end was
+    asked: int = NEVER  # time of its end
     told: int = NEVER
 
 
 @dataclass
 class Transfers:
-    """The story of all, from the notes of all lives."""
+    """The story of all lives, from their notes."""
 
     told: dict[str, Transfer] = field(default_factory=dict)
 

@@ -1,7 +1,7 @@
-"""The scenarios that are recorded, and then cut off at every point.
+"""The recorded scenarios, which are cut at every point.
 
-A scenario is a list of lives. Each life is a process of its own under the recorder; it ends by a
-clean stop or by SIGKILL between two calls.
+A scenario is a list of lives. Each life is a process under the recorder; it ends by a clean stop or
+by SIGKILL between two calls.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SCENARIOS: dict[str, Sequence[Callable[[Session], None]]] = {
     "partitions": (log_lives.partitions, log_lives.partitions_again),
 }
 
-# Faults planted in what is not compiled: each must be found.
+# Faults planted in Python code: each must be detected.
 FAULTY: dict[str, Sequence[Callable[[Session], None]]] = {
     "transfers-markers-first": (txn.markers_first,),
     "transfers-markers-not-awaited": (txn.markers_not_awaited,),

@@ -1,4 +1,4 @@
-"""One attacked broker for all tests of the admin port, and what must hold after each of them."""
+"""One attacked broker for all tests of the admin port, and its checks after each of them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.hostile.witness import PAUSE_S, Witness
 from tests.support.http_client import HttpClient
 from tests.support.serving import Serving
 
-# Seconds, as at the Kafka port: the rest is for a machine that does other things too.
+# Seconds, as at the Kafka port, with a margin for a busy machine.
 SLOWEST_S = {"data": 10.0, "control": 10.0}
 MIB = 1 << 20
 PASSWORD = "correct horse battery"
 DEADLINE_S = 20.0
 
-# Small, so that an attack reaches its limit soon.
+# Small limits, so that an attack reaches them soon.
 SETTINGS = {
     "admin.max.connections.total": 40,
     "admin.max.connections.per.ip": 30,
@@ -33,13 +33,13 @@ SETTINGS = {
     "log.similar.lines.max": 1_000_000,  # each attack looks for its own line
 }
 
-# Two hashes of 64 MiB at a time, and what 40 connections may hold: heads, and 256 KiB at a read.
+# Two hashes of 64 MiB at a time, and the memory of 40 connections: heads, and 256 KiB per read.
 GROWTH_MAX = 160 * MIB
-LOG_MAX = 64 << 10  # bytes of log that one attack may write: lines are counted
+LOG_MAX = 64 << 10  # bytes of log per attack: repeated lines are only counted
 
 
 class Pages:
-    """A broker whose pages have a user, and the browser in which she has logged in."""
+    """A broker whose admin port has a user, and the browser in which she has logged in."""
 
     def __init__(self, folder: Path) -> None:
         self.serving = Serving(folder, **SETTINGS)
@@ -64,7 +64,7 @@ class Pages:
         return HttpClient(self.address, source, timeout)
 
     def bulk_client(self, source: str = "127.0.0.1") -> HttpClient:
-        """At the port of bulk data."""
+        """A client of the port for bulk data."""
         return HttpClient(self.bulk_address, source, DEADLINE_S)
 
     def log_in(self, source: str, name: str, password: str, *headers: str) -> int:
@@ -73,7 +73,7 @@ class Pages:
             return client.ask("POST /api/v1/login", body, headers).status
 
     def trail(self) -> list[AuditRow]:
-        """As it is on disk, once the broker has stopped."""
+        """The audit trail on disk, after the stop of the broker."""
         catalog = Catalog.open(self.data / NAME)
         rows = AuditRows(catalog).newest(None, 100_000)
         catalog.close()
@@ -81,7 +81,7 @@ class Pages:
 
 
 class Visitor:
-    """Ada looks at her pages all the time, over one connection that is made again."""
+    """Ada loads her pages all the time, over one connection that reconnects."""
 
     def __init__(self, pages: Pages) -> None:
         self._pages = pages
@@ -155,7 +155,7 @@ def calm_pages_bytes(served: Pages, kafka: Witness, visitor: Visitor) -> int:
 def pages(
     served: Pages, kafka: Witness, visitor: Visitor, calm_pages_bytes: int
 ) -> Iterator[Pages]:
-    """Under attack. Afterwards the broker must be up, small, quick for others, quiet."""
+    """The attacked broker. Afterwards it must be up, small, quick for others, and its log short."""
     serving = served.serving
     serving.forget_peak()
     kafka.forget()

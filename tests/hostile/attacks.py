@@ -1,6 +1,6 @@
-"""Attacks to be measured (`measure.py`), each in a process of its own, for as long as it is let.
+"""Attacks for `measure.py`, each in its own process, for as long as it may run.
 
-Each goes on when the broker closes its connection or says no, as an attacker would.
+An attack continues after closed connections and refusals, as an attacker would.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from tests.support.wire_client import WireClient, frame_of
 
 ATTACKERS = [f"127.0.200.{number}" for number in range(1, 5)]
 TOPIC = "attacked"
-LONG, LONGEST = 1000, 30_000  # of names: what may be, and what may not
-GOES_WRONG = (OSError, EOFError, ValueError)  # closed, late, no answer that is one
+LONG, LONGEST = 1000, 30_000  # sizes of names: allowed, and too long
+GOES_WRONG = (OSError, EOFError, ValueError)  # closed, late, or an invalid response
 
 
 class Target(NamedTuple):
@@ -56,7 +56,7 @@ def side_by_side(works: list[Callable[[], None]]) -> None:
 def ask_without_end(
     target: Target, requests: Iterator[tuple[Any, int, int]], at_once: int = 1
 ) -> None:
-    """From four addresses: each request with its key and version."""
+    """From four addresses: repeated requests with their key and version."""
     lock = threading.Lock()
 
     def work(source: str) -> None:
@@ -76,7 +76,7 @@ def ask_without_end(
 
 
 def few_bytes(target: Target) -> None:
-    # as many as fit into the address space that the broker is given: each has eight bytes
+    # as many as fit into the broker's address space: each has eight bytes
     row = CreatePartitionsRequest.CreatePartitionsTopic(TOPIC, 500_000_000, [])
     ask_without_end(target, itertools.repeat((CreatePartitionsRequest([row]), 37, 0)))
 
@@ -124,7 +124,7 @@ def new_transactional_ids(target: Target) -> None:
 
 
 def hold(open_one: Callable[[int], Any], count: int) -> None:
-    """So many connections at a time; those that are closed are opened again."""
+    """Keeps this many connections open; reopens closed ones."""
     held: list[Any] = []
     for number in itertools.count():
         with contextlib.suppress(*GOES_WRONG):
@@ -203,7 +203,7 @@ def logouts(target: Target) -> None:
 
 
 def guesses(target: Target) -> None:
-    """Half of them from one address, all of one name."""
+    """Half of the guesses from one address, all with one name."""
     serial = itertools.count()
 
     def work() -> None:

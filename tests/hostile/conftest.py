@@ -1,4 +1,4 @@
-"""One attacked broker for all tests, and what must hold after each of them."""
+"""One attacked broker for all tests, and its checks after each of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.wire_client import WireClient
 
 MIB = 1 << 20
 
-# Small, so that an attack reaches its limit soon; each has its row in docs/hostile-inputs.md.
+# Small limits, so that an attack reaches them soon; docs/hostile-inputs.md has a row for each.
 SETTINGS = {
     "connection.frame.timeout.ms": 600,
     "connection.send.timeout.ms": 1500,
@@ -31,16 +31,16 @@ SETTINGS = {
     "log.similar.lines.max": 1_000_000,  # each attack looks for its own line
 }
 
-# What a broker may take under attack beyond what it took before it. 70 MiB: the largest request
-# for the control plane as objects, 35 times 2 MiB. 32 MiB of requests that arrive. 96 MiB: answers,
-# whose memory doubles as they grow. Half as much again: what the allocator keeps of all that.
+# Memory that a broker may use under attack beyond its memory before. 70 MiB: the largest request
+# for the control plane as objects, 35 times 2 MiB. 32 MiB: arriving requests. 96 MiB: responses,
+# whose memory doubles as they grow. Half as much again: memory that the allocator keeps.
 GROWTH_MAX = 300 * MIB
 
-# An attack that takes all memory is to end the broker, not the machine that runs the tests.
+# An attack that takes all memory must end the broker, not the machine that runs the tests.
 ADDRESS_SPACE = 8 << 30
 
 # On an idle machine it is 0.2 s, and for the control plane 1 s: one large request is decoded while
-# others wait. The rest is for a machine, and above all a disk, that does other things too.
+# others wait. The rest is a margin for a busy machine and disk.
 SLOWEST_S = {"data": 10.0, "control": 10.0}
 
 
@@ -62,7 +62,7 @@ def witness(serving: Serving) -> Iterator[Witness]:
 
 @pytest.fixture(scope="session")
 def calm_bytes(serving: Serving, witness: Witness) -> int:
-    """What the broker takes with well-behaved clients alone."""
+    """The broker's memory with well-behaved clients alone."""
     for _ in range(20):
         witness.wait()
     return serving.resident_bytes
@@ -70,8 +70,8 @@ def calm_bytes(serving: Serving, witness: Witness) -> int:
 
 @pytest.fixture
 def broker(serving: Serving, witness: Witness, calm_bytes: int) -> Iterator[Serving]:
-    """The broker under attack. Afterwards it must be up, small, quick for others, and must have
-    met nothing that was not foreseen."""
+    """The attacked broker. Afterwards it must be up, small, quick for others, without new
+    errors."""
     serving.forget_peak()
     witness.forget()
     witness.wait()
@@ -91,7 +91,7 @@ SOURCES = (f"127.0.{high}.{low}" for high in range(1, 255) for low in range(1, 2
 
 @pytest.fixture
 def source() -> str:
-    """An address of one's own: the log tells each address a reason once a minute."""
+    """A separate address: the log reports a reason once per address and minute."""
     return next(SOURCES)
 
 

@@ -1,13 +1,13 @@
-"""Sends a broker what no client would, for as long as one wants, and says how it bore that.
+"""Sends invalid and unusual requests to a broker for a given time, and reports faults.
 
     python -m tests.hostile.fuzz [--minutes 30] [--seed 1] [--plain]
 
 The broker is built with the address sanitizer (`tests/sanitizers.py`), or with --plain as it is.
-Frames are of four kinds (`generator.py`): requests of every API and version that are valid but
-for up to three fields; what clients really sent, with bytes changed; Produce with batches that lie
-under a right checksum; and noise. Meanwhile a well-behaved client must have its answers. Every few
-minutes the broker is stopped and starts on what it was left with: what stops that would be worse
-than any crash. Exits with 1 when anything is not as it should be. A seed makes the same frames.
+Frames are of four kinds (`generator.py`): requests of every API and version that are valid except
+for up to three fields; captured requests of clients with changed bytes; Produce with wrong batches
+under a right checksum; and noise. Meanwhile a well-behaved client must get its responses. Every few
+minutes the broker stops and starts on its data: an input that prevents a start would be worse than
+any crash. Exits with 1 after any fault. A seed repeats the same frames.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ ROUND_S = 300.0  # then the broker starts again
 FRAMES_AT_ONCE = 12
 CONNECTIONS = 16  # at a time
 KINDS = {"request": 70, "mutation": 15, "batch": 12, "noise": 3}  # how often
-PARTITIONS_MAX = 10_000  # what a storm of five minutes makes has room
-ALTER_CLIENT_QUOTAS = 49  # a real one may hold back everybody, and the witness with them
-# The sanitizer keeps freed memory for a while and puts a fence around what is in use.
+PARTITIONS_MAX = 10_000  # more than a storm of five minutes creates
+ALTER_CLIENT_QUOTAS = 49  # a real quota may delay all clients, with the witness
+# The sanitizer keeps freed memory for a while and puts red zones around used memory.
 SANITIZED_MAX = 2048 * MIB
 
 
 @dataclass
 class Storm:
-    """Frames out of one seed, and what came of them."""
+    """Frames from one seed, and their results."""
 
     seed: int
     frames: Counter[str] = field(default_factory=Counter)  # by kind
@@ -66,8 +66,8 @@ class Storm:
         self._real = [each for each in golden() if not each.startswith(held_back)]
 
     def blow(self, address: tuple[str, int], about: Ground, seconds: float, source: str) -> None:
-        """Each connection has frames of one kind, for one that is none ends it. Its answers are
-        looked for when several more have begun: some requests have none, and some wait."""
+        """Each connection gets frames of one kind, because an invalid frame ends it. Responses are
+        read after several more connections have started: some requests have none, and some wait."""
         end, begun = time.monotonic() + seconds, deque[WireClient]()
         while time.monotonic() < end:
             kind = self._chance.choices(list(KINDS), list(KINDS.values()))[0]
@@ -175,7 +175,7 @@ def main() -> int:
         if not given.built:
             sanitizers.build(sanitizer)
         environment = sanitizers.environment_of(sanitizer)
-        environment.pop("APPLIANCE_TESTS_SLOW")  # of tests, and no setting
+        environment.pop("APPLIANCE_TESTS_SLOW")  # a variable of tests, not a setting
     folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
     most = GROWTH_MAX + 300 * MIB if given.plain else SANITIZED_MAX
     package = None if given.plain else sanitizer.folder

@@ -1,8 +1,8 @@
-"""Requests of every API and version, made from the field tables: valid ones, about things that are
-there, in which single fields are then something else.
+"""Requests of every API and version, made from the field tables: valid requests for existing
+objects, with single fields changed.
 
-A request that lies about its size ends in the decoder. One that is well formed and asks for
-2^31 - 1 of something gets to the code behind it: so each integer of every table has its turn.
+A request with a wrong size ends in the decoder. A well formed one with 2^31 - 1 in a field reaches
+the code behind the decoder, so each integer of every table gets such values.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ INTEGERS = {"b": 8, "h": 16, "i": 32, "q": 64, "H": 16, "I": 32}
 DELETE_TOPICS = 20
 INIT_PRODUCER_ID = 22
 
-# What a valid request has in a field of this name. The rest is made by its kind.
+# The value of a field in a valid request, by its name. Other fields get a value by their type.
 VALID: dict[str, Any] = {
     "acks": -1, "timeout_ms": 1000, "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000,
     "transaction_timeout_ms": 10_000, "max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20,
@@ -54,7 +54,7 @@ VALID: dict[str, Any] = {
     "forgotten_topics_data": [], "cursor": None, "match": None, "match_type": 2,
     "states_filter": [], "types_filter": [],
 }  # fmt: skip
-# Where the same name means another thing, or a field above is to be seen in use.
+# By path: where a name has another meaning, or where a list above must be used.
 VALID_IN: dict[tuple[str, str], Any] = {
     ("ShareFetch", "member_id"): "fuzz", ("ShareAcknowledge", "member_id"): "fuzz",
     ("ConsumerGroupHeartbeat", "member_id"): "fuzz",
@@ -70,7 +70,7 @@ VALID_IN: dict[tuple[str, str], Any] = {
 }  # fmt: skip
 @dataclass
 class Ground:
-    """What requests are about: a topic that is there, a producer that the broker knows."""
+    """The objects that requests refer to: an existing topic, a known producer."""
 
     topic: str
     topic_id: uuid.UUID
@@ -103,7 +103,7 @@ def cleared(address: tuple[str, int]) -> None:
 
 
 class Place(NamedTuple):
-    """A field, by the names on the way to it."""
+    """A field, by its path of names."""
 
     path: tuple[str, ...]
     kind: Any
@@ -135,11 +135,11 @@ def extremes(kind: Fixed) -> list[int]:
     return sorted({low, low + 1, *(each for each in near if low < each < high), high - 1, high})
 
 
-Change = Callable[[Any], Any]  # from what a valid request has in a field to what this one has
+Change = Callable[[Any], Any]  # from the valid value of a field to the new one
 
 
 class Maker:
-    """Makes one request: valid, but for what `changes` says of a place."""
+    """Makes one request: valid, except for the fields in `changes`."""
 
     def __init__(
         self, key: int, version: int, ground: Ground, changes: Mapping[Place, Change]
@@ -193,7 +193,7 @@ class Maker:
 
     def _text(self, name: str) -> str:
         if self._api.name == "JoinGroup" and name == "group_id":
-            return f"fuzz-{next(self._ground.serial)}"  # or each would wait for the one before it
+            return f"fuzz-{next(self._ground.serial)}"  # otherwise each would wait for the last one
         if name in ("group_id", "group", "groups", "groups_names", "group_ids"):
             return "fuzz"
         if self._api.name == "CreateTopics":
@@ -202,7 +202,7 @@ class Maker:
 
 
 def requests_at_their_extremes(key: int, version: int, ground: Ground) -> Iterator[tuple[str, Any]]:
-    """Each integer of the table at each of its extremes, in a request that is valid else."""
+    """Each integer of the table at each of its extremes, in an otherwise valid request."""
     for place in places(API[key].request, version):
         if not isinstance(place.kind, Fixed) or place.kind.letters not in INTEGERS:
             continue
@@ -215,7 +215,7 @@ def requests_at_their_extremes(key: int, version: int, ground: Ground) -> Iterat
 
 
 def served_versions(key: int) -> range:
-    """Those that have messages: ApiVersions and Produce name older ones for old clients' sake."""
+    """The versions with message tables: ApiVersions and Produce also list older ones."""
     first, last = HANDLERS[key].VERSIONS
     return range(max(first, API[key].versions[0]), last + 1)
 
@@ -227,7 +227,7 @@ TEXTS = ["", "\0", "x" * 300, "é" * 16_000, "(a+)+$", "(" * 1000, "a{1000}{1000
 
 
 def hostile_value(place: Place, chance: random.Random) -> Change:
-    """Something of the right type that nobody would ask for."""
+    """A value of the right type that no client would send."""
     kind = place.kind
     if isinstance(kind, Fixed) and kind.letters in INTEGERS:
         value: Any = chance.choice([*extremes(kind), chance.choice(extremes(kind)) // 2])
@@ -246,7 +246,7 @@ def hostile_value(place: Place, chance: random.Random) -> Change:
 
 
 def hostile_request(ground: Ground, chance: random.Random) -> tuple[int, int, Any]:
-    """Key, version and a request in which up to three fields are what nobody would ask for."""
+    """Key, version and a request in which up to three fields have hostile values."""
     key = chance.choice(list(HANDLERS))
     version = chance.choice(served_versions(key))
     found = list(places(API[key].request, version))
@@ -259,7 +259,7 @@ def framed(frame: bytes) -> bytes:
     return struct.pack(">i", len(frame)) + frame
 
 
-# What clients really sent
+# Captured requests
 
 def mutated(frame: bytes, chance: random.Random) -> bytes:
     octets = bytearray(frame)
@@ -281,7 +281,7 @@ def mutated(frame: bytes, chance: random.Random) -> bytes:
 
 
 def golden() -> list[bytes]:
-    """What clients really sent, with the header before it."""
+    """Captured requests of clients, with their header."""
     heads = []
     for frame in frames("captured.tsv", "filled.tsv"):
         if frame.direction == "request" and frame.key in SERVED:
@@ -297,8 +297,7 @@ CRC_FROM, CRC_AT, LENGTH_AT = 21, 17, 8
 
 
 def hostile_batch(chance: random.Random) -> bytes:
-    """Bytes of a batch changed, and its checksum and its length set right again: what is wrong
-    with it is for the code behind them to find."""
+    """A batch with changed bytes and a right checksum and length; later code must detect it."""
     octets = bytearray(batch(chance.randbytes(chance.choice([0, 10, 300])), chance.choice([1, 5])))
     for _ in range(chance.randint(0, 3)):
         at = chance.randrange(CRC_FROM, len(octets))

@@ -1,11 +1,11 @@
-"""What attacks cost the broker, and its good clients: a row for each.
+"""The cost of attacks for the broker and for good clients: a row for each attack.
 
     python -m tests.hostile.measure [--package FOLDER] [--seconds 10] [ATTACK ...]
 
-Each attack has a broker of its own, with default settings: of this build, or of the one that is
-built in a folder. The attacker is another process. Two good clients work all the while, one that
-writes and reads and one that asks the control plane, 5 ms after each answer, and every tenth of a
-second a newcomer connects and reads. Then the broker is killed and started on what it was left.
+Each attack has a new broker with default settings, of this build or of the build in a folder. The
+attacker is another process. Two good clients work all the time, one that writes and reads and one
+that sends requests to the control plane, 5 ms after each response. Every tenth of a second a
+newcomer connects and reads. Then the broker is killed and started on its data.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ HEAD = ["attack", "memory", "log", "descriptors", "kept on disk", "memory after 
 
 @dataclass
 class Newcomer:
-    """Somebody who was not there before."""
+    """A client without an earlier connection."""
 
     address: tuple[str, int]
     tries: int = 0
@@ -83,7 +83,7 @@ def admin_of(broker: Serving) -> tuple[str, int]:
 
 
 def first_user(broker: Serving) -> list[str]:
-    """The headers by which she is known."""
+    """The headers of her session."""
     link = re.search(r"#/setup/(\S+)", broker.wait_for_log("#/setup/"))
     assert link
     with HttpClient(admin_of(broker)) as client:
@@ -148,7 +148,7 @@ class Measured:
         return self.cells
 
     def _attacked(self, seconds: float) -> tuple[int, int, int]:
-        """The most memory and descriptors, and how many control answers the witness had."""
+        """The peaks of memory and descriptors, and the witness's number of control responses."""
         before = self._witness.answers["control"]
         context = multiprocessing.get_context("spawn")
         attacker = context.Process(target=attack, args=(self._name, self._target))
@@ -158,7 +158,7 @@ class Measured:
         while time.monotonic() < end and self.broker.process.poll() is None:
             time.sleep(0.1)
             most = max(most, open_descriptors(self.broker))
-            with contextlib.suppress(OSError, AssertionError):  # it may have ended just now
+            with contextlib.suppress(OSError, AssertionError):  # the process may have just ended
                 peak = max(peak, self.broker.peak_bytes)
         answers = self._witness.answers["control"] - before
         attacker.kill()
@@ -166,7 +166,7 @@ class Measured:
         return peak, most, answers
 
     def _end(self) -> dict[str, str]:
-        """The waits of good clients, that for the answer after the attack with them."""
+        """The waits of good clients, including the first response after the attack."""
         with contextlib.suppress(AssertionError):
             self._witness.wait()
         told = {
@@ -189,7 +189,7 @@ class Measured:
         except AssertionError:
             return "it does not start"
         took = time.monotonic() - begin
-        time.sleep(CALM_S)  # for what is read behind the ready line
+        time.sleep(CALM_S)  # for output after the ready line
         told = f"{size(again.resident_bytes - calm)}, {took:.1f} s"
         again.stop(signal.SIGKILL)
         return told

@@ -1,4 +1,4 @@
-"""What strangers and broken clients send to the admin port."""
+"""Requests of strangers and broken clients to the admin port."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MIB = 1 << 20
 
 
 def ended(clients: list[HttpClient]) -> int:
-    """How many of them the broker closes within the deadline."""
+    """The number of connections that the broker closes within the deadline."""
     end = time.monotonic() + DEADLINE_S
     count = 0
     for each in clients:
@@ -38,11 +38,11 @@ def ended(clients: list[HttpClient]) -> int:
     return count
 
 
-# What strangers leave behind
+# Traces of strangers
 
 
 def test_strangers_write_nothing(tmp_path: Path) -> None:
-    """Whatever route they ask for; and what was tried is one row for each address and minute."""
+    """On every route. Failed logins write one row per address and minute."""
     pages = Pages(tmp_path)
     with pages.client() as client:
         for _ in range(300):
@@ -98,7 +98,7 @@ def test_a_stranger_sends_no_large_body(pages: Pages, source: str) -> None:
 
 
 def test_half_a_head_and_half_a_body_are_closed_in_time(pages: Pages) -> None:
-    """Also one that goes on byte by byte."""
+    """Also if it arrives byte by byte."""
     clients = [pages.client(next(SOURCES)) for _ in range(12)]
     for each in clients[:6]:
         each.send(b"GET /livez HTTP/1.1\r\nX-A: ")
@@ -188,7 +188,7 @@ def test_a_body_that_breaks_off_is_no_error_of_ours(pages: Pages, source: str) -
             assert client.answer().status == 400
 
 
-# Many of them
+# Many connections
 
 
 def test_one_address_does_not_take_all_connections(pages: Pages, source: str) -> None:
@@ -202,7 +202,7 @@ def test_one_address_does_not_take_all_connections(pages: Pages, source: str) ->
 
 
 def test_who_holds_all_connections_keeps_nobody_out(pages: Pages) -> None:
-    """Nor takes descriptors of Kafka clients or logs."""
+    """It also takes no descriptors of Kafka clients or logs."""
     folder = Path(f"/proc/{pages.serving.process.pid}/fd")
     before = len(list(folder.iterdir()))
     with contextlib.ExitStack() as stack:
@@ -229,7 +229,7 @@ def test_requests_without_waiting_for_answers(pages: Pages, source: str) -> None
 
 
 def test_answers_that_nobody_takes(pages: Pages, source: str) -> None:
-    """One after the other, so that there is always one to be written."""
+    """One after the other, so that one response is always being written."""
     with pages.client(source) as client:
         client.socket.settimeout(0.1)
         with contextlib.suppress(ConnectionError):
@@ -241,13 +241,13 @@ def test_answers_that_nobody_takes(pages: Pages, source: str) -> None:
 
 
 def stall(client: HttpClient) -> None:
-    """Asks for two megabytes and more, and reads none of it."""
+    """Requests two megabytes and more, and reads nothing."""
     client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     client.send(client.head("GET /api/v1/openapi.json") * PIPELINED_MAX)
 
 
 def unacknowledged_bytes(client: HttpClient) -> int:
-    """What the kernel holds of the broker's answers."""
+    """The bytes of the broker's responses that the kernel holds."""
     port, own_port = client.socket.getpeername()[1], client.socket.getsockname()[1]
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         _, own, other, _, queues, *_ = line.split()
@@ -257,8 +257,7 @@ def unacknowledged_bytes(client: HttpClient) -> int:
 
 
 def test_who_reads_no_answer_keeps_nobody_out(tmp_path: Path) -> None:
-    """From two addresses, each with half of all connections; the minute in which an answer may be
-    taken is not over."""
+    """From two addresses with half of all connections each, within the minute for one response."""
     settings = {"admin.max.connections.total": "8", "admin.max.connections.per.ip": "4"}
     with running_broker(tmp_path, settings) as broker, contextlib.ExitStack() as stack:
         host, _, port = broker.admin.rpartition(":")
@@ -314,7 +313,7 @@ def test_streams_of_one_user(pages: Pages) -> None:
             answer = client.ask("GET /api/v1/live", headers=[pages.cookies])
             assert (answer.status, answer.code) == (429, "throttling_quota_exceeded")
             assert client.ask("GET /api/v1/topics", headers=[pages.cookies]).status == 200
-    # closed by who looked: there is room again
+    # a check closed them: there is space again
     end = time.monotonic() + DEADLINE_S
     while time.monotonic() < end:
         with pages.client(next(SOURCES)) as client:
@@ -343,7 +342,7 @@ def test_guesses_at_once_are_counted_before_they_are_looked_at(pages: Pages, sou
 
 
 def test_a_guesser_does_not_lock_out_the_owner(pages: Pages) -> None:
-    """Who guesses from everywhere, and from her own address; nor does the queue of guesses."""
+    """Neither guesses from everywhere and from her own address, nor the queue of guesses."""
     is_over = threading.Event()
     codes: Counter[int] = Counter()
 
@@ -360,7 +359,7 @@ def test_a_guesser_does_not_lock_out_the_owner(pages: Pages) -> None:
         each.start()
     try:
         end = time.monotonic() + 60
-        while not codes[429]:  # her name is shut by now, or the queue is full
+        while not codes[429]:  # her name is locked by now, or the queue is full
             assert time.monotonic() < end, codes
             time.sleep(0.01)
         begin = time.monotonic()
@@ -377,7 +376,7 @@ def test_a_guesser_does_not_lock_out_the_owner(pages: Pages) -> None:
 
 
 def test_many_logins_at_once_hold_two_hashes(pages: Pages) -> None:
-    """A hash takes 64 MiB: the bound on memory is the test's."""
+    """A hash takes 64 MiB; the fixture limits the memory."""
     codes: Counter[int] = Counter()
 
     def log_in(name: str) -> None:

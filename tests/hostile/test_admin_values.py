@@ -1,5 +1,5 @@
-"""Values that nobody foresaw, for every parameter and body of every route of both ports of HTTP;
-and messages that attack who downloads them, or who leaves before the end."""
+"""Unexpected values for every parameter and body of every route of both HTTP ports; and messages
+that attack readers of downloads, or readers that leave early."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ BODIES = [
 ]  # fmt: skip
 NAMES = ["%00", "%ff", "%ed%a0%80", "a" * 3000, "%2e%2e%2f", "%0a", "-1", "9" * 30, "%7b%7d"]
 KINDS = ["text/plain", "application/json; charset=utf-16", "", "application/json; charset=x", ";;;"]
-SHAPES = 12  # bodies of each route that are nearly right
+SHAPES = 12  # almost valid bodies per route
 
-# What ends the sessions with which this asks.
+# Routes that would end the sessions of this test.
 ENDS = ("/session/password", "/logout", "/sessions", "/users/{user}")
 ROUTES = [each for each in api.ROUTES if not each.path.startswith(ENDS)]
 
 
 class Asker:
-    """One browser; what it hears must have been foreseen."""
+    """One browser, whose responses must be expected ones."""
 
     def __init__(self, pages: Pages) -> None:
         self._begins = pages.client, pages.bulk_client
@@ -63,12 +63,12 @@ class Asker:
         self.codes: Counter[int] = Counter()
 
     def ask(self, line: str, body: Any = None, *headers: str) -> None:
-        """Of bulk data its own port, too: the admin port only sends there."""
+        """Also at the port for bulk data, to which the admin port only redirects."""
         for port in range(2 if line.startswith("GET /export/v1/topics") else 1):
             self._ask(port, line, body, [self._cookies, *headers])
 
     def _ask(self, port: int, line: str, body: Any, headers: list[str]) -> None:
-        for _ in range(3):  # it may have been closed after the last answer
+        for _ in range(3):  # it may have been closed after the last response
             with contextlib.suppress(EOFError, ConnectionError):
                 return self._heard(port, line, self._clients[port].ask(line, body, headers))
             self._again(port)
@@ -108,7 +108,7 @@ def asker(pages: Pages) -> Iterator[Asker]:
 
 
 def right(of: Any, chance: random.Random) -> Any:
-    """A value of the type of a body."""
+    """A valid value of a body's type."""
     origin, args = get_origin(of), get_args(of)
     if of is Any:
         return {"a": 1}
@@ -129,7 +129,7 @@ def right(of: Any, chance: random.Random) -> Any:
 
 
 def spoiled(value: Any, chance: random.Random) -> Any:
-    """The same with something else in one place."""
+    """The same value with a wrong part."""
     if isinstance(value, dict) and value and chance.random() < 0.9:
         name = chance.choice(list(value))
         return {**value, name: spoiled(value[name], chance)}
@@ -199,7 +199,7 @@ def test_no_cell_of_a_download_is_a_formula(pages: Pages) -> None:
 
 
 def whole(client: HttpClient, pages: Pages, line: str) -> str:
-    """A body in chunks."""
+    """A chunked body without its chunks."""
     client.send(client.head(line, pages.cookies))
     answer, found = client.answer(), b""
     assert answer.headers["transfer-encoding"] == "chunked"
@@ -227,7 +227,7 @@ def test_an_answer_is_no_page(pages: Pages) -> None:
     "/export/v1/topics/orders/partitions/0/batches", "/api/v1/topics/orders/messages",
 ])  # fmt: skip
 def test_who_leaves_in_the_middle_is_no_fault(asker: Asker, pages: Pages, path: str) -> None:
-    """The fixture looks for errors in the log."""
+    """The fixture checks the log for errors."""
     for seconds in (0, 0, 0.001, 0.01, 0.03):
         is_bulk = path.startswith("/export/v1/topics")
         client = (pages.bulk_client if is_bulk else pages.client)(next(SOURCES))

@@ -1,4 +1,4 @@
-"""What strangers and broken clients send to the port of bulk data."""
+"""Requests of strangers and broken clients to the port for bulk data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SMUGGLED = b"GET /export/v1/topics HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def test_slow_heads_of_bulk_reads_are_closed_in_time(pages: Pages) -> None:
-    """Also one that goes on byte by byte, one behind an answer, and who says nothing."""
+    """Also byte by byte, also after a response, and also without any byte."""
     clients = [pages.bulk_client(next(SOURCES)) for _ in range(12)]
     assert clients[6].ask(TOPICS, headers=[pages.cookies]).status == 200
     for each in clients[:8]:
@@ -87,7 +87,7 @@ def test_what_is_no_request_of_a_bulk_read(pages: Pages, octets: bytes) -> None:
     ],
 )
 def test_a_bulk_read_smuggles_no_second_one(pages: Pages, headers: list[str]) -> None:
-    """One answer at most, whoever reads the head in another way."""
+    """At most one response, even if the head can be parsed in another way."""
     with pages.bulk_client(next(SOURCES)) as client:
         client.send(client.head(TOPICS, pages.cookies, *headers) + SMUGGLED)
         heard = bytearray()
@@ -100,7 +100,7 @@ def test_a_bulk_read_smuggles_no_second_one(pages: Pages, headers: list[str]) ->
 
 
 def test_bulk_reads_one_behind_the_other(pages: Pages, source: str) -> None:
-    """In order; who sends more and more of them and reads nothing is closed."""
+    """In order. A client that sends ever more of them and reads nothing is closed."""
     with pages.bulk_client(source) as client:
         paths = [TOPICS, "GET /nowhere", TOPICS, "GET /export/v1/topics/none/plan"]
         client.send(b"".join(client.head(each, pages.cookies) for each in paths))
@@ -143,7 +143,7 @@ def test_one_address_does_not_take_all_bulk_reads(pages: Pages, source: str) -> 
 
 
 def test_who_holds_all_bulk_reads_keeps_nobody_out(pages: Pages) -> None:
-    """Nor does he take descriptors of others, or room at the admin port."""
+    """It takes neither descriptors of others nor connections of the admin port."""
     folder = Path(f"/proc/{pages.serving.process.pid}/fd")
     before = len(list(folder.iterdir()))
     with contextlib.ExitStack() as stack:
@@ -161,7 +161,7 @@ def test_who_holds_all_bulk_reads_keeps_nobody_out(pages: Pages) -> None:
 
 
 def test_strangers_ask_for_bulk_data_in_vain(pages: Pages, source: str) -> None:
-    """With tickets that they make up, too; it takes no memory and no row."""
+    """Also with forged tickets; without memory and without audit rows."""
     with pages.bulk_client(source) as client:
         for number in range(500):
             path = f"GET /export/v1/topics/t/partitions/0/batches?ticket={number}"
@@ -170,7 +170,7 @@ def test_strangers_ask_for_bulk_data_in_vain(pages: Pages, source: str) -> None:
 
 
 def test_redirects_that_nobody_follows(pages: Pages, source: str) -> None:
-    """So many tickets are kept, and no more: their memory is in the bound of all attacks."""
+    """The number of kept tickets is limited; the bound of all attacks covers their memory."""
     with pages.client(source) as client:
         for _ in range(20):
             client.send(client.head(TOPICS, pages.cookies) * 8)

@@ -1,4 +1,4 @@
-"""More than one client may have: of requests, answers, connections, partitions, sessions."""
+"""More than one client may have: requests, responses, connections, partitions, sessions."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tests.support.wire_client import WireClient, frame_of
 ALL_TOPICS = frame_of(MetadataRequest(topics=None), METADATA, 9)
 API_VERSIONS = struct.pack(">hhih", 18, 0, 7, -1)
 FLOOD_S = 5.0
-PATIENCE_S = 120.0  # for what comes, on a machine that does much else
+PATIENCE_S = 120.0  # for responses, on a busy machine
 
 
 def push(client: WireClient, octets: bytes, seconds: float = FLOOD_S) -> int:
-    """Sends until all is sent, the connection ends or time is over; the bytes that went."""
+    """Sends until all is sent, the connection ends or time is over. Returns the sent bytes."""
     sent, end = 0, time.monotonic() + seconds
     client.socket.settimeout(0.2)
     with contextlib.suppress(ConnectionError):
@@ -50,7 +50,7 @@ def test_100_000_requests_whose_answers_nobody_reads(
     with WireClient(broker.kafka, source=source) as client:
         client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         push(client, framed(frame[what]) * 100_000)
-        # A peer with a closed window also hears nothing of ours, so that its own bytes stand still.
+        # A peer with a closed window does not get our acknowledgements, so its own bytes stop.
         why = "no answer was taken for 1500 ms|of a frame of .* came in time"
         broker.wait_for_log(f"closed peer={source} why=.*({why}) ")
 
@@ -78,7 +78,7 @@ def large(serving: Serving) -> str:
 
 
 def test_a_slow_reader_of_a_large_fetch(broker: Serving, source: str, large: str) -> None:
-    """It takes a few KB now and then: that is progress, so it may go on, and costs no memory."""
+    """It reads a few KB regularly: this is progress, so it may continue, and costs no memory."""
     with WireClient(broker.kafka, source=source) as client:
         client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         for _ in range(20):
@@ -97,7 +97,7 @@ def test_a_reader_that_stopped(broker: Serving, source: str, large: str) -> None
 
 
 def test_a_thousand_readers_that_do_not_read(broker: Serving, large: str) -> None:
-    """Each asks for 16 MB and takes none of it. A producer that comes after them is answered."""
+    """Each requests 16 MB and reads nothing. A producer that comes after them gets responses."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     with contextlib.ExitStack() as stack:
@@ -114,7 +114,7 @@ def test_a_thousand_readers_that_do_not_read(broker: Serving, large: str) -> Non
 
 
 def test_many_connections_that_take_no_large_answers(broker: Serving, source: str) -> None:
-    """Each is within its own limits; together they hold more than may be, and the greedy end."""
+    """Each keeps its own limits; together they exceed the total, so the largest are closed."""
     with WireClient(broker.kafka) as client:
         client.create_topic("wide", 50)
         for each in range(50):
@@ -131,7 +131,7 @@ def test_many_connections_that_take_no_large_answers(broker: Serving, source: st
 
 
 def test_large_control_requests_side_by_side(broker: Serving) -> None:
-    """Sixty times 1.9 MB to decode, which takes half a minute: nobody else waits for that."""
+    """Decoding sixty times 1.9 MB takes half a minute, for which no other client waits."""
     rows = [MetadataRequest.MetadataRequestTopic(name=f"t{i:010}") for i in range(140_000)]
     frame = frame_of(MetadataRequest(topics=rows, allow_auto_topic_creation=False), METADATA, 9)
     assert 1_800_000 < len(frame) < 2 << 20
@@ -159,14 +159,14 @@ def test_more_connections_than_one_address_may_have(broker: Serving, source: str
         with WireClient(broker.kafka, source=source) as refused:
             assert ends(refused)
     broker.wait_for_log(f"closed peer={source} why=.*{most} connections of this address, wanted ")
-    # One line a minute, and not one for each.
+    # One line a minute, not one per connection.
     assert broker.log.count(f"peer={source} ") < 20
     for each in clients:
         each.socket.close()
 
 
 def test_more_connections_than_file_descriptors(tmp_path: Path) -> None:
-    """The logs keep theirs: under a flood a topic can still be made, written and read."""
+    """The logs keep theirs: during the flood a topic can be created, written and read."""
     broker = Serving(tmp_path, descriptors=200)
     broker.wait_for_log("fewer connections than max.connections.total .*taken=54 .*descriptors=200")
     clients = [WireClient(broker.kafka, source=f"127.0.210.{i % 2 + 1}") for i in range(54)]
@@ -189,7 +189,7 @@ def test_more_connections_than_file_descriptors(tmp_path: Path) -> None:
 
 
 def test_one_address_leaves_room_for_others(tmp_path: Path) -> None:
-    """Half of what there is, also where descriptors are few."""
+    """One address gets half of the connections, even with few descriptors."""
     broker = Serving(tmp_path, descriptors=200)
     greedy = [WireClient(broker.kafka, source="127.0.211.1") for _ in range(27)]
     for each in greedy:
@@ -233,7 +233,7 @@ def test_a_fetch_of_a_million_partitions(broker: Serving, client: WireClient) ->
 
 
 def test_fetches_of_one_partition_named_20_000_times(broker: Serving, client: WireClient) -> None:
-    """They wait for more than there will ever be, while somebody appends there."""
+    """They wait for more bytes than will ever arrive, while another client appends."""
     client.create_topic("busy")
     parts = [FetchRequest.FetchPartition(partition=0) for _ in range(20_000)]
     topic = FetchRequest.FetchTopic(topic="busy", partitions=parts)
@@ -253,7 +253,7 @@ def test_fetches_of_one_partition_named_20_000_times(broker: Serving, client: Wi
 
 
 def test_waiting_fetches_beyond_what_one_connection_may_have(broker: Serving) -> None:
-    """A thousand fetches of 2,000 partitions: as many wait as may, the others are answered."""
+    """A thousand fetches of 2,000 partitions: the limit may wait, the others get responses."""
     create_wide(broker)
     parts = [FetchRequest.FetchPartition(partition=i % 50) for i in range(2000)]
     topic = FetchRequest.FetchTopic(topic="waiting", partitions=parts)
@@ -269,7 +269,7 @@ def create_wide(broker: Serving) -> None:
 
 
 def test_a_flood_of_fetch_sessions(broker: Serving) -> None:
-    """Sessions are made until the partitions of all are too many; fetches go on without one."""
+    """Sessions are created up to the limit of their partitions; then fetches have none."""
     ids = []
     clients = [WireClient(broker.kafka) for _ in range(10)]
     for each in clients:
@@ -297,7 +297,7 @@ def change_all(client: WireClient, count: int, session: int, epoch: int) -> None
 
 
 def cost_of_changes(broker: Serving, count: int) -> float:
-    """Seconds of the broker's processors, which no other process's load changes much."""
+    """Processor seconds of the broker, which other load changes little."""
     with WireClient(broker.kafka, timeout=PATIENCE_S) as client:
         client.send(fetch_of(count, 0, session=0))
         session = client.answer(FetchResponse, 1, 12).session_id
@@ -309,8 +309,8 @@ def cost_of_changes(broker: Serving, count: int) -> float:
 
 @pytest.mark.alone
 def test_a_session_that_is_changed_as_much_as_may_be(broker: Serving) -> None:
-    """Every change names all of ten thousand partitions: what is known must be found quickly.
-    Looking through all of them for each would cost a hundred times as much as for a thousand."""
+    """Every change names all of ten thousand partitions, so a lookup must be fast: a linear search
+    would cost a hundred times as much as for a thousand."""
     small, large = cost_of_changes(broker, 1000), cost_of_changes(broker, 10_000)
     print(f"{small:.2f} s, {large:.2f} s")
     assert large < 1 + 30 * small
@@ -321,7 +321,7 @@ SEED = 20261121
 
 
 def send_noise(broker: Serving, source: str, make: Callable[[], bytes]) -> int:
-    """Sends to one connection after the other until time is over; how many frames."""
+    """Sends to one connection after the other until time is over. Returns the number of frames."""
     sent, end = 0, time.monotonic() + NOISE_S
     while time.monotonic() < end:
         with contextlib.suppress(ConnectionError), WireClient(broker.kafka, 0.02, source) as client:

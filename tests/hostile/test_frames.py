@@ -1,4 +1,4 @@
-"""Frames that are none, or never become one; bytes of other protocols."""
+"""Invalid and incomplete frames; bytes of other protocols."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_frame_byte_by_byte(client: WireClient) -> None:
 
 @pytest.mark.alone
 def test_a_trickle_does_not_hold_a_frame_open(broker: Serving, client: WireClient) -> None:
-    """A byte now and then is progress to a timeout that begins anew with each."""
+    """Each byte would count as progress for a timeout that restarts."""
     begin = time.monotonic()
     client.socket.sendall(struct.pack(">i", 25 << 20))
     with pytest.raises(ConnectionError):  # noqa: PT012 - which byte meets the reset is chance
@@ -81,7 +81,7 @@ def test_a_trickle_does_not_hold_a_frame_open(broker: Serving, client: WireClien
 
 
 def test_claims_of_memory_wait_for_each_other_and_end(broker: Serving) -> None:
-    """Forty times 90 MB are claimed and two bytes of each are sent: nobody gets the memory."""
+    """Forty frames claim 90 MB and send two bytes each: none gets the memory."""
     claims = [WireClient(broker.kafka) for _ in range(40)]
     for each in claims:
         each.socket.sendall(struct.pack(">i", 90 << 20) + b"xx")

@@ -1,4 +1,4 @@
-"""Some seconds of what `python -m tests.hostile.fuzz` does for half an hour."""
+"""Some seconds of `python -m tests.hostile.fuzz`, which runs for half an hour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readers of a disk that does not answer hold up nobody who has no use for it."""
+"""Readers of a disk that hangs delay no client that does not need it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def disk(tmp_path: Path) -> Iterator[BadDisk]:
 
 @contextlib.contextmanager
 def moved(partition: Path, disk: BadDisk) -> Iterator[None]:
-    """The files of a partition are on a disk of their own."""
+    """Moves the files of a partition to their own disk."""
     place = disk.root / partition.name
     shutil.copytree(partition, place)
     subprocess.run(["mount", "--bind", place, partition], check=True)
@@ -44,7 +44,7 @@ def moved(partition: Path, disk: BadDisk) -> Iterator[None]:
 
 
 def fill(folder: Path) -> Path:
-    """Its data directory, with 20 MB in one topic and an empty one."""
+    """Creates the data directory, with 20 MB in one topic and an empty one."""
     broker = Serving(folder)
     with WireClient(broker.kafka) as client:
         client.create_topic("old")
@@ -57,7 +57,7 @@ def fill(folder: Path) -> Path:
 
 
 def forget_pages(broker: Serving, topic: str) -> None:
-    """What is read of it next comes from the disk."""
+    """Drops the pages, so that the next read is from the disk."""
     for file in broker.data.glob(f"{topic}-*/*.log"):
         fd = os.open(file, os.O_RDONLY)
         os.fsync(fd)
@@ -69,7 +69,7 @@ def forget_pages(broker: Serving, topic: str) -> None:
 def hanging(
     tmp_path: Path, disk: BadDisk
 ) -> Iterator[tuple[Serving, contextlib.ExitStack]]:
-    """A broker that must read `old` from a disk that does not answer; the disk heals meanwhile."""
+    """A broker that must read `old` from a disk that hangs, and recovers meanwhile."""
     data = fill(tmp_path / "first")
     with moved(data / "old-0", disk), contextlib.ExitStack() as stack:
         broker = Serving(tmp_path / "second", data=data)
@@ -83,7 +83,7 @@ def hanging(
 
 
 def fetch_of_both(reader: WireClient, offset: int, wait_ms: int) -> dict[str, int]:
-    """How many bytes of each topic one fetch gives."""
+    """The bytes of each topic in one fetch."""
     asked = FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=50 << 20)
     asked.topics = [
         FetchRequest.FetchTopic(topic=topic, partitions=[FetchRequest.FetchPartition(
@@ -100,7 +100,7 @@ def test_what_is_cached_is_answered_beside_what_hangs(tmp_path: Path, disk: BadD
     with hanging(tmp_path, disk) as (broker, stack):
         reader = stack.enter_context(WireClient(broker.kafka, timeout=30))
         producer = stack.enter_context(WireClient(broker.kafka))
-        # Nothing is there: it waits, until something is.
+        # There is no record, so it waits for one.
         waiting = threading.Thread(target=producer.produce, args=(batch(),),
                                    kwargs={"topic": "new", "acks": -1})
         waiting.start()

@@ -1,4 +1,4 @@
-"""What clients make the broker keep, across restarts too: ever more of it, and ever larger."""
+"""Objects that clients make the broker keep across restarts: ever more, and ever larger ones."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ LIMITS = {
     "group.initial.rebalance.delay.ms": 0,
     "auto.create.topics.enable": "false",
 }
-SHARE = 50  # percent, of one address
+SHARE = 50  # percent per address
 TOO_MUCH, INVALID_REQUEST, INVALID_GROUP_ID = 44, 42, 24
 METADATA_TOO_LARGE, UNACCEPTABLE = 12, 93
 LONG = "x" * 30_000
@@ -57,7 +57,7 @@ ATTACKER, OTHER = "127.0.200.1", "127.0.200.2"
 
 
 class Kind(NamedTuple):
-    """How one more of a kind is made, and where its answer has the error."""
+    """How one more object of a kind is created, and the error field of its response."""
 
     key: int
     version: int
@@ -152,7 +152,7 @@ def keeping(tmp_path: Path) -> Iterator[Serving]:
     assert "Traceback" not in made.log, made.log[-3000:]
 
 
-FAMILIES = {  # which limits they share
+FAMILIES = {  # the shared limits
     "groups": [
         "groups by commits", "groups by members", "groups of the newer protocol", "share groups",
         "share groups by offsets",
@@ -165,15 +165,15 @@ FAMILIES = {  # which limits they share
 
 
 def flood(client: WireClient, family: str, name: str, count: int) -> list[int]:
-    """The codes of so many things, of one kind after the other."""
+    """The error codes of this many objects, of all kinds in turn."""
     kinds = [KINDS[each] for each in FAMILIES[family]]
     chosen = [kinds[i % len(kinds)] for i in range(count)]
     return [ask(client, kind, kind.make(f"{name}-{i}")) for i, kind in enumerate(chosen)]
 
 
 def test_ever_more_things(keeping: Serving, tmp_path: Path) -> None:
-    """One address gets its share, another what is left; what is there can be changed all the while,
-    and after a restart what there is still counts."""
+    """One address gets its share, another one the rest; existing objects can be changed all the
+    time, and count after a restart."""
     for family, kinds in FAMILIES.items():
         made = []
         for source in (ATTACKER, OTHER, "127.0.200.3"):
@@ -191,7 +191,7 @@ def test_ever_more_things(keeping: Serving, tmp_path: Path) -> None:
     with WireClient(again.kafka, source="127.0.200.4") as client:
         left = {family: flood(client, family, "new", 30).count(0) for family in FAMILIES}
     assert again.stop() == 0
-    # of members that only began to join nothing was kept: two of ten in each round of kinds
+    # members that only started to join are not kept: two of ten in each round of kinds
     assert left == {"groups": 20, "transactional ids": 0, "entities": 0}
 
 
@@ -201,13 +201,13 @@ def test_names_without_end(broker: Serving, what: str) -> None:
     with WireClient(broker.kafka) as client:
         topic = MetadataRequest.MetadataRequestTopic(name="kept")
         client.send(frame_of(MetadataRequest([topic]), 3, 9))
-        client.receive()  # which makes the topic
+        client.receive()  # creates the topic
         assert ask(client, kind, kind.make(LONG)) == kind.too_long
         assert ask(client, kind, kind.make(what.ljust(1024, "x"))) == 0
 
 
 def test_much_of_few_things(keeping: Serving) -> None:
-    """Metadata of offsets and of members, up to what groups may have together."""
+    """Metadata of offsets and of members, up to the limit for all groups."""
     commits, joins = KINDS["groups by commits"], KINDS["groups by members"]
     with WireClient(keeping.kafka, source=ATTACKER) as client:
         codes = [ask(client, commits, commit(f"g{i}", "m" * 29_000)) for i in range(45)]
@@ -226,7 +226,7 @@ def test_much_of_few_things(keeping: Serving) -> None:
 
 
 def test_what_clients_say_of_themselves_is_cut(broker: Serving) -> None:
-    """64,000 letters once stayed for each connection."""
+    """64,000 characters once stayed in memory for each connection."""
     name = "a" * 32_000
     before = broker.resident_bytes
     with ExitStack() as stack:

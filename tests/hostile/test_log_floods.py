@@ -1,4 +1,4 @@
-"""Requests that would have much written about them."""
+"""Requests that would cause many log lines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MIB = 1 << 20
 
 
 def quotas(number: int, size: int) -> Quotas:
-    """As large as a request may be, with names of `size` that were never there before."""
+    """The largest allowed request, with new names of `size` characters."""
     entries = []
     for i in range(1_900_000 // (size + 60)):
         name = f"{number}-{i}-".ljust(size, "x")
@@ -23,7 +23,7 @@ def quotas(number: int, size: int) -> Quotas:
 
 
 def test_requests_that_would_fill_the_log(tmp_path: Path) -> None:
-    """Names of 30,000 bytes, which are refused, and of 1,000, of which there are soon too many."""
+    """Names of 30,000 bytes, which are refused, and of 1,000, which soon exceed the limit."""
     broker = Serving(tmp_path, **{"max.entities.total": 5000})
     begin = len(broker.log)
     with WireClient(broker.kafka) as client:

@@ -1,4 +1,4 @@
-"""Batches that are not what they say. What is refused leaves nothing in the log."""
+"""Batches with wrong content. A refused batch leaves nothing in the log."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 
 def changed(at: int, form: str, value: int, source: bytes | None = None) -> bytes:
-    """A batch with another value at a place, and a right checksum: what a liar sends."""
+    """A batch with a changed field and a right checksum, as from an attacker."""
     octets = bytearray(source or batch(count=3))
     struct.pack_into(">" + form, octets, at, value)
     if at > CRC:
@@ -135,7 +135,7 @@ def end_offset(client: WireClient, topic: str = TOPIC) -> int:
 
 
 def largest_timestamp(client: WireClient) -> int:
-    """What retention goes by: nobody may move it to where no record is."""
+    """The timestamp for retention: no client may move it to a time without a record."""
     return int(listed(client, -3).timestamp)
 
 
@@ -159,7 +159,7 @@ def test_a_batch_that_is_larger_than_may_be(client: WireClient) -> None:
 
 
 def gigabyte_of_zeros(codec: str) -> bytes:
-    """Packed piece by piece, so that the test needs no such memory itself."""
+    """Compresses in pieces, so that the test itself needs little memory."""
     piece = bytes(1 << 20)
     if codec == "gzip":
         once = gzip.compress(bytes(8 << 20), 9)
@@ -187,7 +187,7 @@ def packed(request: pytest.FixtureRequest) -> bytes:
 
 
 def test_a_bomb_is_carried_unopened(client: WireClient, packed: bytes) -> None:
-    """Nobody here opens a batch of a topic that is not compacted: it goes to who asks for it."""
+    """The broker does not decompress a batch of a topic without compaction."""
     (part,) = client.produce(packed, topic=TOPIC, acks=1)
     assert part.error_code == 0
     found = client.fetch_one(part.base_offset, topic=TOPIC)

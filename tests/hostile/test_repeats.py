@@ -1,4 +1,4 @@
-"""Small requests that would have large answers: the same thing, named again and again."""
+"""Small requests with large responses: the same name, again and again."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ ASKED: dict[str, Callable[[], Any]] = {
 
 @pytest.fixture
 def client(broker: Serving, client: WireClient) -> WireClient:
-    """There is a topic, and a group that has committed much."""
+    """There is a topic, and a group with many committed offsets."""
     if f"topic created topic={TOPIC} " not in broker.log:
         client.create_topic(TOPIC, PARTITIONS)
         parts = [

@@ -1,4 +1,4 @@
-"""Requests to the control plane: lies about counts and sizes, names that are none, too much."""
+"""Requests to the control plane: wrong counts and sizes, invalid names, too many entries."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_api_versions_of_an_unknown_version(client: WireClient) -> None:
 
 
 def test_a_request_of_kafka_0_8(broker: Serving, client: WireClient, source: str) -> None:
-    """Produce version 0 with a message set: clients of 2013 sent that without asking first."""
+    """Produce version 0 with a message set: clients of 2013 sent it without ApiVersions."""
     text = struct.pack(">hih", 1, 1000, 1) + b"\0\1t"
     client.send(struct.pack(">hhih", 0, 0, 1, -1) + text + b"\0" * 40)
     assert ends(client)
@@ -86,8 +86,8 @@ def test_a_request_of_kafka_0_8(broker: Serving, client: WireClient, source: str
 
 @pytest.mark.parametrize("key", CONTROL)
 def test_counts_that_lie(broker: Serving, source: str, key: int) -> None:
-    """Whatever stands where the first count may stand: nothing is allocated for it, and an answer,
-    if there is one, is no larger than the request could justify."""
+    """For any value of the first count nothing is allocated, and a response, if there is one, is
+    not larger than the request justifies."""
     first, last = SERVED[key]
     for version in {max(first, API[key].versions[0]), last}:
         for count in COUNTS:
@@ -114,7 +114,7 @@ def ask_and_forget(broker: Serving, source: str, frame: bytes) -> None:
 
 
 def test_arrays_within_arrays(broker: Serving, client: WireClient, source: str) -> None:
-    """Each count is true as far as the bytes go, and what it makes costs 35 times its bytes."""
+    """Each count matches its bytes, and its objects cost 35 times the bytes."""
     topic = b"\x02a" + struct.pack(">ih", 1, 1) + b"\x01\x01\x00"
     count = (2 << 20) // len(topic) - 10
     varint = bytes([count & 127 | 128, (count >> 7) & 127 | 128, count >> 14])
@@ -144,7 +144,7 @@ def test_strings_that_lie(broker: Serving, client: WireClient, size: int, where:
 
 @pytest.mark.parametrize("text", [b"\xff\xfe", b"\xc0\x80", b"\xed\xa0\x80", b"\xf5\x80\x80\x80"])
 def test_text_that_is_none(broker: Serving, client: WireClient, text: bytes) -> None:
-    """Overlong forms, halves of surrogate pairs, bytes that UTF-8 does not have."""
+    """Overlong forms, halves of surrogate pairs, bytes that UTF-8 lacks."""
     client.send(header(METADATA, 1) + struct.pack(">ih", 1, len(text)) + text)
     assert ends(client)
 
@@ -169,7 +169,7 @@ def test_topic_names_that_are_none(
 
 
 def test_a_topic_that_is_in_no_danger_of_another(client: WireClient) -> None:
-    """`a-0` beside `a`: both have a directory that begins with a-0."""
+    """`a-0` beside `a`: both directories begin with a-0."""
     for name in ("a", "a-0"):
         client.create_topic(name)
 
@@ -206,7 +206,7 @@ def test_a_topic_of_two_thousand_million_partitions(client: WireClient) -> None:
 
 
 def test_requests_of_every_kind_cut_short(broker: Serving, source: str) -> None:
-    """Real requests, as clients sent them, without their last byte, and without their last half."""
+    """Captured requests of clients, without their last byte, and without their last half."""
     for frame in frames("captured.tsv"):
         if frame.direction != "request" or frame.key not in SERVED or frame.key == 18:
             continue

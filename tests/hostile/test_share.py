@@ -1,4 +1,4 @@
-"""Share groups under members that lie, that come without end, and that take and never give back."""
+"""Share groups with members that lie, join without end, or never release records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LONG_MAX, INT_MAX = 2**63 - 1, 2**31 - 1
 
 @pytest.fixture
 def member(broker: Serving) -> Iterator[ShareMember]:
-    """Of a group and a topic of its own, of which nothing is read yet."""
+    """A member with a new group and a topic without reads."""
     topic = f"share-{uuid.uuid4()}"
     with WireClient(broker.kafka) as client:
         client.create_topic(topic)
@@ -54,7 +54,7 @@ def error_of(client: WireClient) -> int:
 
 
 def test_share_sessions_without_end(broker: Serving, client: WireClient) -> None:
-    """Those of a connection go with it."""
+    """The sessions of a connection end with it."""
     most = int(SETTINGS["group.share.max.share.sessions"])
     codes = []
     for i in range(2 * most):
@@ -81,7 +81,7 @@ def test_a_share_session_of_100_000_partitions(client: WireClient) -> None:
 
 
 def test_share_fetches_that_wait_for_ever(broker: Serving, member: ShareMember) -> None:
-    """Nobody reads the answers; when the connection is gone, nothing stays with it."""
+    """Their responses are not read; after the connection ends nothing of it remains."""
     with WireClient(broker.kafka) as silent:
         for epoch in range(300):
             (place,) = member.assigned
@@ -115,7 +115,7 @@ def test_acknowledgements_that_lie(broker: Serving, member: ShareMember) -> None
             for _ in range(dice.randint(1, 5))
         ]  # fmt: skip
         if all(row.acknowledge_types in ([i] for i in range(4)) for row in rows):
-            continue  # that may be no lie
+            continue  # the claim may be true
         error = acknowledge(member, place, rows)
         assert error in (INVALID_REQUEST, INVALID_RECORD_STATE), rows
     assert member.acknowledge(place, (first, last, [ACCEPT])) == 0
@@ -134,7 +134,7 @@ def acknowledge(member: ShareMember, place: tuple[uuid.UUID, int], rows: list[ob
 
 
 def test_a_large_batch_in_pieces(broker: Serving, member: ShareMember) -> None:
-    """Each record with a state of its own: refused beyond what is bearable, taken before that."""
+    """Each record gets its own state: accepted up to the limit, refused beyond it."""
     write(broker, member.topic, 50_000)
     ((place, first, last, _),) = member.acquire()
     assert (first, last) == (0, 49_999)
@@ -149,7 +149,7 @@ def test_a_large_batch_in_pieces(broker: Serving, member: ShareMember) -> None:
 
 
 def test_a_member_that_takes_and_never_gives_back(broker: Serving, member: ShareMember) -> None:
-    """It holds as many records as there are locks; the others go on when its time is up."""
+    """It acquires as many records as there are locks; other members continue after the timeout."""
     for _ in range(5):
         write(broker, member.topic, 100)
     most = int(SETTINGS["group.share.partition.max.record.locks"])

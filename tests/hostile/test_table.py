@@ -1,4 +1,4 @@
-"""docs/hostile-inputs.md names every test here, and nothing that is not there."""
+"""docs/hostile-inputs.md names every test of this folder, and no other."""
 
 from __future__ import annotations
 

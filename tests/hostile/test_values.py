@@ -1,4 +1,4 @@
-"""Well formed requests whose numbers are what nobody would ask for."""
+"""Well formed requests with numbers that no client would send."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def asked(key: int, about: Ground) -> Iterator[tuple[str, int, object]]:
 
 @pytest.mark.parametrize("key", HANDLERS, ids=lambda key: API[key].name)
 def test_numbers_that_nobody_would_ask_for(broker: Serving, about: Ground, key: int) -> None:
-    """Each is answered in time, or its connection closed; what it costs is seen to by `broker`."""
+    """Each gets a response in time or ends its connection; the fixture `broker` limits its cost."""
     count, slowest = 0, 0.0
     for what, version, request in asked(key, about):
         begin = time.monotonic()
         with WireClient(broker.kafka, timeout=ANSWER_S) as client:
             client.send(frame_of(request, key, version))
             if getattr(request, "max_wait_ms", 0) > 1000 or getattr(request, "acks", 1) == 0:
-                continue  # how long it waits for records is the client's to say
+                continue  # the client sets the time that it waits for records
             try:
                 client.receive()
             except (EOFError, ConnectionError):
@@ -76,7 +76,7 @@ def test_numbers_that_nobody_would_ask_for(broker: Serving, about: Ground, key: 
 def test_two_thousand_million_partitions_and_who_holds_them(
     client: WireClient, about: Ground, count: int
 ) -> None:
-    """36 bytes that once made a list of 2^31 - 1 rows to compare an empty one with."""
+    """36 bytes that once made a list of 2^31 - 1 rows for a comparison with an empty one."""
     row = CreatePartitionsRequest.CreatePartitionsTopic(about.topic, count, [])
     client.send(frame_of(CreatePartitionsRequest(topics=[row]), CREATE_PARTITIONS, 0))
     (found,) = client.answer(CreatePartitionsResponse, CREATE_PARTITIONS, 0).results
@@ -101,8 +101,8 @@ TEXTS = ["", " ", "," * 30_000, "a" + " " * 30_000 + "b", "a," * 15_000, "x" * 3
 
 
 def altered(client: WireClient, kind: int, name: str, key: str, values: list[str]) -> None:
-    """Only a check where it is the broker, which others use; in earnest else. A config may be named
-    once in a request, so each value has one for itself."""
+    """Only validates for the broker itself, which other tests use; otherwise it alters. A request
+    may name a config once, so each value has its own request."""
     Alter = IncrementalAlterConfigsRequest
     for value in values:
         resource = Alter.AlterConfigsResource(kind, name, [Alter.AlterableConfig(key, 0, value)])
@@ -116,7 +116,7 @@ def altered(client: WireClient, kind: int, name: str, key: str, values: list[str
 
 @pytest.mark.parametrize("kind", KEYS, ids=["topic", "broker", "client metrics", "group"])
 def test_configs_that_nobody_would_set(broker: Serving, client: WireClient, kind: int) -> None:
-    """Each value of each config is taken or refused; a topic that was given them can be used."""
+    """Each value of each config is accepted or refused; a topic with an accepted one works."""
     name = {TOPIC: "configured", BROKER: "1"}.get(kind, "fuzz")
     if kind == TOPIC:
         client.create_topic(name)
@@ -128,7 +128,7 @@ def test_configs_that_nobody_would_set(broker: Serving, client: WireClient, kind
 
 
 def test_lists_of_spaces(client: WireClient) -> None:
-    """Once the time to part one grew with the square of its length: a request took minutes."""
+    """The time to split a list once grew with the square of its length: a request took minutes."""
     Alter = IncrementalAlterConfigsRequest
     change = Alter.AlterableConfig("cleanup.policy", 0, "a" + " " * 32_000 + "b")
     resource = [
@@ -145,8 +145,7 @@ FOR_EVER = ["(a+)+$", "(a|aa)+$", "(.*a){30}$", "(" * 1000, "(?:a{100}){100}{100
 
 
 def test_patterns_that_take_for_ever(client: WireClient) -> None:
-    """Of topics that a member wants, of transactional ids, of clients whose metrics are wanted:
-    compared with a name of 200 letters, or refused."""
+    """For topics, transactional ids and client metrics: matched with 200 characters, or refused."""
     client.create_topic("a" * 200 + "-")
     codes = set()
     for version, pattern in enumerate(FOR_EVER):

@@ -1,4 +1,4 @@
-"""A client that behaves well while others attack: it must keep getting its answers."""
+"""A well-behaved client during attacks: it must keep getting its responses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from appliance.record._records import Record
 from tests.support.wire_client import WireClient, frame_of
 
 TOPIC = "witness"
-PAUSE_S = 0.005  # its load is that of a small client: the machine is the attacker's
+PAUSE_S = 0.005  # the load of a small client; the attacker has the rest of the machine
 METADATA = 3
 
 
@@ -22,10 +22,10 @@ def batch(text: bytes = b"value", count: int = 1) -> bytes:
 
 
 class Witness:
-    """Two threads: one writes and reads back, one asks the control plane.
+    """Two threads: one writes and reads back, one sends requests to the control plane.
 
-    A broker may use the memory of an attacked machine, not the patience of its clients: `waits`
-    has how long each answer took, in seconds."""
+    An attack may cost memory, but must not delay other clients: `waits` has the time of each
+    response in seconds."""
 
     def __init__(self, address: tuple[str, int], topic: str = TOPIC) -> None:
         self._address = address
@@ -57,7 +57,7 @@ class Witness:
         return {kind: max(waits, default=0.0) for kind, waits in self.waits.items()}
 
     def wait(self) -> None:
-        """Until one more answer of each kind has come."""
+        """Waits for one more response of each kind."""
         before, end = dict(self.answers), time.monotonic() + 20
         while any(self.answers[kind] == before[kind] for kind in before) and not self.faults:
             assert time.monotonic() < end, f"no answer since 20 s, after {before}"
@@ -90,7 +90,7 @@ class Witness:
 
 
 def ends(client: WireClient) -> bool:
-    """Whether the broker closes this connection, without an answer before."""
+    """Whether the broker closes this connection without another response."""
     with contextlib.suppress(EOFError, ConnectionError):
         return not client.receive()
     return True

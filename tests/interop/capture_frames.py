@@ -2,8 +2,8 @@
 
     python -m tests.interop.capture_frames
 
-A broker of ours serves the clients through a relay that keeps their requests. Of several requests
-of one kind the one that says most is kept, up to a size that a person still reads.
+Our broker serves the clients through a relay that keeps their requests. Of several requests of one
+kind it keeps the largest, up to a size that a person can read.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HEAD = "client\tapi_key\tversion\tmessage\tbytes\n"
 
 
 class Kept:
-    """The frames of the client whose turn it is."""
+    """The frames of the current client."""
 
     def __init__(self) -> None:
         self.client = ""
@@ -45,7 +45,7 @@ class Kept:
     def keep(self, frame: bytes) -> None:
         header, _ = headers.decode_request(frame)
         if header.client_id == "rdkafka" and not self.client.startswith("librdkafka"):
-            return  # it only makes topics for other clients
+            return  # it only creates topics for other clients
         where = (self.client, header.api_key, header.api_version)
         before = self.frames.get(where)
         if not gets_no_answer(frame) and (before is None or rank(frame) > rank(before)):
@@ -57,7 +57,7 @@ class Kept:
 
 
 def rank(frame: bytes) -> int:
-    """The largest that is not too large, else the smallest."""
+    """Prefers the largest frame below the limit, otherwise the smallest."""
     return len(frame) if len(frame) <= SIZE_MAX else -len(frame)
 
 
@@ -156,7 +156,7 @@ def released(*command: str) -> str:
 
 
 def clients() -> dict[str, Callable[[str], None]]:
-    """Names with releases, and what drives each."""
+    """Names with releases, and the function that drives each."""
     return {
         f"librdkafka {confluent_kafka.libversion()[0]}": confluent,
         f"librdkafka {released('kcat', '-V')}": kcat,

@@ -1,6 +1,6 @@
-"""confluent-kafka, kafka-python and aiokafka under one face, so that one test is for all.
+"""confluent-kafka, kafka-python and aiokafka behind one interface, so that one test covers all.
 
-A producer here lives for one call. A reader reads partition 0 of one topic and is in no group.
+A producer here lives for one call. A reader reads partition 0 of one topic without a group.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import kafka
 import kafka.errors
 
 DEADLINE_S = 30.0
-REQUEST_MAX = 4 << 20  # the clients' own limits are not what is tested
+REQUEST_MAX = 4 << 20  # larger than the tests need: the clients' own limits are not tested
 
 
 class RecordTooLarge(Exception):
-    """The broker's word, not the client's."""
+    """The broker's error, not the client's."""
 
 
 class Record(NamedTuple):
@@ -34,7 +34,7 @@ class Record(NamedTuple):
 
 class Reader(ABC):
     def take(self, count: int, deadline_s: float = DEADLINE_S) -> list[tuple[int, Record]]:
-        """So many records with their offsets, or those that came in time."""
+        """Reads this many records with their offsets, or fewer at the deadline."""
         found: list[tuple[int, Record]] = []
         end = time.monotonic() + deadline_s
         while len(found) < count and (left := end - time.monotonic()) > 0:
@@ -43,7 +43,7 @@ class Reader(ABC):
 
     @abstractmethod
     def poll(self, wait_s: float) -> list[tuple[int, Record]]:
-        """What there is, or comes first."""
+        """The available records, or the next ones."""
 
     @abstractmethod
     def seek(self, offset: int) -> None: ...
@@ -60,7 +60,7 @@ class Reader(ABC):
 
     @abstractmethod
     def ends(self) -> tuple[int, int]:
-        """The first offset and the one after the last."""
+        """The first offset, and the one after the last."""
 
     @abstractmethod
     def close(self) -> None: ...
@@ -72,7 +72,7 @@ class Client(ABC):
     @abstractmethod
     def produce(self, address: str, topic: str, records: Sequence[Record], *,
                 codec: str = "none", acks: str = "all", is_idempotent: bool = False) -> list[int]:
-        """Sends all to partition 0; the offsets as told, -1 each without acknowledgement."""
+        """Sends all records to partition 0. Returns their offsets, -1 if not acknowledged."""
 
     @abstractmethod
     def reader(self, address: str, topic: str, offset: int, wait_ms: int = 50) -> Reader: ...
@@ -236,7 +236,7 @@ class AioKafka(Client):
 
 
 class AioKafkaReader(Reader):
-    """Its event loop turns only within the calls, but for what was begun before."""
+    """Its event loop runs only within calls, except for tasks that it started before."""
 
     def __init__(self, address: str, topic: str, offset: int, wait_ms: int) -> None:
         self._loop = asyncio.new_event_loop()
@@ -263,7 +263,7 @@ class AioKafkaReader(Reader):
         self._consumer.seek(self._where, offset)
 
     def pause(self) -> None:
-        async def pause() -> None:  # it wants a running loop
+        async def pause() -> None:  # it needs a running loop
             self._consumer.pause(self._where)
 
         self._run(pause())

@@ -1,4 +1,4 @@
-"""One run of a real Kafka broker serves every test that needs what it wrote."""
+"""One run of a real Kafka broker serves every test that needs its files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka's own DumpLogSegments, run over many files, its words turned into plain values."""
+"""Kafka's own DumpLogSegments, run over many files, with its output as plain values."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Batch:
 
 @dataclass
 class File:
-    """What the tool said of one file: batches of a log, numbers of an index, or plain words."""
+    """The tool's output for one file: batches of a log, numbers of an index, or text."""
 
     batches: list[Batch] = field(default_factory=list)
     entries: list[dict[str, int]] = field(default_factory=list)
@@ -71,8 +71,8 @@ class File:
 @dataclass
 class Dump:
     files: dict[Path, File]
-    holes: list[tuple[Path, int, int]]  # offset and next one that are not neighbours in a file
-    complaints: list[str]         # all else on standard error: mismatches, stack traces
+    holes: list[tuple[Path, int, int]]  # an offset and the next one, with a gap between them
+    complaints: list[str]         # the rest of standard error: mismatches, stack traces
 
     def batches(self, directory: Path) -> list[Batch]:
         return [batch for file in self._of(directory, ".log").values() for batch in file.batches]

@@ -1,4 +1,4 @@
-"""Logs written by our engine, each with the records that Kafka's tool has to find in it."""
+"""Logs written by our engine, each with the records that Kafka's tool must show."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.interop.dump_log_segments import Record
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 HOUR_MS = 3_600_000
-T0 = int(time.time() * 1000) - HOUR_MS  # records of the last hour: no limit on timestamps is met
+T0 = int(time.time() * 1000) - HOUR_MS  # records of the last hour, within all limits on timestamps
 SEGMENTS = {"segment_bytes": 20_000, "index_interval_bytes": 1024}
 COMPACTED = {**SEGMENTS, "cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0.0,
              "delete_retention_ms": HOUR_MS}
@@ -33,7 +33,7 @@ class Producer:
 
 @dataclass
 class Scribe:
-    """Writes to one log and keeps what the tool should say about it."""
+    """Writes to one log, and keeps the expected output of the tool."""
 
     logs: LogDir
     log: Log
@@ -61,7 +61,7 @@ class Scribe:
         return batch
 
     def end(self, kind: str, producer: Producer, timestamp: int) -> int:
-        """Commit or abort; the marker's offset."""
+        """Commits or aborts. Returns the marker's offset."""
         who = producer.producer_id, producer.epoch
         marker = _batch_builder.control_batch(kind, *who, 7, timestamp)
         offset = self.log.append(marker, origin="coordinator").base_offset
@@ -77,7 +77,7 @@ class Scribe:
                             for txn in self.aborted)]
 
     def keep(self, retained: Callable[[Record], bool]) -> None:
-        """Compaction has passed: the tool should find only these."""
+        """After a compaction: the tool should show only these records."""
         self.expected = [record for record in self.expected if retained(record)]
 
 
@@ -118,7 +118,7 @@ def of_codec(scribe: Scribe, codec: str) -> None:
 
 
 def idempotent(scribe: Scribe) -> None:
-    """Two producers in turn, one of them over the end of the sequence numbers, and repeats."""
+    """Two producers in turn, with resent batches; one of them wraps its sequence numbers."""
     wraps = Producer(4000, epoch=3, sequence=2**31 - 100)
     steady = Producer(4001)
     for i in range(40):
@@ -153,7 +153,7 @@ def _end(scribe: Scribe, kind: str, writer: Producer, first: dict[int, int], sta
 
 
 def append_time(scribe: Scribe) -> None:
-    """The log's own clock: one time for all records of a batch, whatever the producer said."""
+    """LogAppendTime: one timestamp for all records of a batch, whatever the producer sent."""
     for i, codec in enumerate(CODECS * 8):
         start = int(time.time() * 1000)
         scribe.write(rows(30, i * 30), codec)
@@ -165,7 +165,7 @@ def append_time(scribe: Scribe) -> None:
 
 
 def truncated(scribe: Scribe) -> None:
-    """Cut twice in earlier segments and written on; then the log's beginning goes too."""
+    """Truncated twice into earlier segments and appended to; then its first records go, too."""
     producer = Producer(6000)
     for start, cut in ((0, 300), (1000, 36)):
         fill(scribe, 40, producer=producer, first=start)
@@ -183,7 +183,7 @@ def truncated(scribe: Scribe) -> None:
 
 
 def compacted_once(scribe: Scribe) -> int:
-    """Keys overwritten in every codec; two end as tombstones. The delete horizon that is set."""
+    """Keys overwritten in every codec; two end as tombstones, which get a delete horizon."""
     for i, codec in enumerate(CODECS * 4):
         fill(scribe, 4, codec=codec, keys=True, first=i * 48)
         scribe.write([(T0, f"only-{i}", "stays", ()), (T0 + 1, "gone", str(i), ())], codec)
@@ -197,7 +197,7 @@ def compacted_once(scribe: Scribe) -> int:
 
 
 def compacted_again(scribe: Scribe) -> None:
-    """As above, and once more when the tombstones' time is over: they are gone."""
+    """As above, and compacted again after the delete horizon: the tombstones are gone."""
     horizon = compacted_once(scribe)
     _compact(scribe, horizon + 1)
     latest = {record.key: record.offset for record in scribe.expected}
@@ -207,10 +207,10 @@ def compacted_again(scribe: Scribe) -> None:
 def compacted_transactions(scribe: Scribe, passes: int) -> None:
     """A committed and an aborted value for one key, then passes of compaction, two hours apart.
 
-    The aborted value must not win over the committed one. Its marker and index entry outlive the
-    first pass, which still saw its data; the second gives the marker a horizon, the third ends it.
-    The index entry must not stay behind: a consumer that is told of an aborted transaction skips
-    the producer's records up to the marker, so it would skip what the same producer committed next.
+    The aborted value must not replace the committed one. Its marker and index entry outlive the
+    first pass, which removes its data; the second pass sets the marker's delete horizon, the third
+    removes the marker. The index entry must go with it: a consumer with such an entry skips the
+    producer's records up to the next marker, so it would skip the producer's next commit.
     """
     writer = Producer(7000)
     scribe.write([(T0, "kept", "committed", ()), (T0, "b", "one", ())], "zstd", writer, True)
@@ -231,13 +231,13 @@ def compacted_transactions(scribe: Scribe, passes: int) -> None:
 
 
 def _settle(scribe: Scribe) -> None:
-    """Everything durable, and recovery starts after it: until then no segment is taken away."""
+    """Makes all records durable and moves the recovery point, so that segments may be removed."""
     scribe.log.flush()
     scribe.logs.checkpoint()
 
 
 def _compact(scribe: Scribe, now_ms: int) -> None:
-    """All that was written so far."""
+    """Compacts all records written so far."""
     scribe.log.roll()
     _settle(scribe)
     assert scribe.log.compact(now_ms)
@@ -249,7 +249,7 @@ def create(logs: LogDir, topic: str, **settings: object) -> Scribe:
 
 
 def write_all(root: Path) -> tuple[dict[str, Scribe], int]:
-    """Every log, closed cleanly; and the delete horizon of the compacted ones."""
+    """Writes all logs and closes them cleanly. Returns the delete horizon of the compacted logs."""
     logs = LogDir.open(root)
     made = {f"codec-{codec}": create(logs, f"codec-{codec}", **SEGMENTS) for codec in CODECS}
     for codec in CODECS:
@@ -273,7 +273,7 @@ def write_all(root: Path) -> tuple[dict[str, Scribe], int]:
 
 
 def write_and_lose_power(root: Path, scratch: Path) -> Scribe:
-    """A log whose process ended without a word: what recovery then leaves is what counts."""
+    """A log whose process was killed; the test compares the log that recovery leaves."""
     logs = LogDir.open(scratch)
     scribe = create(logs, "recovered", **SEGMENTS)
     fill(scribe, 50, producer=Producer(8000))

@@ -16,7 +16,7 @@ READY = b"Kafka Server started"
 FLAGS = (*kafka_jars.TOOL_FLAGS[:-1], "-Xms256m", "-Xmx512m")
 CLUSTER_ID = "AAAAAAAAQACAAAAAAAAAAQ"  # any 16 bytes in URL-safe base 64
 
-# One partition for each internal topic, and quick reactions: the tests wait for them.
+# One partition per internal topic, and short delays, because tests wait for them.
 SETTINGS = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -40,7 +40,7 @@ SETTINGS = {
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
-    """Another process: there is nothing to wait on but what it says and writes."""
+    """Polls, because another process shows its state only in its output and files."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"waited {timeout_s:.0f} s in vain: {what}"
@@ -48,7 +48,7 @@ def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 60) 
 
 
 class KafkaBroker:
-    """`with KafkaBroker(directory) as kafka:` formats a new directory, starts, stops cleanly."""
+    """`with KafkaBroker(directory) as kafka:` formats a directory, starts, and stops cleanly."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None,
                  flags: Sequence[str] = FLAGS) -> None:
@@ -69,7 +69,7 @@ class KafkaBroker:
         self.stop()
 
     def format(self) -> None:
-        """A new directory's first step; `start` takes it when nobody did."""
+        """Formats a new directory; `start` does it if necessary."""
         properties = self.write_properties()
         kafka_jars.must_run("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID,
                             "-c", str(properties))
@@ -93,7 +93,7 @@ class KafkaBroker:
         return self._process.pid
 
     def stop(self, timeout_s: float = 60) -> None:
-        """The clean stop. A broker that ignores it is killed, and that is an error."""
+        """A clean stop. Kills a broker that does not stop, and raises."""
         if self._process is None:
             return
         self._process.send_signal(signal.SIGTERM)
@@ -105,7 +105,7 @@ class KafkaBroker:
             self.kill()
 
     def kill(self) -> None:
-        """The unclean stop; nothing when it has ended already."""
+        """An unclean stop; does nothing after the end of the process."""
         if self._tools is not None:
             tools, self._tools = self._tools, None
             tools.close()
@@ -115,7 +115,7 @@ class KafkaBroker:
             process.wait()
 
     def tool(self, main: str, *arguments: str, stdin: str = "") -> str:
-        """Run one of Kafka's own clients against this broker; what it printed."""
+        """Runs one of Kafka's own clients against this broker. Returns its output."""
         if self._tools is None:
             self._tools = KafkaTools(self.address, self.directory / "tools")
         words = (main, "--bootstrap-server", self.address, *arguments)
@@ -124,7 +124,7 @@ class KafkaBroker:
         return ended.said
 
     def create_topic(self, name: str, **settings: object) -> None:
-        """One partition; settings have underscores for Kafka's dots."""
+        """Creates a topic with one partition. Settings have underscores for Kafka's dots."""
         configs = [part for key, value in settings.items()
                    for part in ("--config", f"{key.replace('_', '.')}={value}")]
         self.tool("org.apache.kafka.tools.TopicCommand", "--create", "--topic", name,

@@ -1,8 +1,8 @@
-"""Jars for the interop tests, Apache Kafka's and those of Spark's connector for it: brought once by
-Maven, then used from tests/.cache.
+"""Jars for the interop tests: Apache Kafka's and those of Spark's Kafka connector. Maven downloads
+them once into tests/.cache.
 
-The versions are pinned in kafka/pom.xml and spark/pom.xml and nowhere else. Whoever lacks Java or
-Maven gets one sentence that says what to install; `make test` installs both where it may.
+Only kafka/pom.xml and spark/pom.xml pin the versions. Without Java or Maven one sentence says what
+to install; `make test` installs both where it may.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ LOGGING = PROGRAMS / "log4j2.properties"
 CACHE = HERE.parent / ".cache"
 JAVA_NEEDED = 17
 
-# A tool here lives a second, most of it start-up: first compiler only, no parallel collector.
+# A tool runs for a second, mostly its start: only the first compiler, no parallel collector.
 TOOL_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m")
 
 
 class KafkaUnavailable(RuntimeError):
-    """Java, Maven or the jars are missing; the text says what to do about it."""
+    """Java, Maven or the jars are missing; the text has the remedy."""
 
 
 def version() -> str:
@@ -52,7 +52,7 @@ def jars() -> Path:
 
 @functools.cache
 def of_spark() -> Path:
-    """The connector, and what it needs beside PySpark's own jars."""
+    """The connector and its dependencies that PySpark lacks."""
     return _brought(SPARK_POM, "spark-kafka")
 
 
@@ -68,7 +68,7 @@ def sources() -> Path:
 
 
 def _brought(pom: Path, name: str) -> Path:
-    named = hashlib.sha256(pom.read_bytes()).hexdigest()[:8]  # another file, other jars
+    named = hashlib.sha256(pom.read_bytes()).hexdigest()[:8]  # a changed file needs other jars
     wanted = CACHE / f"{name}-{named}"
     with made_once(wanted) as folder:
         if folder is not None:
@@ -144,8 +144,7 @@ def mapped_classes() -> tuple[str, ...]:
 
 def command(main: str, arguments: Sequence[str], flags: Sequence[str] = TOOL_FLAGS,
             sharing: Sequence[str] | None = None) -> list[str]:
-    """One plain Java command line for a main class of Kafka's, or of ours. `sharing` stands for the
-    flags by which the JVM maps its classes."""
+    """A Java command line for a main class of Kafka's, or of ours in `classes`."""
     return [java(), *flags, *(mapped_classes() if sharing is None else sharing),
             f"-Dlog4j2.configurationFile=file:{LOGGING}", "-cp", f"{jars()}/*:{programs()}", main,
             *arguments]
@@ -153,13 +152,13 @@ def command(main: str, arguments: Sequence[str], flags: Sequence[str] = TOOL_FLA
 
 def run(main: str, *arguments: str, stdin: str | None = None,
         timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
-    """Run a tool to its end, however it ends."""
+    """Runs a tool to its end, also if it fails."""
     return subprocess.run(command(main, arguments), input=stdin, capture_output=True, text=True,
                           timeout=timeout_s)
 
 
 def must_run(main: str, *arguments: str, stdin: str | None = None) -> str:
-    """Run a tool that has to succeed; what it printed."""
+    """Runs a tool that must succeed. Returns its output."""
     done = run(main, *arguments, stdin=stdin)
     assert done.returncode == 0, f"{main} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
     return done.stdout
@@ -167,6 +166,6 @@ def must_run(main: str, *arguments: str, stdin: str | None = None) -> str:
 
 def start(main: str, *arguments: str, output: IO[bytes],
           flags: Sequence[str] = TOOL_FLAGS) -> subprocess.Popen[bytes]:
-    """Start a Java process that runs on; the caller stops it."""
+    """Starts a Java process that the caller has to stop."""
     return subprocess.Popen(command(main, arguments, flags), stdin=subprocess.DEVNULL,
                             stdout=output, stderr=subprocess.STDOUT)

@@ -14,7 +14,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
 CONSOLE = "org.apache.kafka.tools.ConsoleProducer"
 TOPICS = (*(f"codec-{codec}" for codec in CODECS), "transactions", "shapes", "compacted")
-# Empty ones, whose directories a test fills with what our engine wrote.
+# Empty topics, whose directories a test fills with files of our engine.
 OURS = ("ours-codecs", "ours-idempotent", "ours-transactional", "ours-truncated", "ours-compacted")
 
 
@@ -24,12 +24,12 @@ RUNNING = "running"
 @dataclass
 class KafkaLogs:
     stopped: Path   # after a clean stop
-    running: Path   # copied from under the running broker: as good as a crash
+    running: Path   # copied while the broker runs, which is like a crash
     dump: tool.Dump  # of `stopped`
 
 
 def write(directory: Path) -> None:
-    """Run a broker, have Kafka's own tools write all topics, stop it."""
+    """Runs a broker, lets Kafka's own tools write all topics, and stops it."""
     kafka = KafkaBroker(directory)
     with kafka:
         for topic in (*TOPICS, *OURS):
@@ -45,7 +45,7 @@ def write(directory: Path) -> None:
 
 
 def found(directory: Path) -> KafkaLogs:
-    """What `write` left there."""
+    """The files that `write` left."""
     kafka = KafkaBroker(directory)
     directories = [kafka.partition(topic) for topic in TOPICS]
     dump = tool.dump(tool.log_files(*directories))
@@ -53,10 +53,10 @@ def found(directory: Path) -> KafkaLogs:
 
 
 def _create(kafka: KafkaBroker, topic: str) -> None:
-    # The name with "internal" is the one that still takes sizes below 1 MiB.
+    # The setting with "internal" still accepts sizes below 1 MiB.
     settings: dict[str, object] = {"internal_segment_bytes": 65536, "segment_index_bytes": 65536}
     if topic in OURS:
-        settings |= {"index_interval_bytes": 1024}  # as those that our engine will have written
+        settings |= {"index_interval_bytes": 1024}  # the partitions that our engine writes
     if topic == "compacted":
         settings |= {"internal_segment_bytes": 16384, "cleanup_policy": "compact",
                      "min_cleanable_dirty_ratio": 0.01}
@@ -81,7 +81,7 @@ def _produce_shapes(kafka: KafkaBroker) -> None:
 
 
 def _produce_compacted(kafka: KafkaBroker) -> None:
-    """Keys that come again and again, some that come once, tombstones."""
+    """Keys that repeat, keys that occur once, tombstones."""
     keys = [f"once-{i}" if i % 50 == 0 else f"key-{i * i % 101}" for i in range(3000)]
     lines = [f"{key}\t{'NIL' if i % 17 == 0 else f'value-{i}'}" for i, key in enumerate(keys)]
     kafka.tool(CONSOLE, "--topic", "compacted", "--compression-codec", "lz4", "--batch-size", "900",
@@ -106,7 +106,7 @@ def _commit_some(kafka: KafkaBroker) -> None:
 
 
 def _leave_open(kafka: KafkaBroker) -> None:
-    """A transactional producer that dies in the middle of its transaction."""
+    """A transactional producer that is killed in the middle of its transaction."""
     log = kafka.partition("transactions")
     before = sum(path.stat().st_size for path in log.glob("*.log"))
     arguments = _perf("transactions", 100_000, "batch.size=2000", more=(
@@ -124,7 +124,7 @@ def _leave_open(kafka: KafkaBroker) -> None:
 
 
 def _abort_it(kafka: KafkaBroker) -> None:
-    """Its successor, of the same transactional id, makes the coordinator abort what is open."""
+    """The next producer of its id makes the coordinator abort the open transaction."""
     kafka.tool(PERFORMANCE, *_perf(
         "transactions", 100, "batch.size=2000",
         more=("--transactional-id", "second", "--throughput", "-1")))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tests.interop import kafka_jars
 
-# What each script of Kafka's starts
+# The main class of each script of Kafka's
 TOOLS = {
     "kafka-acls": "org.apache.kafka.tools.AclCommand",
     "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
@@ -48,7 +48,7 @@ SUBCOMMAND_FIRST = {"kafka-cluster"}
 
 
 class Ended(NamedTuple):
-    """How a tool ended, and what it printed."""
+    """The exit code and the output of a tool."""
 
     code: int
     said: str
@@ -79,13 +79,13 @@ class KafkaTools:
             self._process.stdout.close()
 
     def run(self, tool: str, *words: str, stdin: str = "") -> Ended:
-        """Runs a tool to its end, however it ends."""
+        """Runs a tool to its end, also if it fails."""
         broker = ("--bootstrap-server", self.address)
         given = (*words, *broker) if tool in SUBCOMMAND_FIRST else (*broker, *words)
         return self.run_main((TOOLS[tool], *given), stdin)
 
     def run_main(self, words: Sequence[str], stdin: str) -> Ended:
-        """Runs a main class, the first of the words, with the others."""
+        """Runs a main class, the first word, with the other words."""
         assert self._process.stdin is not None
         watch = threading.Timer(DEADLINE_S, self._process.kill)
         watch.start()
@@ -97,13 +97,13 @@ class KafkaTools:
             watch.cancel()
 
     def must(self, tool: str, *words: str, stdin: str = "") -> str:
-        """Runs a tool that has to succeed; what it said."""
+        """Runs a tool that must succeed. Returns its output."""
         ended = self.run(tool, *words, stdin=stdin)
         assert ended.code == 0, f"{tool} {words}: {ended}"
         return ended.said
 
     def refused(self, tool: str, *words: str) -> str:
-        """Runs a tool that has to fail; all that it said."""
+        """Runs a tool that must fail. Returns all of its output."""
         ended = self.run(tool, *words)
         assert ended.code != 0, f"{tool} {words}: {ended}"
         return ended.said + ended.complained

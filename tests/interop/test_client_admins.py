@@ -115,8 +115,8 @@ def test_confluent_kafka_records(bootstrap: str) -> None:
 
 
 def test_confluent_kafka_deletes_what_was_just_acknowledged(bootstrap: str) -> None:
-    """With acks=1, so before it is flushed. The start is asked for after the answer: librdkafka may
-    send what it was asked at once in any order, over two connections."""
+    """With acks=1, before the flush. The log start is requested after the response: librdkafka may
+    send simultaneous requests in any order over two connections."""
     producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "acks": 1})
     where = confluent_kafka.TopicPartition("confluent-acknowledged", 0, 3)
     for _ in range(3):
@@ -130,7 +130,7 @@ def test_confluent_kafka_deletes_what_was_just_acknowledged(bootstrap: str) -> N
 
 
 def test_what_is_asked_behind_a_deletion_on_one_connection_sees_it(bootstrap: str) -> None:
-    """Two planes answer: the control plane deletes, a network thread knows the start."""
+    """Two planes respond: the control plane deletes, a network thread knows the log start."""
     host, _, port = bootstrap.rpartition(":")
     row = DeleteRecordsRequest.DeleteRecordsTopic
     place = DeleteRecordsRequest.DeleteRecordsPartition

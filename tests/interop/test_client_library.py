@@ -25,7 +25,7 @@ TOPICS = {
     "auto.create.topics.enable": "true",
     "num.partitions": str(PARTITIONS),
     "default.replication.factor": "2",
-    "broker.session.timeout.ms": "3000",  # a dead node is noticed within
+    "broker.session.timeout.ms": "3000",  # a dead node is detected within
     "broker.heartbeat.interval.ms": "500",
 }
 
@@ -80,7 +80,7 @@ def test_leaders_move_and_each_record_is_there_once(tmp_path: Path) -> None:
             producer_type="async",
             queue_time=20,
             delivery_timeout_ms=90_000,
-            connect_timeout_ms=20_000,  # a JVM that has just begun
+            connect_timeout_ms=20_000,  # a JVM that has just started
             retry_backoff_max_ms=300,
         )
         given: list[bytes] = []

@@ -1,4 +1,4 @@
-"""Unmodified clients of today against `appliance serve`: what they produce is what they consume."""
+"""Unmodified current clients against `appliance serve`: they consume what they produced."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 DEADLINE_S = 30.0
 THEN_MS = 1_600_000_000_000
 LIMIT = 1_048_588  # message.max.bytes
-OVERHEAD = 72  # of a batch of one such record, without key and headers
+OVERHEAD = 72  # bytes of a batch of one such record, without key and headers
 COUNT = 50
 
 
@@ -37,7 +37,7 @@ def client(request: pytest.FixtureRequest) -> Client:
 
 
 def shapes() -> list[Record]:
-    """Keys, values and headers, with and without, each record with a time of its own."""
+    """Records with and without keys, values and headers, each with its own timestamp."""
     pairs: list[tuple[bytes | None, bytes | None]] = [
         (b"only-key", None), (None, b"only-value"), (b"", b""), (b"k", b""), (b"", b"v")]
     pairs += [(b"k%d" % i, b"v" * i * i) for i in range(COUNT)]
@@ -73,7 +73,7 @@ def test_what_is_produced_is_consumed(
 
 
 def create(bootstrap: str, topic: str) -> None:
-    """Before the first acks=0 record: to a topic that is only being made it would be lost."""
+    """Before the first acks=0 record, which would be lost while the topic is created."""
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": bootstrap})
     new = confluent_kafka.admin.NewTopic(topic, 1, 1)
     admin.create_topics([new])[topic].result(DEADLINE_S)
@@ -129,7 +129,7 @@ def test_a_paused_partition_gives_nothing(bootstrap: str, client: Client) -> Non
 
 @pytest.mark.parametrize("acks", ["1", "all"])
 def test_a_record_arrives_while_the_fetch_waits(bootstrap: str, client: Client, acks: str) -> None:
-    """The fetch may wait five seconds; the record has to come long before."""
+    """The fetch may wait five seconds; the record must arrive long before."""
     topic, sent = f"{client.name}-waits-{acks}", numbered(2)
     client.produce(bootstrap, topic, sent[:1])
     sent_at: list[float] = []

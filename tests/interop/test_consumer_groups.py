@@ -1,5 +1,5 @@
-"""Groups of the newer protocol with unmodified consumers, against `appliance serve`: librdkafka's
-here, Java's in test_java_client.py. Apache Kafka's own DumpLogSegments reads what is on disk."""
+"""Groups of the newer protocol with unmodified consumers against `appliance serve`: librdkafka's
+here, Java's in test_java_client.py. Apache Kafka's own DumpLogSegments reads the files."""
 
 from __future__ import annotations
 
@@ -177,8 +177,8 @@ KILLS = 3
 
 
 def test_consumers_carry_on_when_the_broker_is_killed(tmp_path: Path) -> None:
-    """Their epochs are on disk: nobody joins again, and no committed offset is lost. The last time
-    it is killed in the middle of a rebalance."""
+    """Their epochs are on disk: no member joins again, and no committed offset is lost. The last
+    kill is in the middle of a rebalance."""
     address = f"127.0.0.1:{lasting_port()}"  # the same after the kill, as consumers know it
     options = [*PACE, "--listen", address]
     slack = {"reconnect_backoff_max_ms": 200}
@@ -201,13 +201,13 @@ def test_consumers_carry_on_when_the_broker_is_killed(tmp_path: Path) -> None:
         read_on(address, members, KILLS + 1)
         for each in members:
             each.close()
-    # every record once: what was committed is not read again
+    # every record once: committed records are not read again
     values = sorted(value for each in members for value in each.values)
     assert values == list(range((KILLS + 1) * COUNT))
 
 
 def read_on(address: str, members: list[Member], times: int) -> None:
-    """The members share, and read and commit what is produced now; it is so often that they do."""
+    """Shows that the members share the partitions, and read and commit new records."""
     produce(address, "t", range((times - 1) * COUNT, times * COUNT))
     until(lambda: shared(*members), "each has its part")
     every = set(range(times * COUNT))

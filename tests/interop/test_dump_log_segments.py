@@ -1,4 +1,4 @@
-"""Kafka's own DumpLogSegments reads what our engine wrote, indexes and all.
+"""Kafka's own DumpLogSegments reads the logs and indexes of our engine.
 
 All logs are written first and dumped by one run of the tool.
 """
@@ -88,7 +88,7 @@ def test_batches_stay_in_the_codec_they_came_in(written: Written, codec: str) ->
 
 @pytest.mark.parametrize("name", [*APPENDED, "idempotent", "transactional", "append-time"])
 def test_indexes_are_as_dense_as_asked_for(written: Written, name: str) -> None:
-    """An entry for a batch that starts more than the interval after the last one with an entry."""
+    """A batch gets an entry if it starts more than the interval after the last batch with one."""
     found = written.dump.entries(written.logs[name].directory, ".index")
     segments = written.segments(name)
     assert len(segments) > 1
@@ -168,7 +168,7 @@ def test_a_snapshot_tells_open_transactions(written: Written) -> None:
 
 @pytest.mark.parametrize("name", ["transactional", "compacted-txn-1"])
 def test_the_transaction_index_lists_every_abort(written: Written, name: str) -> None:
-    """Of a log that was compacted once too: the marker stays while readers may need it."""
+    """Also after one compaction: the marker stays as long as readers may need it."""
     scribe = written.logs[name]
     listed = written.dump.entries(scribe.directory, ".txnindex")
     assert [entry for entries in listed.values() for entry in entries] == scribe.aborted

@@ -1,9 +1,9 @@
-"""A sync fails under clients, the broker is started again, and the disk has what it was given.
+"""A sync fails under clients, and the broker restarts on the disk as it is then.
 
-What was not durable then is on the disk, or is not, and nobody knows. It does not come back, so
-what clients were told, KAFKA_STORAGE_ERROR, is true: it was not written. They send it again, each
-in its way, librdkafka also under a new epoch, and every record is there once.
-docs/decisions/failed-sync-answer.md has what other answers made them do.
+It is unknown whether unsynced records are on the disk. The broker drops them, so its error to
+clients, KAFKA_STORAGE_ERROR, is true: they were not written. Each client resends them in its way,
+librdkafka also under a new epoch, and the log has every record once.
+docs/decisions/failed-sync-answer.md has the effects of other errors.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def library() -> Path:
 
 
 class Failing:
-    """One data directory, one address, and a disk that fails when told to."""
+    """One data directory, one address, and a disk that fails on command."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._waits, self._fails = path / "data", path / "waits", path / "fails"
@@ -82,7 +82,7 @@ class Failing:
         self._waits.touch()
 
     def fail(self) -> None:
-        """And what waits, fails."""
+        """Makes the disk fail, with waiting requests."""
         self._fails.touch()
         self._waits.unlink(missing_ok=True)
 
@@ -100,7 +100,7 @@ class Failing:
         return dict(row)
 
     def restart(self) -> None:
-        """Without a reboot, and on a disk that is well again."""
+        """Restarts without a reboot, on a disk that works again."""
         self._broker.end(signal.SIGKILL)
         self._start()
 
@@ -116,7 +116,7 @@ def broker(tmp_path: Path) -> Iterator[Failing]:
 
 
 def fail_under(broker: Failing, what: object) -> None:
-    """In the midst of what is sent; the start comes when a client has heard of it."""
+    """Fails while records arrive, and restarts after a client has received the error."""
     until(lambda: broker.end_offset > 0, DEADLINE_S)
     broker.fail()
     until(lambda: broker.has_failed, DEADLINE_S)
@@ -126,7 +126,7 @@ def fail_under(broker: Failing, what: object) -> None:
 
 
 class Slowly(Sequence[Record]):
-    """Records over some seconds, so that the disk fails while they come."""
+    """Produces for some seconds, so that the disk fails meanwhile."""
 
     COUNT, PAUSE_S = 2000, 0.001
 
@@ -182,7 +182,7 @@ def test_our_own_producers_records_are_there_once(broker: Failing) -> None:
 
 
 class Told:
-    """What librdkafka says of each record."""
+    """librdkafka's report of each record."""
 
     def __init__(self, broker: Failing, **given: object) -> None:
         self.acknowledged: list[str] = []
@@ -203,7 +203,7 @@ class Told:
 
 
 def test_what_librdkafka_sends_again_under_a_new_epoch_is_there_once(broker: Failing) -> None:
-    """The older batch times out, so it takes the next epoch and numbers the newer one anew."""
+    """The older batch times out, so librdkafka renumbers the newer one under the next epoch."""
     told = Told(broker, **{"enable.idempotence": True, "message.timeout.ms": 11_000})
     told.send("a")
     until(lambda: told.has(told.acknowledged, 1), DEADLINE_S)

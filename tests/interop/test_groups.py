@@ -1,5 +1,5 @@
-"""Unmodified consumers of today in groups, against `appliance serve`: they share, leave, die, come
-back, and go on where they were, also when the broker is killed under them."""
+"""Unmodified current consumers in groups, against `appliance serve`: they share partitions, leave,
+die, return, and continue at their offsets, also when the broker is killed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def filled(bootstrap: str, topic: str, count: int = COUNT) -> str:
-    """A topic with so many records, spread over its partitions."""
+    """A topic with this many records, spread over its partitions."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, PARTITIONS)])[topic].result(DEADLINE_S)
     produce(bootstrap, topic, range(count))
@@ -65,12 +65,12 @@ def until(condition: Callable[[], bool], what: str) -> None:
 
 
 class Member:
-    """A consumer that runs on a thread of its own until it is told to end."""
+    """A consumer on its own thread until it is told to end."""
 
     def __init__(self, bootstrap: str, group: str, topic: str, **configs: Any) -> None:
         given = {name.replace("_", "."): value for name, value in configs.items()}
         self.errors: list[confluent_kafka.KafkaError] = []
-        if given.get("group.protocol") != "consumer":  # there the broker sets the pace
+        if given.get("group.protocol") != "consumer":  # there the broker sets the interval
             given = {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 500, **given}
         self.client = confluent_kafka.Consumer({
             "bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest",
@@ -85,7 +85,7 @@ class Member:
         self._must_end = threading.Event()
         self.client.subscribe([topic], on_assign=self._on_assign, on_revoke=self._on_revoke,
                               on_lost=self._on_revoke)
-        # a test that fails leaves it behind, and the test run must end all the same
+        # a failed test leaves the thread behind, and the test run must end
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -117,7 +117,7 @@ class Member:
 
 
 def shared(*members: Member) -> bool:
-    """Every partition is exactly one member's, and everybody has some."""
+    """Every partition has exactly one member, and every member has partitions."""
     owned = sorted(each for member in members for each in member.assigned)
     return owned == list(range(PARTITIONS)) and all(each.assigned for each in members)
 
@@ -166,7 +166,7 @@ def test_a_member_that_dies_is_replaced(bootstrap: str) -> None:
         other.kill()
         killed = time.monotonic()
         until(lambda: shared(one), "one has all again")
-    # not before its session ended: the connection alone says nothing
+    # only after the end of its session: a closed connection does not end it
     assert time.monotonic() - killed > SESSION_MS / 1000 - 1
     one.close()
 
@@ -200,7 +200,7 @@ def test_a_second_instance_of_the_same_name_fences_the_first(bootstrap: str) -> 
     one._thread.join()
 
 
-@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")  # left behind by its close
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")  # left open by its close
 def test_kafka_python(bootstrap: str) -> None:
     through_kafka_python(bootstrap)
     gc.collect()
@@ -214,7 +214,7 @@ def through_kafka_python(bootstrap: str) -> None:
             bootstrap_servers=bootstrap, group_id="kafka-python", enable_auto_commit=False,
             auto_offset_reset="earliest", session_timeout_ms=SESSION_MS, heartbeat_interval_ms=500,
         )  # fmt: skip
-        # a leader that does not know the topic yet assigns nobody anything, for five minutes
+        # a leader that does not know the topic yet assigns no partition for five minutes
         until(lambda: bool(made.partitions_for_topic(topic)), "the topic is known")
         made.subscribe([topic])
         return made
@@ -282,7 +282,7 @@ async def through_aiokafka(bootstrap: str, topic: str) -> None:
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 def test_consumers_carry_on_when_the_broker_is_killed(tmp_path: Path, strategy: str) -> None:
-    """Their generation is on disk: nobody joins again, and no committed offset is lost."""
+    """Their generation is on disk: no member joins again, and no committed offset is lost."""
     address = f"127.0.0.1:{lasting_port()}"  # the same after the kill, as consumers know it
     options = [*QUICK, "--listen", address]
     with Broker(tmp_path, *options) as broker:
@@ -327,14 +327,14 @@ def commit_frame(offset: int) -> bytes:
 
 
 def test_the_broker_is_killed_while_offsets_are_committed(tmp_path: Path) -> None:
-    """Whatever was acknowledged is there after the kill, over and over."""
+    """Every acknowledged offset survives each kill."""
     acknowledged = -1
     for life in range(4):
         with Broker(tmp_path, *QUICK) as broker:
             if not life:
                 filled(broker.kafka, "t", PARTITIONS)
             found = committed(broker.kafka, "t")[0]
-            # the last one may have come to the disk, and its answer not to us
+            # the last commit may be on disk without a response to us
             assert found in (acknowledged, acknowledged + 1) or not life
             acknowledged = max(acknowledged, found)
             timer = threading.Timer(0.5, broker.process.send_signal, [signal.SIGKILL])

@@ -1,6 +1,6 @@
 """Apache Kafka's Java client against `appliance serve`: the checks of kafka/ClientChecks.java.
 
-They run one after the other in one JVM, since its start costs a second; each is a test here.
+They run in one JVM, because its start costs a second; each check is a test here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 def names() -> list[str]:
-    """Of all checks, as the sources list them."""
+    """The names of all checks, from the sources."""
     sources = "".join((kafka_jars.PROGRAMS / f"{program}.java").read_text() for program in PROGRAM)
     listed = re.findall(r'checks\.put\("([^"]+)",', sources)
     by_codec = [f"sizes {codec}" for codec in CODECS]
@@ -31,7 +31,7 @@ def names() -> list[str]:
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What became of each check: nothing to say, or why it failed."""
+    """The result of each check: empty, or the reason of its failure."""
     folder: Path = tmp_path_factory.mktemp("java")
     with Broker(folder / "data", "--set", "group.consumer.heartbeat.interval.ms=1000", "--set",
                 "group.share.heartbeat.interval.ms=1000") as broker:

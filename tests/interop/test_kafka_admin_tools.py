@@ -107,7 +107,7 @@ def test_credentials_of_users(tools: KafkaTools) -> None:
 
 
 def rules(tools: KafkaTools, *words: str) -> dict[str, list[str]]:
-    """Of each resource, as the tool shows them."""
+    """The rules of each resource in the tool's output."""
     said = tools.must("kafka-acls", "--list", *words)
     parts = re.findall(r"^Current ACLs for .*`ResourcePattern(.*)`:\s*\n((?:\t.*\n)*)", said, re.M)
     return {resource: [line.strip() for line in lines.splitlines()] for resource, lines in parts}

@@ -1,5 +1,4 @@
-"""Every action of kafka-consumer-groups, on groups of both protocols that are at work and on groups
-that rest; and the other tools that know of groups."""
+"""kafka-consumer-groups: every action on active and inactive groups; other tools for groups."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from tests.interop.test_transactions import rows
 from tests.test_server import Broker
 
 TOPIC, PARTITIONS, EACH = "numbers", 2, 10  # records in each partition
-FIRST_MS = 1_700_000_000_000  # their times; one second lies between two
+FIRST_MS = 1_700_000_000_000  # timestamps, one second apart
 PROTOCOLS = {"classic": "Classic", "consumer": "Consumer"}
 
 
@@ -42,7 +41,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaTools]:
 
 @pytest.fixture(params=PROTOCOLS)
 def working(tools: KafkaTools, request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
-    """A group with one member that has everything; and its protocol."""
+    """A group with one member that has all partitions; and its protocol."""
     group = f"{request.node.originalname}-{request.param}"
     configs = {"group_protocol": request.param, "client_id": "worker", "group_instance_id": "one"}
     with closing(Member(tools.address, group, TOPIC, **configs)) as member:
@@ -63,7 +62,7 @@ def commit(tools: KafkaTools, group: str, offset: int) -> str:
     return group
 
 
-# Groups at work
+# Active groups
 
 
 def test_what_a_group_does_is_described(tools: KafkaTools, working: tuple[str, str]) -> None:
@@ -80,7 +79,7 @@ def test_what_a_group_does_is_described(tools: KafkaTools, working: tuple[str, s
     assert (member["CURRENT-EPOCH"] == member["TARGET-EPOCH"] == "-") is not is_new
     (state,) = described(tools, group, "--state", "--verbose")
     assert (state["STATE"], state["#MEMBERS"]) == ("Stable", "1")
-    # the name of the column has a blank, and so has the value
+    # the name of the column and its value have a space
     said = tools.must("kafka-consumer-groups", "--describe", "--group", group, "--state")
     assert (" uniform " if is_new else " range ") in said
 
@@ -117,11 +116,11 @@ def test_a_group_at_work_is_left_alone(tools: KafkaTools, working: tuple[str, st
     assert offsets_of(tools, group) == {str(EACH)}
 
 
-# Groups at rest
+# Inactive groups
 
 
 def reset(tools: KafkaTools, group: str, *words: str) -> dict[str, str]:
-    """New offsets by partition, as the tool tells them."""
+    """The new offsets by partition from the tool's output."""
     said = tools.must("kafka-consumer-groups", "--group", group, "--reset-offsets", *words)
     return {row["PARTITION"]: row["NEW-OFFSET"] for row in table(said, "GROUP")}
 
@@ -137,7 +136,7 @@ def table(said: str, first: str) -> list[dict[str, str]]:
     ("--to-current", 6),
     ("--to-offset 3", 3),
     ("--shift-by -2", 4),
-    ("--shift-by 100", EACH),  # no further than there is something
+    ("--shift-by 100", EACH),  # not beyond the log end
     ("--by-duration PT1H", EACH),  # all records are older
     ("--to-datetime 2023-11-14T22:13:25.000", 5),  # five seconds after the first
     ("--to-datetime 2100-01-01T00:00:00.000", EACH),

@@ -1,5 +1,5 @@
-"""Groups by Apache Kafka's own tools: Java consumers in groups, their offsets described, moved and
-deleted, and the records in `__consumer_offsets` printed by Kafka's own formatters."""
+"""Groups with Apache Kafka's own tools: Java consumers in groups, their offsets described, reset
+and deleted, and the records of `__consumer_offsets` printed by Kafka's own formatters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaTools]:
 
 
 def read_by(tools: KafkaTools, group: str, *words: str) -> str:
-    """A topic of the same name that the group has read: everything, and committed."""
+    """A topic with the group's name; the group has read and committed all of it."""
     tools.must("kafka-topics", "--create", "--topic", group, "--partitions", str(PARTITIONS))
     lines = "".join(f"{i}:v{i}\n" for i in range(COUNT))
     tools.must("kafka-console-producer", "--topic", group, "--reader-property", "parse.key=true",
@@ -42,7 +42,7 @@ def read_by(tools: KafkaTools, group: str, *words: str) -> str:
 
 
 def described(tools: KafkaTools, group: str, *words: str) -> list[dict[str, str]]:
-    """The rows of the table, by the names of its columns."""
+    """The rows of the table, by column."""
     said = tools.must("kafka-consumer-groups", "--describe", "--group", group, *words)
     lines = [line.split() for line in said.splitlines() if line.strip()]
     head = next(i for i, line in enumerate(lines) if line[0] == "GROUP")
@@ -90,7 +90,7 @@ def printed(
                       "--from-beginning", "--timeout-ms", "4000", "--formatter",
                       f"{FORMATTERS}{formatter}")
     found, decoder = [], json.JSONDecoder()
-    while said.startswith("{"):  # one after the other, with nothing between
+    while said.startswith("{"):  # JSON objects without separators
         row, end = decoder.raw_decode(said)
         found.append(row)
         said = said[end:]

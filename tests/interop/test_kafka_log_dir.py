@@ -1,4 +1,4 @@
-"""Our engine opens, serves and goes on with a log directory that a real Kafka broker wrote."""
+"""Our engine opens, serves and continues a log directory that a real Kafka broker wrote."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from appliance.record import _batch, _batch_builder, _records
 from tests.interop import dump_log_segments as tool
 from tests.interop.kafka_logs import CODECS, TOPICS, KafkaLogs
 
-WRITTEN_ON = [f"codec-{codec}" for codec in CODECS]  # by an idempotent producer, as all are now
+WRITTEN_ON = [f"codec-{codec}" for codec in CODECS]  # from an idempotent producer, the default now
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Opened:
 
 @pytest.fixture(scope="module")
 def opened(kafka: KafkaLogs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
-    """A copy, open for reading; tests that write make their own."""
+    """A copy, open for reading; tests that write make their own copy."""
     root = tmp_path_factory.mktemp("taken-over") / "data"
     shutil.copytree(kafka.stopped, root)
     logs = LogDir.open(root)
@@ -46,7 +46,7 @@ def opened(kafka: KafkaLogs, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def read_all(log: Log, max_bytes: int = 10_000, up_to: str = "end") -> bytes:
-    """From the start in pieces, as a consumer does."""
+    """Reads from the start in pieces, as a consumer does."""
     data, offset = b"", log.log_start_offset
     while piece := log.read(offset, max_bytes, up_to=up_to):
         data += piece
@@ -69,7 +69,7 @@ def dumped_facts(records: list[tool.Record]) -> list[tuple[object, ...]]:
 
 
 def test_kafkas_own_dump_of_its_directory_is_clean(kafka: KafkaLogs) -> None:
-    """The measure itself: what these tests compare with is whole."""
+    """Checks the reference: the directory that these tests compare with is whole."""
     assert kafka.dump.complaints == []
     assert {batch.codec for topic in TOPICS
             for batch in kafka.dump.batches(kafka.stopped / f"{topic}-0")} == set(CODECS)
@@ -100,7 +100,7 @@ def test_every_batch_header_reads_back_as_kafka_dumps_it(opened: Opened, topic: 
 
 @pytest.mark.parametrize("topic", TOPICS)
 def test_any_single_offset_can_be_read(opened: Opened, topic: str) -> None:
-    """Through Kafka's own sparse index, and over the holes that its compaction left."""
+    """Through Kafka's own sparse index, and across the gaps of its compaction."""
     log = opened.logs.log(topic, 0)
     for record in opened.dumped(topic)[::41]:
         first = _batch.headers(log.read(record.offset, 1))[0]
@@ -119,7 +119,7 @@ def test_ends_and_segments_are_kafkas(opened: Opened, topic: str) -> None:
 
 @pytest.mark.parametrize("topic", [*WRITTEN_ON, "transactions"])
 def test_a_timestamp_leads_to_the_first_record_not_older(opened: Opened, topic: str) -> None:
-    """A transaction's marker counts too, as it does for Kafka; a consumer skips it later."""
+    """A transaction's marker counts, as in Kafka; a consumer skips it later."""
     log = opened.logs.log(topic, 0)
     records = opened.dumped(topic)
     for asked in sorted({record.timestamp for record in records})[::7]:
@@ -130,7 +130,7 @@ def test_a_timestamp_leads_to_the_first_record_not_older(opened: Opened, topic: 
 
 @pytest.mark.parametrize("topic", TOPICS)
 def test_producers_are_taken_over(opened: Opened, topic: str) -> None:
-    """As in the snapshot that the broker wrote when it stopped."""
+    """Equal to the snapshot that the broker wrote at its stop."""
     found = {each.producer_id: (each.epoch, each.last_sequence, each.last_offset)
              for each in opened.logs.log(topic, 0).producers()}
     assert found == {entry["producerId"]: (
@@ -181,7 +181,7 @@ def test_a_gap_after_kafkas_last_batch_is_refused(opened: Opened) -> None:
 
 
 def _go_on(log: Log, last: tool.Batch, codec: str) -> None:
-    """Forty batches more from the same producer, enough for new segments."""
+    """Forty more batches of the same producer, enough for new segments."""
     sequence = last.last_sequence + 1
     for i in range(40):
         rows = [(last.max_timestamp + i, b"key", b"%03d" % j * 40) for j in range(20)]
@@ -192,7 +192,7 @@ def _go_on(log: Log, last: tool.Batch, codec: str) -> None:
 
 def test_our_appends_after_kafkas_are_read_by_kafkas_tool(
         kafka: KafkaLogs, tmp_path: Path) -> None:
-    """The same producers go on without a gap, in the same segment first, then in new ones."""
+    """The same producers continue without a gap, first in the same segment, then in new ones."""
     root = tmp_path / "data"
     shutil.copytree(kafka.stopped, root)
     logs = LogDir.open(root)
@@ -223,7 +223,7 @@ def test_our_appends_after_kafkas_are_read_by_kafkas_tool(
 
 
 def test_our_compaction_goes_on_where_kafkas_was(kafka: KafkaLogs, tmp_path: Path) -> None:
-    """The delete horizons that Kafka's cleaner set are kept to: its tombstones' time is over."""
+    """Our compaction respects the delete horizons of Kafka's cleaner, which have passed."""
     name = "compacted-0"
     root, batches = tmp_path / "data", kafka.dump.batches(kafka.stopped / name)
     horizons = {batch.delete_horizon for batch in batches} - {-1}
@@ -250,7 +250,7 @@ def test_our_compaction_goes_on_where_kafkas_was(kafka: KafkaLogs, tmp_path: Pat
 
 def test_a_directory_from_under_a_running_broker_recovers(
         kafka: KafkaLogs, tmp_path: Path) -> None:
-    """No clean stop, indexes preallocated with zeros, a transaction open: nothing is lost."""
+    """No clean stop, indexes preallocated with zeros, an open transaction: no record is lost."""
     root = tmp_path / "data"
     shutil.copytree(kafka.running, root)
     logs = LogDir.open(root)
@@ -272,8 +272,8 @@ def test_a_directory_from_under_a_running_broker_recovers(
 
 
 def test_a_swap_that_kafka_had_decided_is_finished(kafka: KafkaLogs, tmp_path: Path) -> None:
-    """Its compaction is committed once the files are named `.swap`; the old ones go next. A broker
-    that dies before the last rename leaves the records in the `.swap` files alone."""
+    """Kafka commits a compaction by renaming files to `.swap`, and then deletes the old files. If
+    the broker dies before the last rename, only the `.swap` files have the records."""
     root, name = tmp_path / "data", "compacted-0"
     shutil.copytree(kafka.stopped / name, root / name)
     first = min((root / name).glob("*.log"))

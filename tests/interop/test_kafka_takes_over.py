@@ -1,7 +1,7 @@
-"""A real Kafka broker opens partitions that our engine wrote, serves them and writes on.
+"""A real Kafka broker opens partitions that our engine wrote, serves them and appends to them.
 
-Once it finds the mark of its own clean stop, and trusts our indexes and snapshots as its own; once
-it does not, and builds them anew: byte for byte the same.
+With the mark of a clean stop it trusts our indexes and snapshots. Without the mark it rebuilds
+them, equal in every byte.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Ours:
 
 
 def _broker_with(ours: Ours, kafka: KafkaLogs, root: Path) -> KafkaBroker:
-    """A node whose empty partitions have been filled with our files, not started yet."""
+    """A node whose empty partitions have our files; not started yet."""
     broker = KafkaBroker(root)
     shutil.copytree(kafka.stopped, broker.log_dir)
     for topic, scribe in ours.logs.items():
@@ -100,7 +100,7 @@ def test_kafkas_consumer_reads_our_committed_records(
 
 
 def test_kafka_writes_on_where_we_ended(broker: KafkaBroker, ours: Ours) -> None:
-    """Last of those with this broker: it stops it, for its log to be whole."""
+    """The last test with this broker: it stops the broker to complete the log."""
     expected = ours.logs["ours-codecs"].expected
     broker.tool(kafka_logs.CONSOLE, "--topic", "ours-codecs", stdin="one\ntwo\n")
     broker.stop()
@@ -115,7 +115,7 @@ def test_kafka_writes_on_where_we_ended(broker: KafkaBroker, ours: Ours) -> None
 
 
 def _in_order(path: Path, data: bytes) -> object:
-    """A snapshot's producers stand in no order, so neither CRC nor sequence can be compared."""
+    """A snapshot has no order of producers, so neither its CRC nor the sequence can be compared."""
     if path.suffix != ".snapshot":
         return data
     return data[6:10], sorted(data[at:at + 46] for at in range(10, len(data), 46))
@@ -123,7 +123,7 @@ def _in_order(path: Path, data: bytes) -> object:
 
 def test_the_indexes_that_kafka_rebuilds_are_ours(
         ours: Ours, kafka: KafkaLogs, tmp_path: Path) -> None:
-    """Of logs that were only appended to: a cut, as in Kafka, shifts where the next entry falls."""
+    """Only logs without a truncation: as in Kafka, a truncation shifts the next entry."""
     broker = _broker_with(ours, kafka, tmp_path)
     (broker.log_dir / ".kafka_cleanshutdown").unlink()
     with broker:

@@ -1,4 +1,4 @@
-"""The programs with which Apache Kafka tests its own brokers, against `appliance serve`."""
+"""Apache Kafka's own test programs against `appliance serve`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.interop import kafka_jars
 from tests.test_server import Broker
 
 DEADLINE_S = 120
-# Segments of a moment, and no wait before they are compacted
+# Very short segments, and no delay before compaction
 COMPACTS_AT_ONCE = ("log.roll.ms=200", "log.cleaner.backoff.ms=100",
                     "log.cleaner.min.cleanable.ratio=0.01", "log.cleaner.delete.retention.ms=0")
 
@@ -36,7 +36,7 @@ def test_the_client_compatibility_test(tmp_path: Path) -> None:
 
 
 def test_the_log_compaction_tester(tmp_path: Path) -> None:
-    """It compares the last value of each key with what it sent; most records have to be gone."""
+    """It compares the last value of each key with its own data; most records must be gone."""
     settings = [word for each in COMPACTS_AT_ONCE for word in ("--set", each)]
     with Broker(tmp_path / "data", *settings) as broker:
         said = run("org.apache.kafka.tools.LogCompactionTester", tmp_path,
@@ -48,4 +48,4 @@ def test_the_log_compaction_tester(tmp_path: Path) -> None:
     assert int(rows[1]) < 60_000
     values = re.search(r"^Validated (\d+) values, 0 mismatches\.$", said, re.M)
     assert values is not None, said
-    assert 300 < int(values[1]) <= 800  # two topics of 400 keys, less what was deleted last
+    assert 300 < int(values[1]) <= 800  # two topics of 400 keys, without the deleted ones

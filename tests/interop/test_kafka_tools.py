@@ -1,6 +1,6 @@
-"""Apache Kafka's own command line tools against `appliance serve`: what each says is what is so.
+"""Apache Kafka's own command line tools against `appliance serve`: their output is correct.
 
-Consumers are told their partitions; only kafka-consumer-perf-test reads in a group here.
+Consumers get their partitions as options; only kafka-consumer-perf-test reads in a group here.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def pairs_of(line: str) -> dict[str, str]:
 
 
 def described(tools: KafkaTools, *words: str) -> list[dict[str, str]]:
-    """A line of the tool as its names and values."""
+    """A line of the tool's output as names and values."""
     lines = tools.must("kafka-topics", "--describe", *words).splitlines()
     return [dict(part.split(": ", 1) for part in re.split(r"\t", line.strip()) if ": " in part)
             for line in lines]
@@ -186,7 +186,7 @@ def test_no_partition_is_ever_unavailable_or_behind(tools: KafkaTools) -> None:
 
 
 def config_values(tools: KafkaTools, *words: str) -> dict[str, str]:
-    """Names and values, of lines like `  a=1 sensitive=false synonyms={...}`."""
+    """Names and values of lines like `  a=1 sensitive=false synonyms={...}`."""
     lines = tools.must("kafka-configs", "--describe", *words).splitlines()
     found = [re.fullmatch(r"  ([\w.]+)=(.*) sensitive=false synonyms=\{.*\}", each)
              for each in lines[1:]]
@@ -321,7 +321,7 @@ def test_offsets_are_told_by_name_and_by_time(tools: KafkaTools) -> None:
     }.items():
         for name in names:
             found = offsets(tools, "--topic", "timed", "--time", name)
-            # which of three lines the clock gave the largest time is the producer's affair
+            # the producer's clock decides which of three lines has the largest timestamp
             assert found == wanted or (wanted is None and 0 <= found["timed:0"] < 3), name
     assert offsets(tools, "--topic-partitions", "timed:0", "--exclude-internal-topics") == {
         "timed:0": 3}
@@ -408,7 +408,7 @@ def test_each_record_comes_back_before_the_next_is_sent(tools: KafkaTools) -> No
 
 def test_the_verifiable_producer_hears_of_each_record(tools: KafkaTools) -> None:
     create(tools, "verified")
-    # it ends by System.exit, so it needs a JVM of its own
+    # it calls System.exit, so it needs its own JVM
     said = kafka_jars.must_run(
         TOOLS["kafka-verifiable-producer"], "--bootstrap-server", tools.address,
         "--topic", "verified", "--max-messages", "50", "--value-prefix", "7",

@@ -1,5 +1,5 @@
-"""kcat, as the distribution brings it, against `appliance serve`: an old librdkafka (Debian 12 has
-2.0.2) that still matches the versions of each API exactly."""
+"""kcat of the distribution against `appliance serve`: an old librdkafka (Debian 12 has 2.0.2) that
+matches the versions of each API exactly."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.test_server import Broker
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 LIMIT = 1_048_588  # message.max.bytes
-OVERHEAD = 72  # of a batch of one such record, without key and headers
+OVERHEAD = 72  # bytes of a batch of one such record, without key and headers
 THEN_MS = 1_600_000_000_000
 SECOND_MS = 1000
 COUNT = 20
@@ -41,7 +41,7 @@ class Kcat:
         return done.stdout
 
     def read(self, topic: str, offset: str, *words: str) -> list[dict[str, Any]]:
-        """All records from there to the end of partition 0."""
+        """All records from the offset to the end of partition 0."""
         said = self.must("-C", "-t", topic, "-p", "0", "-o", offset, "-e", "-q", "-J",
                          "-X", "fetch.wait.max.ms=50", *words)
         return [json.loads(line) for line in said.splitlines()]
@@ -58,7 +58,7 @@ def kcat(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kcat]:
 
 @pytest.fixture(scope="module")
 def timed(kcat: Kcat) -> str:
-    """Record i is i seconds younger than THEN; kcat cannot say a time of its own."""
+    """Record i is i seconds younger than THEN; kcat cannot set a timestamp."""
     producer = confluent_kafka.Producer({"bootstrap.servers": kcat.address, "acks": 1})
     for i in range(COUNT):
         producer.produce("timed", b"v%d" % i, partition=0, timestamp=THEN_MS + i * SECOND_MS)

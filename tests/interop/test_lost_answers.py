@@ -1,11 +1,12 @@
-"""An answer, or a request, is lost on its way, and librdkafka goes on as it does.
+"""A response or a request is lost, and librdkafka continues in its way.
 
-It counts on from the last answer that it got. Aborts its application while the batch waits to be
-sent again, the next transaction uses the batch's numbers for other records, in the same epoch:
-answered as a resend, these would be acknowledged and committed, and in no log.
+librdkafka counts sequence numbers from the last response. If its application aborts while a batch
+waits to be resent, the next transaction uses the numbers of that batch for other records, in the
+same epoch. A broker that took them for a resend would acknowledge and commit records that no log
+has.
 
-Of a request that got no answer it does not know whether it arrived: it aborts what the broker may
-never have heard of.
+librdkafka does not know whether a request without a response arrived: it may abort a transaction
+that the broker does not know.
 """
 
 from __future__ import annotations
@@ -27,8 +28,7 @@ TOPIC = "t"
 
 
 class Line:
-    """The way to a broker, on which the answer to the next Produce can be lost, or every request
-    of a kind while it is in `cut`."""
+    """A proxy to the broker: it loses the next Produce response, or requests of kinds in `cut`."""
 
     def __init__(self) -> None:
         self._is_armed = self.is_lost = False
@@ -63,7 +63,7 @@ def line(tmp_path: Path) -> Iterator[Line]:
 
 
 class Told:
-    """What the application hears of its records."""
+    """The application's delivery reports."""
 
     def __init__(self, line: Line, **given: object) -> None:
         self.acknowledged: list[str] = []
@@ -103,7 +103,7 @@ def transactional(line: Line, **given: object) -> Told:
 
 @pytest.mark.parametrize("count", [3, 2, 1, 6], ids=["as many", "fewer", "one", "more"])
 def test_numbers_used_again_after_an_abort_are_not_acknowledged(count: int, line: Line) -> None:
-    # Time for the abort: without a connection the batch stays in the queue, from which it is taken.
+    # Time for the abort, which removes the batch from the queue while there is no connection.
     told = transactional(line, **{"reconnect.backoff.ms": 2000, "reconnect.backoff.max.ms": 2000})
     told.producer.begin_transaction()
     told.lose_the_answer_to("a0", "a1", "a2")
@@ -148,7 +148,7 @@ def test_a_resend_without_transactions_is_acknowledged_and_there_once(line: Line
 
 
 def test_an_abort_of_what_never_arrived_ends_the_producer_and_nothing_else(line: Line) -> None:
-    """As with Kafka: see test_timed_out_transactions, and docs/compatibility.md."""
+    """As with Kafka: see test_timed_out_transactions and docs/compatibility.md."""
     told = transactional(line, **{"message.timeout.ms": 1000, "reconnect.backoff.ms": 50})
     told.producer.begin_transaction()
     line.cut.add(ADD_PARTITIONS)

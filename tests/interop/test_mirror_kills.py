@@ -1,5 +1,5 @@
-"""The mirror, killed under load: behind an appliance and behind a real Apache Kafka both sides hold
-the same records in the end, each once."""
+"""The mirror is killed under load: with an appliance and with a real Apache Kafka as the source,
+both sides have the same records at the end, each once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def source(tmp_path: Path) -> Iterator[RunningBroker]:
 
 
 def killed_under_load(source: str, target: str, with_offsets: bool, *arguments: str) -> int:
-    """How many records both sides hold, after they were compared."""
+    """The number of records on both sides, after their comparison."""
     process = MirrorProcess(source, target, "--topics", "t", *arguments)
     load = Load(source, "t", PARTITIONS, SEED)
     try:
@@ -79,7 +79,7 @@ def test_a_target_that_is_killed_itself(
         process.start()
         try:
             for _ in range(KILLS):
-                time.sleep(chance.uniform(0.5, 2.5))  # the kill is to hit it anywhere
+                time.sleep(chance.uniform(0.5, 2.5))  # the kill should hit any moment
                 target.kill()
         finally:
             produced = load.stop()

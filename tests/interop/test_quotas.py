@@ -1,6 +1,7 @@
-"""Quotas, as unmodified clients feel them: the rate that they get, and the throttling they hear of.
+"""Quotas with unmodified clients: the rate that they get, and the throttle times that they receive.
 
-A client may use a window (1 s) of its rate at once, so the rate is measured behind it.
+A client may use a window (1 s) of its rate at once, so the rate is measured after the first
+window.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def limit(tools: KafkaTools, client_id: str, quota: str) -> None:
 
 
 class Throttled:
-    """What librdkafka tells of throttling: seconds, as the answers say."""
+    """The throttle times in seconds that librdkafka reports from responses."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []

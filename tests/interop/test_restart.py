@@ -1,5 +1,5 @@
-"""Clients whose broker is killed under them, again and again: nothing acknowledged is lost, and
-what an idempotent producer sends is there once and in order."""
+"""Clients whose broker is killed again and again: no acknowledged record is lost, and an idempotent
+producer's records are in the log once and in order."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ DEADLINE_S = 60.0
 
 
 class Restarted:
-    """One data directory through the lives of its brokers, and one address: that of a relay, since
-    while no broker listens the port would be anybody's."""
+    """One data directory over several lives of its broker, and one address: a relay's, because
+    other programs could take the broker's port while it is down."""
 
     def __init__(self, data: Path, *options: str) -> None:
         self._data, self._options = data, options
@@ -63,7 +63,7 @@ def broker(tmp_path: Path) -> Iterator[Restarted]:
 
 
 class Paced(Sequence[Record]):
-    """Records that come over time, as those of a real source do."""
+    """Records at a fixed rate, as from a real source."""
 
     def __init__(self, count: int) -> None:
         self._records = [Record(None, b"%d" % i) for i in range(count)]

@@ -37,7 +37,7 @@ def tools(
 
 
 def begin(tools: KafkaTools, name: str, *configs: str) -> str:
-    """A topic with records, and a share group of the same name that is to read all of it."""
+    """A topic with records, and a share group of the same name that will read all of it."""
     tools.must("kafka-topics", "--create", "--topic", name, "--partitions", str(PARTITIONS))
     write(tools, name, 0, COUNT)
     wanted = ",".join(["share.auto.offset.reset=earliest", *configs])

@@ -42,7 +42,7 @@ def spark() -> Iterator[SparkSession]:
         "spark.sql.shuffle.partitions": "1",
     }.items():
         builder = builder.config(name, value)
-    with a_new_jvm():  # jars are a JVM's from its start on
+    with a_new_jvm():  # a JVM has its jars from its start on
         session = builder.getOrCreate()
         session.sparkContext.setLogLevel("ERROR")
         yield session
@@ -50,7 +50,7 @@ def spark() -> Iterator[SparkSession]:
 
 
 class Kafka:
-    """The connector's words for one broker."""
+    """The connector's options for one broker."""
 
     def __init__(self, spark: SparkSession, broker: Broker) -> None:
         self.spark = spark
@@ -65,7 +65,7 @@ class Kafka:
         rows.write.format("kafka").options(**self.options, topic=topic).save()
 
     def copy(self, source: str, target: str, checkpoint: Path) -> int:
-        """Whatever is there now and was not copied before; in how many steps."""
+        """Copies all records that were not copied before. Returns the number of batches."""
         reader = self.spark.readStream.format("kafka").options(**self.options, subscribe=source)
         rows = reader.options(startingOffsets="earliest", maxOffsetsPerTrigger=250).load()
         writer = rows.select("key", "value").writeStream.format("kafka").options(**self.options)

@@ -1,5 +1,5 @@
 """Kafka Streams, exactly once: a word count with a repartition topic, a changelog and transactions,
-while the broker is killed again and again, and the program once."""
+while the broker is killed repeatedly, and the program once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def broker(tmp_path: Path) -> Iterator[Restarted]:
 
 @contextmanager
 def word_count(address: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Streams runs; at the end of the block it stops as it should, if it was not killed."""
+    """Runs Streams; stops it cleanly at the end of the block unless it was killed."""
     command = kafka_jars.command("WordCount", [address, str(folder)])
     with (folder / "said").open("ab") as said:
         process = subprocess.Popen(
@@ -52,7 +52,7 @@ def word_count(address: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 class Counts:
-    """What readers of committed records see of `counts`, as it grows."""
+    """The records of `counts` for readers of committed records, as it grows."""
 
     def __init__(self, address: str) -> None:
         self.steps: dict[str, list[int]] = {word: [] for word in WORDS}

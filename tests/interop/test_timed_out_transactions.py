@@ -1,7 +1,7 @@
-"""What a producer is told whose transaction was aborted for its silence, and what of an end of
-nothing: by this broker and by a real Kafka, each request in the versions that differ.
+"""Errors for a producer whose transaction was aborted after its timeout, and for an EndTxn without
+a transaction: our broker's and a real Kafka's, in the versions that differ.
 
-Clients decide by the code whether they go on, abort, or give up.
+The error decides whether a client continues, aborts, or gives up.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tests.support.remote_control import RemoteControl
 from tests.support.serving import Serving
 from tests.support.txn_client import TxnClient
 
-TIMEOUT_MS = 3000  # of what is to be silent: each begins well within it
+TIMEOUT_MS = 3000  # of transactions that time out: each test step takes much less
 DEADLINE_S = 30
 LOOKS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}
 GROUP, TRANSACTION = 0, 1
-# What a Kafka says while it makes its internal topics, or has not written its last markers yet.
+# Kafka's errors while it creates internal topics, or has not written its last markers yet.
 LATER = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -37,7 +37,7 @@ LATER = {
 
 
 def settled(act: Callable[[], int]) -> int:
-    """Once it can be told."""
+    """Waits until the result is known."""
     end = time.monotonic() + DEADLINE_S
     while (found := act()) in LATER:
         assert time.monotonic() < end, ErrorCode(found).name
@@ -60,7 +60,7 @@ def state(control: RemoteControl, name: str) -> str:
 
 
 def goes_on(one: TxnClient) -> str:
-    """Whether it may write and commit after it has asked who it is."""
+    """Whether the producer may write and commit after a new InitProducerId."""
     told = one.init(is_known=True)
     if told:
         return ErrorCode(told).name
@@ -111,7 +111,7 @@ OLD: dict[str, tuple[Act, str]] = {  # of TV1
     "commit": (code(lambda one: one.end()), "PRODUCER_FENCED"),
     "abort": (code(lambda one: one.end(False)), "PRODUCER_FENCED"),
 }  # fmt: skip
-NEW: dict[str, tuple[Act, str]] = {  # of TV2: to abort what was aborted is nothing new
+NEW: dict[str, tuple[Act, str]] = {  # TV2: a second abort succeeds
     "commit": (code(lambda one: one.end()), "INVALID_TXN_STATE"),
     "abort": (code(lambda one: one.end(False)), "NONE"),
 }
@@ -119,11 +119,11 @@ SILENT = {
     **{(f"TV1 {name}", False): each for name, each in {**EACH, **OLD}.items()},
     **{(f"TV2 {name}", True): each for name, each in {**EACH, **NEW}.items()},
 }
-NOTHING = {  # with nothing written: TV2, is it a commit, after another commit
+NOTHING = {  # without records: TV2, a commit after another commit
     (False, False, False): "INVALID_TXN_STATE",
     (False, False, True): "INVALID_TXN_STATE",
     (False, True, False): "INVALID_TXN_STATE",
-    (False, True, True): "NONE",  # TV1 takes it for the last one, once more
+    (False, True, True): "NONE",  # TV1 takes it for a resend of the last one
     (True, False, False): "NONE",
     (True, False, True): "NONE",
     (True, True, False): "INVALID_TXN_STATE",

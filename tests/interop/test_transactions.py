@@ -1,8 +1,9 @@
-"""Transactions by real clients: what is committed is seen, whole and once; what is aborted, fenced
-or left behind is not; and what a kill of the broker interrupts ends one way everywhere.
+"""Transactions with real clients: committed records are visible, completely and once; aborted,
+fenced or abandoned ones are not; and a transaction that a kill of the broker interrupts ends the
+same way in all partitions.
 
-librdkafka and aiokafka speak the protocol before KIP-890, Apache Kafka's Java client that of
-KIP-890 (its checks are in kafka/TransactionChecks.java).
+librdkafka and aiokafka use the protocol before KIP-890, Apache Kafka's Java client that of KIP-890
+(its checks are in kafka/TransactionChecks.java).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ SEED = int(os.environ.get("TRANSACTION_SEED", "1"))
 
 
 class Failed(Exception):
-    """Why a transaction did not commit; `is_over`: this producer can do nothing more."""
+    """The reason why a transaction did not commit; `is_over`: this producer cannot continue."""
 
     def __init__(self, why: object, is_over: bool) -> None:
         super().__init__(str(why))
@@ -183,8 +184,7 @@ def created(address: str, topic: str, partitions: int) -> str:
 
 
 def values(address: str, topic: str, partition: int = 0, *, all_of_them: bool = False) -> list[str]:
-    """What a reader sees up to the end of the partition, and of which an open transaction would
-    hold up the end."""
+    """The values up to the end of the partition, which an open transaction would delay."""
     consumer = ck.Consumer(
         {
             "bootstrap.servers": address,
@@ -369,7 +369,7 @@ def test_kafkas_tool_finds_ids_by_pattern_and_nothing_that_hangs(
             assert rows(tools.must("kafka-transactions", "find-hanging", *where)) == []
         tools.must("kafka-transactions", "forceTerminateTransaction", "--transactionalId", topic)
         (told,) = rows(tools.must("kafka-transactions", "describe", "--transactional-id", topic))
-        assert told["TransactionState"] == "Empty"  # for whoever comes next
+        assert told["TransactionState"] == "Empty"  # for the next test
     assert values(address, topic) == []
 
 
@@ -399,7 +399,7 @@ AMOUNTS = 1000
 
 
 class Bank:
-    """Moves money between two topics, a transaction a transfer, through every kill."""
+    """Moves money between two topics, one transaction per transfer, through every kill."""
 
     def __init__(self, address: str, made: type[Any], name: str) -> None:
         self.address, self.made, self.name = address, made, name
@@ -415,7 +415,7 @@ class Bank:
                     while not is_over.is_set():
                         self._transfer(producer, dice)
             except Failed:
-                continue  # the next producer of this name aborts what this one left open
+                continue  # the next producer of this name aborts the open transaction
 
     def _transfer(self, producer: Producer, dice: random.Random) -> None:
         self.count += 1
@@ -462,7 +462,7 @@ def test_totals_balance_whenever_the_broker_is_killed(broker: Restarted) -> None
         is_over.set()
         for each in running:
             each.result(DEADLINE_S)
-    for each in banks:  # what is still open ends with the next producer of the name
+    for each in banks:  # the next producer of the name ends open transactions
         each.made(broker.address, each.name).close()
     check_books(broker.address, banks)
 

@@ -1,5 +1,6 @@
-"""One partition cannot be opened, and only who needs it waits: unmodified clients at a real broker
-whose disk answers EIO for two directories, of a topic of theirs and of `__consumer_offsets`."""
+"""Partitions that cannot be opened delay only their own clients: unmodified clients at a real
+broker whose disk returns EIO for two directories, one of their topic and one of
+`__consumer_offsets`."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ AWAY = "__consumer_offsets-0"
 
 
 class Box:
-    """One data directory, and the broker that is on it just now."""
+    """One data directory and its current broker."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -42,7 +43,7 @@ class Box:
         self.rest = Rest(self.serving.admin.removeprefix("http://"))
 
     def again(self, *names: str) -> None:
-        """Killed, and started on a disk that cannot open these."""
+        """Kills the broker and starts it on a disk that cannot open these directories."""
         self.serving.stop(signal.SIGKILL)
         self.opens.set(*names)
         self.start()
@@ -62,7 +63,7 @@ class Box:
 
 
 def told(producer: ck.Producer, value: str, partition: int) -> ck.KafkaError | None:
-    """What became of one record."""
+    """The result for one record."""
     found: list[ck.KafkaError | None] = []
     producer.produce("t", value, partition=partition, on_delivery=lambda e, _: found.append(e))
     producer.flush(DEADLINE_S)

@@ -439,7 +439,7 @@ def test_a_dry_run_and_a_no_change_nothing(mended: tuple[RunningBroker, Rest]) -
     broker, rest = mended
     before = rest.get("/topics/t/partitions/0/repair")
     dry = repaired(broker, "t-0", "--skip", "--dry-run")
-    assert (dry.exit_code, dry.stdout) == (0, "readers would pass 1 offsets in 1 ranges\n")
+    assert (dry.exit_code, dry.stdout) == (0, "readers would skip 1 offset in 1 range\n")
     assert repaired(broker, "t-0", "--import", FILE, text="n\n").exit_code == 1
     assert rest.post("/topics/t/partitions/0/repair", {"action": "skip"})["dry_run"]
     assert rest.get("/topics/t/partitions/0/repair") == before
@@ -452,7 +452,7 @@ def test_what_is_put_back_is_read_and_health_is_ok_again(
     broker, rest = mended
     done = repaired(broker, "t-0", "--import", FILE, "--yes")
     assert done.exit_code == 0, done.output
-    assert "1 records in 1 batches were put back at their own offsets" in done.stdout
+    assert "1 record restored at the same offsets" in done.stdout
     assert texts(rest, "t") == ["0", "1", "2", "3"]
     assert rest.get("/health")["status"] == "ok"
     trail = rest.get("/audit")["entries"]

@@ -161,7 +161,7 @@ def test_what_is_whole_when_it_is_verified_is_told_for_a_day(
         it.refused.look()
         (text,) = it.refused.texts()
         assert "BatchCorrupt" in text
-        assert "is whole" in text
+        assert "verified since, and whole" in text
         assert it.ledger.open() == []
         assert it.reads(1)
         monkeypatch.setattr(refused_reads, "TOLD_S", 0.0)
@@ -206,7 +206,7 @@ def test_more_than_can_be_noted_is_told(tmp_path: Path) -> None:
             assert not it.reads(slot)
         found = it.refused.texts()
         assert len(found) == NOTED_AT_ONCE + 1
-        assert "more segments" in found[-1]
+        assert "more than" in found[-1]
 
 
 def test_damage_that_was_met_in_two_ways_is_one_entry(tmp_path: Path) -> None:

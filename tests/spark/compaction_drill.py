@@ -1,14 +1,14 @@
-"""Compactions, and some of them killed, beside readers that read all the time:
+"""Compactions, some of them killed, beside readers that read all the time:
 
     python -m tests.spark.compaction_drill --compactions 50 --kills 20
 
-Each reader resolves the folder, counts, and must find each record once: no fewer than were
-committed when it began. Beside them, the same readers go through the link for each file; what they
-find is told, and none of it may be a double. Who fails there reads again at once, and that is told,
-too.
+Each reader resolves the folder, counts, and must see each record once, and at least the records
+that were committed when it began. Other readers follow the link for each file; their results are
+reported, and must not contain duplicates. A reader that fails there reads again at once, which is
+reported, too.
 
-A kill comes at a step on the disk that the last whole compaction had. One that comes behind the
-end all the same is told as missed, and there is another one for it.
+A kill comes before a step on the disk that the last whole compaction had. A kill after the end is
+reported as missed, and repeated.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from tests.test_server import Broker
 
 TOPIC = "drilled"
 NOT_THERE = ("No such file", "No files found", "FileNotFoundException", "PATH_NOT_FOUND")
-RECORDS = 300  # of each run
-PAUSE_S = 0.2  # of each reader: eight that never rest leave no time to compact
-GRACE_MS = 90_000  # longer than any of these readers takes
-START_S = 600.0  # of each reader, under all this load
+RECORDS = 300  # per run
+PAUSE_S = 0.2  # pause of each reader: eight without a pause leave no time to compact
+GRACE_MS = 90_000  # longer than any read
+START_S = 600.0  # for each reader under this load
 
 
 class Watch:
-    """Readers in threads of their own, and what they found."""
+    """Readers in their own threads, and their results."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.floor, self.ceiling = folder, 0, 0
         self.over = threading.Event()
         self.found: Counter[tuple[str, str]] = Counter()
         self.wrong: list[str] = []
-        self.errors: dict[tuple[str, str], str] = {}  # the first of each kind
+        self.errors: dict[tuple[str, str], str] = {}  # the first result of each kind
         self.threads: list[threading.Thread] = []
 
     def start(self, name: str, read: Callable[[Path], int], is_pinned: bool) -> None:
@@ -69,7 +69,7 @@ class Watch:
                 self.wrong.append(f"{label}: {what}: {text}")
 
     def _read(self, read: Callable[[Path], int], is_pinned: bool) -> tuple[str, str]:
-        """One word for what was found, and more of them."""
+        """The result as a word, with details."""
         floor = self.floor
         try:
             count = read(self.folder.resolve() if is_pinned else self.folder)
@@ -84,7 +84,7 @@ class Watch:
         return "more" if count > self.ceiling else "right", text
 
     def wait_for_all(self) -> None:
-        """Until each that resolves the link has read once more."""
+        """Waits until each reader that resolves the link has read once more."""
         labels = [*READERS, "spark"]
         before = {label: self._reads(label) for label in labels}
         end = time.monotonic() + START_S
@@ -122,7 +122,7 @@ def drill(folder: Path, compactions: int, kills: int, seed: int) -> Watch:
 
 
 def order_of(compactions: int, kills: int, seed: int) -> list[bool]:
-    """Which of them are killed. The first is not: it tells how many steps there are."""
+    """The order of killed compactions. The first is not killed: it counts the steps."""
     order = [True] * kills + [False] * (compactions - 1)
     random.Random(seed).shuffle(order)
     return [False, *order]
@@ -157,8 +157,8 @@ def add(export: Export, watch: Watch) -> None:
 
 
 class Apart:
-    """A compaction in a process of its own, which a real SIGKILL ends before its nth step on the
-    disk. Its Spark starts at once, and it begins when it is told."""
+    """A compaction in a separate process. A real SIGKILL ends it before its nth step on the disk.
+    Its Spark starts at once; it waits for the command to begin."""
 
     def __init__(self, root: Path) -> None:
         words = [sys.executable, "-m", "tests.spark.compaction_drill", "--one", str(root)]
@@ -166,7 +166,7 @@ class Apart:
                                         stderr=subprocess.PIPE)
 
     def go(self, kill_at: int | None) -> int | None:
-        """How many steps it had; None when it was killed."""
+        """The number of steps, or None if it was killed."""
         given = b"whole\n" if kill_at is None else b"%d\n" % kill_at
         steps, said = self.process.communicate(given)
         code = self.process.returncode
@@ -188,7 +188,7 @@ def compact_here(root: Path) -> None:
 
 
 def _counted(kill_at: int | None) -> list[str]:
-    """Each step that is done is put there, until one of them is the last."""
+    """The names of finished steps. Kills this process before step `kill_at`."""
     done: list[str] = []
 
     def counted(name: str, step: Callable[..., object]) -> Callable[..., object]:

@@ -1,5 +1,5 @@
-"""What the commands of exports say to programs. What they do is told by tests/spark; here the work
-itself is done by others, whose outcome is known."""
+"""The output of export commands for programs. Fakes with known results do the work here; other
+tests of this folder cover the work itself."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SUMMARY = {"rows": 7, "dead_letters": 1, "files": 2, "bytes": 900, "started_ms":
 
 
 def told(*words: str, code: int = 0) -> Any:
-    """Standard output is one object, and nothing beside it."""
+    """Standard output is exactly one JSON object."""
     done = CliRunner().invoke(main, ["export", *words, "--json"])
     assert done.exit_code == code, done.output
     return json.loads(done.stdout)

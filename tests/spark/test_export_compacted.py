@@ -1,4 +1,4 @@
-"""Exports of topics that compaction has thinned since: `verify` compares what the log still has."""
+"""Exports of topics that compaction has thinned since: `verify` compares remaining records."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def send_round(export: Export, number: int) -> None:
 
 
 def thin(export: Export, last: int) -> set[int]:
-    """Writes on until compaction has taken some of what was exported, but not all: a key without a
-    later record stays. The offsets that are left of it."""
+    """Produces until compaction has removed some exported records, but not all: a key without a
+    later record stays. Returns the remaining offsets."""
     set_policy(export, "compact")
     deadline = time.monotonic() + DEADLINE_S
     while len(found := offsets_below(export, last)) == last:
@@ -61,7 +61,7 @@ def exported(make: Make, topic: str, **wanted: Any) -> tuple[Export, int]:
 
 
 def merged_with_another(export: Export, count: int, **wanted: Any) -> int:
-    """A second run's file and the first one's become one, which then holds two ranges."""
+    """Merges the files of two runs into one, which then covers two ranges."""
     send_round(export, ROUNDS)
     export.run(**wanted)
     export_compact.compact(export.target, lambda: export.spark, 1000)
@@ -77,7 +77,7 @@ def test_what_was_compacted_away_is_counted_and_no_problem(make: Make, mode: str
     verdict = export.verdict()
     assert verdict.problems == []
     assert verdict.rows_compared + verdict.rows_compacted == count
-    assert 0 < verdict.rows_compared <= len(left)  # compaction may have gone on
+    assert 0 < verdict.rows_compared <= len(left)  # compaction may have continued
     assert verdict.rows_not_in_log == 0
 
 
@@ -91,7 +91,7 @@ def test_without_compaction_a_log_that_has_less_is_a_problem(make: Make) -> None
 
 
 def rewritten(export: Export, change: Callable[[pa.Table], pa.Table]) -> None:
-    """The one file of an export holds something else, and the manifest agrees."""
+    """Replaces the content of the only file of an export, with a matching manifest."""
     manifest = export_manifest.load(export.target)
     (file,) = manifest["files"]
     path = export.target.root / file["path"]
@@ -106,7 +106,7 @@ def rewritten(export: Export, change: Callable[[pa.Table], pa.Table]) -> None:
 
 
 def other_key(table: pa.Table) -> pa.Table:
-    """Of the last record."""
+    """Changes the key of the last record."""
     keys = [*table["key"].to_pylist()[:-1], b"other"]
     index = table.schema.get_field_index("key")
     return table.set_column(index, table.schema.field(index), pa.array(keys, pa.binary()))
@@ -135,6 +135,6 @@ def test_a_range_whose_file_is_broken_is_not_compared(make: Make) -> None:
     thin(export, count)
     (file,) = export_manifest.load(export.target)["files"]
     (export.target.root / file["path"]).unlink()
-    _, missing, told = export.verify()  # the first: readers count fewer
+    _, missing, told = export.verify()  # the first check: readers count fewer rows
     assert missing == f"{file['path']} is missing"
     assert f"records in the log, which are not compared: {file['path']} is not whole" in told

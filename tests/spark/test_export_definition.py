@@ -1,5 +1,5 @@
-"""What the definition of an export may make its scheduler do: nothing that is not on a list,
-nothing outside its folders, and no code of whoever wrote the definition or the manifest."""
+"""Limits on the effect of an export's definition: only listed options, only its own folders, and no
+code from a definition or a manifest."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HOSTILE = (
 
 
 class Planted:
-    """What pyiceberg would load if it was let."""
+    """A class that pyiceberg would load without the list."""
 
     made = 0
 
@@ -37,7 +37,7 @@ def defined(target: Path | str, **options: Any) -> dict[str, Any]:
 
 
 def test_pyiceberg_does_load_what_is_planted() -> None:
-    """Without the list it would: the test below can fail."""
+    """Proves that the next test can fail: without the list pyiceberg loads the class."""
     before = Planted.made
     load_catalog("x", **{"py-catalog-impl": f"{__name__}.Planted"})
     assert Planted.made == before + 1
@@ -71,11 +71,11 @@ def test_a_catalog_is_looked_up_by_name_in_the_schedulers_configuration(
     manifest = export_run.opened(target)
     with pytest.raises(ExportFailed, match=r"there is no catalog shared here.*\.pyiceberg\.yaml"):
         export_run.with_table(target, manifest, given)
-    assert export_manifest.load(target)["table"] is None  # what failed is not kept
+    assert export_manifest.load(target)["table"] is None  # a failed table is not stored
     monkeypatch.setenv("PYICEBERG_CATALOG__SHARED__TYPE", "sql")
     monkeypatch.setenv("PYICEBERG_CATALOG__SHARED__URI", f"sqlite:///{tmp_path}/catalog.db")
     monkeypatch.setenv("PYICEBERG_CATALOG__SHARED__WAREHOUSE", f"file://{tmp_path}")
-    monkeypatch.setattr(pyiceberg.catalog, "_ENV_CONFIG", Config())  # read once, by its import
+    monkeypatch.setattr(pyiceberg.catalog, "_ENV_CONFIG", Config())  # read at its import
     export_run.with_table(target, manifest, given)
     assert export_manifest.load(target)["table"] == given
     assert given is not None

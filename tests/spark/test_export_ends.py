@@ -1,6 +1,6 @@
-"""Runs that end as they do on a bad day, with a real Spark: the JVM is killed, or has too little
-memory; a worker is killed; the target's disk is full; the broker goes, and comes back or does not;
-a token ends; the scheduler is gone. Each is seen in the broker, in its metrics and in health."""
+"""Runs with a real Spark that fail: the JVM is killed or lacks memory; a worker is killed; the
+target's disk is full; the broker stops, and returns or not; a token expires; the scheduler stops.
+The broker, its metrics and health report each failure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tests.support.rest import Rest
 from tests.support.spark_data import DEADLINE_S, log_of
 from tests.test_server import Broker
 
-SIZE = 90_000  # of a record: ten of them are more than the small disk has
+SIZE = 90_000  # per record: ten are more than the small disk has
 
 
 def until(is_so: Callable[[], Any]) -> Any:
@@ -62,7 +62,7 @@ def place(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
 
 
 def run_here(place: Place, spark: SparkSession, retries: int = 20) -> None:
-    """As the command does it, with the session of the others."""
+    """Runs like the command, in the shared session."""
     port = AdminPort(place.broker.admin)
     with export_outcome.told("daily", port):
         definition = export_definition.of_broker(port.definition("daily"), (place.root,))
@@ -78,7 +78,7 @@ def is_whole(place: Place, kafka: str) -> bool:
 # The processes of a run
 
 def below(process: int) -> list[tuple[int, bytes]]:
-    """What it has started, and their words."""
+    """The processes that it has started, with their command lines."""
     found = []
     for task in Path(f"/proc/{process}/task").glob("*/children"):
         for child in map(int, task.read_text().split()):
@@ -86,7 +86,7 @@ def below(process: int) -> list[tuple[int, bytes]]:
                 found.append((child, Path(f"/proc/{child}/cmdline").read_bytes()))
                 found += below(child)
             except OSError:
-                continue  # it has ended meanwhile
+                continue  # the process has ended meanwhile
     return found
 
 
@@ -124,11 +124,11 @@ def test_a_driver_that_is_killed(place: Place) -> None:
     running.wait()
     scheduler.step(now + 3602)
     place.seen("was killed by signal 9 (SIGKILL)")
-    assert len(place.rest.get("/exports/daily/runs")["runs"]) == 1  # the one that had begun
+    assert len(place.rest.get("/exports/daily/runs")["runs"]) == 1  # the run that had started
 
 
 def test_a_worker_that_is_killed(place: Place, spark: SparkSession) -> None:
-    """As the kernel does it when memory ends. Here a task is not tried again."""
+    """As the kernel does it when memory ends. Here Spark does not retry a task."""
     def killed(*_: Any) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -160,7 +160,7 @@ def test_a_disk_that_is_full_and_has_room_again(
 
 @contextmanager
 def going(tmp_path: Path, patch: pytest.MonkeyPatch) -> Iterator[tuple[Place, list[Broker]]]:
-    """A broker that goes, and comes back where it was."""
+    """A broker that stops, and restarts on the same address."""
     with ExitStack() as stack:
         kafka, admin, export = (f"127.0.0.1:{port}" for port in lasting_ports(3))
         first = stack.enter_context(started(tmp_path, kafka, admin, export))
@@ -252,7 +252,7 @@ def scheduling(admin: str, root: Path, token: str) -> Iterator[subprocess.Popen[
 
 
 class Due:
-    """An export whose scheduler must log in, defined before the broker began."""
+    """An export whose scheduler must log in, defined before the broker started."""
 
     def __init__(self, tmp_path: Path) -> None:
         make_people(tmp_path / "data")
@@ -264,7 +264,7 @@ class Due:
 
     @contextmanager
     def watched(self) -> Iterator[tuple[str, Rest, str]]:
-        """Address, an admin, and the scheduler's token."""
+        """The address, an admin, and the scheduler's token."""
         with running_broker(self.data) as broker:
             ada = logged_in(broker, "ada")
             made = ada.ask("POST", "/tokens", {"name": "scheduler", "role": "operator"}).body
@@ -272,7 +272,7 @@ class Due:
 
 
 def silence(patch: pytest.MonkeyPatch) -> None:
-    """Three minutes go by."""
+    """Moves time by three minutes."""
     for each in (due, definitions_and_runs):
         patch.setattr(each, "NEXT_RUN_BELIEVED_S", 0.5)
 
@@ -309,7 +309,7 @@ def test_a_scheduler_whose_token_ends_is_missed(
 
 
 def is_overdue(rest: Rest) -> tuple[bool, bool]:
-    """In health, and in the metric that the alert rule has."""
+    """Whether health and the metric of the alert rule report it as overdue."""
     texts = [each["text"] for each in rest.get("/health")["findings"]]
     page = rest.raw("GET", "/metrics").body.decode()
     return (any("no run began: is its scheduler running?" in each for each in texts),

@@ -1,5 +1,5 @@
-"""Ways in which a run of an export fails. Each is seen in the broker, in its metrics and in health:
-those that fail before there is a plan, those that are killed, and those that never begin."""
+"""Failures of an export's runs: before the plan, by a kill, or without a start. The broker, its
+metrics and health report each."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def broken_java(place: Place) -> None:
 
 
 def disk_full(place: Place) -> None:
-    """A real one, before the first byte of a run."""
+    """A full disk before the first byte of a run."""
     if os.geteuid() != 0:
         pytest.skip("only root mounts")
     small_disk(place.target.root, place.stack, "64k")
@@ -246,8 +246,8 @@ def test_an_export_without_a_scheduler_is_overdue(tmp_path: Path) -> None:
                       "scheduler running?")
     assert told(later - 1) == ""  # the broker has just begun
     book.put_next_run("daily", 1, later)
-    assert told() == ""  # a scheduler is there
-    assert told(later + NEXT_RUN_BELIEVED_S + 1) != ""  # and gone
+    assert told() == ""  # a scheduler reports
+    assert told(later + NEXT_RUN_BELIEVED_S + 1) != ""  # and stops
     begun = {"id": "r", "state": "running", "started_ms": round((now - 60) * 1000)}
     book.put_run("daily", begun)
     gone = later + NEXT_RUN_BELIEVED_S + 1
@@ -258,7 +258,7 @@ def test_an_export_without_a_scheduler_is_overdue(tmp_path: Path) -> None:
 
 
 def test_a_run_of_a_wrong_clock_hides_no_failure(place: Place) -> None:
-    """It began in ten years. What is told behind it is what is last."""
+    """The run started ten years in the future. A later report still counts as the newest."""
     future = round((time.time() + 10 * 365 * 86_400) * 1000)
     place.rest.post("/exports/daily/runs", {
         "id": "wrong", "state": "succeeded", "started_ms": future, "plan": {}})
@@ -282,7 +282,7 @@ def test_a_target_is_accepted_on_purpose(place: Place) -> None:
     place.words.append("--accept-target")
     place.patch.setenv("JAVA_HOME", "/nowhere")
     assert place.run() != 0
-    place.seen("has no bin/java")  # it has come that far
+    place.seen("has no bin/java")  # it has reached this step
 
 
 @pytest.mark.parametrize(("dead", "is_failed"), [(0, False), (5, False), (6, True), (10, True)])

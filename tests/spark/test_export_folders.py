@@ -1,5 +1,5 @@
-"""Who reads the folder of an export while it is compacted, or while a compaction is killed, counts
-each record once: as DuckDB, pyarrow, Polars and Spark list it."""
+"""Readers of an export's folder (DuckDB, pyarrow, Polars, Spark) count each record once while a
+compaction runs or is killed."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_each_record_is_counted_once_before_and_after_a_compaction(make: Make) -
     done = compact(export)
     assert done["merged"] > done["into"] > 0
     assert counts(folder, export.spark) == {COUNT}
-    assert counts(pinned, export.spark) == {COUNT}  # as it was: of who has listed it before
+    assert counts(pinned, export.spark) == {COUNT}  # unchanged for readers that listed it before
     assert export.verify() == []
     assert compact(export, 1500)["deleted"] == done["merged"]
     assert not pinned.exists()
@@ -105,7 +105,7 @@ def test_a_compaction_killed_at_any_step_on_the_disk_shows_each_record_once(make
 
 
 def kills_of(export: Export, now_ms: int) -> int:
-    """Kills at each step, until there is none left; what readers find is looked at behind each."""
+    """Kills at each step until no step is left, and checks the readers after each kill."""
     folder = export.target.root / f"topic={export.topic}"
     at = 0
     while True:
@@ -136,7 +136,7 @@ def test_verify_counts_as_readers_do_and_finds_doubles(make: Make) -> None:
 
 
 def as_older_versions_had_it(export: Export) -> None:
-    """A plain folder, in which replaced files lie beside those that hold their rows."""
+    """A plain folder with replaced files beside the files that have their rows."""
     compact(export)
     target, topic = export.target, f"topic={export.topic}"
     manifest = export_manifest.load(target)
@@ -176,7 +176,7 @@ def test_a_file_system_that_cannot_exchange_says_what_to_do(
     as_older_versions_had_it(export)
     monkeypatch.setattr(export_generation, "_renameat2", lambda one, other: False)
     send(export, 2, COUNT)
-    export.run()  # goes on
+    export.run()  # continues
     with pytest.raises(ExportFailed, match=r"While nobody reads it: mv '.*' && ln -s '") as told:
         compact(export)
     assert os.system(str(told.value).split("reads it: ")[1]) == 0
@@ -200,7 +200,7 @@ def test_repair_shows_another_generation_too(make: Make) -> None:
 
 
 def test_readers_leave_out_what_the_documents_say(tmp_path: Path) -> None:
-    """DuckDB and Polars do not leave out `_` and `.`: nothing of ours may lie below a topic."""
+    """DuckDB and Polars do not ignore `_` and `.`: a topic's folder must not have other files."""
     table = pyarrow.table({"partition": [0], "offset": [1]})
     for name in ("a", "_b", ".c"):
         pyarrow.parquet.write_table(table, tmp_path / f"{name}.parquet")
@@ -214,8 +214,8 @@ def test_readers_leave_out_what_the_documents_say(tmp_path: Path) -> None:
 def test_readers_leave_out_in_silence_what_they_listed_and_is_gone(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """A link to nothing is listed, and cannot be opened: as a file that went in between. So
-    documents say that who goes through the link may count too little."""
+    """A broken link is listed and cannot be opened, like a file that was deleted in between. So the
+    documents warn that reads through the link may count too few rows."""
     pyarrow.parquet.write_table(
         pyarrow.table({"partition": [0], "offset": [1]}), tmp_path / "a.parquet")
     (tmp_path / "b.parquet").symlink_to("gone.parquet")

@@ -1,4 +1,4 @@
-"""The hash of records against SipHash's published vectors, and a plain reading of its text."""
+"""The hash of records, compared with SipHash's published vectors and a plain implementation."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def rounds(v: list[int], count: int) -> None:
 
 
 def siphash(data: bytes) -> int:
-    """SipHash-2-4 under the key 00 .. 0f, word by word as its paper has it."""
+    """SipHash-2-4 under the key 00 .. 0f, word by word as in its paper."""
     low, high = struct.unpack("<QQ", bytes(range(16)))
     v = [low ^ 0x736F6D6570736575, high ^ 0x646F72616E646F6D]
     v += [low ^ 0x6C7967656E657261, high ^ 0x7465646279746573]

@@ -1,5 +1,5 @@
-"""Records that somebody sends to spoil a table: the run ends, every reader reads it, and a schema
-that was decided wrongly has a way back."""
+"""Records from an attacker who wants to break a table: the run ends, every reader can read the
+table, and a wrong schema can be replaced."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def told(export: Export, *words: str, code: int = 0) -> Any:
 
 @pytest.fixture
 def spoiled(make: Make, tmp_path: Path) -> Export:
-    """Half of the first records were wrong, so the column is text."""
+    """Half of the first records were invalid, so the column is text."""
     export = make(f"spoiled-{tmp_path.name.strip('_')}", 1)
     export.topics.send(export.topic, [b'{"id": "x"}', b'{"id": 1}'])
     export.run(schema=JSON)
@@ -94,7 +94,7 @@ def test_a_schema_is_inferred_again_from_the_present_log(spoiled: Export) -> Non
         files = f"'{spoiled.target.root}/topic=*/**/*.parquet'"
         query = f"select typeof(id) from read_parquet({files}, union_by_name=true)"
         assert duck.execute(query).fetchall() == [("VARCHAR",)] * 10
-    (lost,) = old_files  # is made again as it was, not as it would be now
+    (lost,) = old_files  # restored with its old types, not with today's
     wanted = (spoiled.target.root / lost).read_bytes()
     (spoiled.target.root / lost).unlink()
     reading = export_run.reading_of(spoiled.broker, 3, "read_committed")

@@ -1,5 +1,5 @@
-"""An Iceberg table beside a manifest, without Spark: what it does when somebody else was there,
-when things were moved, lost or brought back, and when there is no pyiceberg."""
+"""An Iceberg table beside a manifest, without Spark: foreign commits, files that were moved, lost
+or restored, and no pyiceberg."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FOLDER = "topic=t/date=2026-11-21/hour=08"
 
 
 class Exported:
-    """A target as runs leave it: files of ten rows of one partition, and the manifest."""
+    """A target as after runs: files of ten rows of one partition, and the manifest."""
 
     def __init__(self, root: Path) -> None:
         self.target = Target(root)
@@ -32,7 +32,7 @@ class Exported:
             self.target, export_manifest.load(self.target), export_iceberg.settings(None, None))
 
     def add(self, **more: Any) -> str:
-        """A commit of one more file."""
+        """Commits one more file."""
         sequence = self.manifest["sequence"] = self.manifest["sequence"] + 1
         files = self.manifest["files"]
         path = f"{FOLDER}/t+0000+{len(files) * 10:013d}.parquet"
@@ -145,7 +145,7 @@ def test_a_planted_duplicate_and_a_lost_file_are_detected(exported: Exported) ->
         table.add_files([f"file://{exported.target.root}/{first}"], ours, False)
     assert [each.split("lake.t")[1].split("file://")[0] for each in exported.problems()] == [
         ": ", " lacks ", " has ", " has "]
-    exported.follow()  # one that claims to be ours is put right
+    exported.follow()  # corrects snapshots that claim to be ours
     assert (exported.offsets(), exported.problems()) == (list(range(20)), [])
     exported.manifest["files"] = [each for each in exported.manifest["files"]
                                   if each["path"] == second]

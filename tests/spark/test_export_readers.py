@@ -1,4 +1,4 @@
-"""DuckDB and Polars read a partition by its address, with a token, as docs/export.md shows it."""
+"""DuckDB and Polars read a partition over HTTP, with a token, as in docs/export.md."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROWS = [(n, f"value {n}") for n in range(COUNT)]
 
 
 class Served(NamedTuple):
-    url: str  # of a partition, up to the format
+    url: str  # URL of a partition, up to the format
     token: str
 
     def open(self, kind: str) -> Any:

@@ -1,5 +1,5 @@
-"""Runs of an export on Spark: what is in the Parquet files is what a foreign consumer reads of the
-log, record for record, whatever was stopped where; and `verify` finds what is planted."""
+"""Runs of an export on Spark: the Parquet files have exactly the records that a foreign consumer
+reads from the log, wherever a run was stopped; and `verify` detects planted faults."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_run_killed_at_any_step_neither_loses_nor_repeats_a_record(make: Make)
         export_run.opened(export.target)
         export.run_killed(kill)
         if number % 2:
-            export.run()  # otherwise the next kill meets what this one left
+            export.run()  # otherwise the next kill starts with the files of this one
     export.run()
     assert export.rows() == export.topics.log_of(export.topic)
     assert export.verify() == []
@@ -189,7 +189,7 @@ def test_json_is_inferred_pinned_and_grows(make: Make) -> None:
         assert found.fetchall() == [(1, "a", None), (2, None, 1.5)]
     assert export.verify() == []
     done = export_compact.compact(export.target, lambda: export.spark, 0)
-    assert (done["merged"], export.verify()) == (2, [])  # only the dead letters are alike
+    assert (done["merged"], export.verify()) == (2, [])  # only the dead letters are equal
 
 
 def test_a_target_that_lost_its_manifest_is_left_alone(make: Make) -> None:
@@ -246,6 +246,6 @@ def test_a_run_of_dead_letters_alone_commits_nothing_until_a_schema_takes_them(m
         export.run(schema={"mode": "json"})
     assert export_manifest.load(export.target)["topics"] == {}
     assert list(export.target.data_files()) == []
-    assert export.run(schema={"mode": "raw"})["rows"] == 10  # not by the plan that was stopped
+    assert export.run(schema={"mode": "raw"})["rows"] == 10  # not with the plan of the stopped run
     assert export.rows() == export.topics.log_of(export.topic)
     assert export.verify() == []

@@ -1,5 +1,5 @@
-"""Schedules on a clock of the test: caught up, never twice at a time, tried again, and days on
-which the clock is changed."""
+"""Schedules with a fake clock: missed runs are caught up, runs do not overlap, failures are
+retried, and clock changes are handled."""
 
 from __future__ import annotations
 
@@ -30,15 +30,14 @@ class Run:
 
 
 class Clock:
-    """Steps through time, a minute at once unless told otherwise; runs last as long as they are
-    told, and end with these codes, the last one for ever."""
+    """Advances time, by default a minute per step. Runs have fixed durations and exit codes."""
 
     def __init__(self, schedule: Schedule, last: float = T0, seconds: float = 60,
                  codes: tuple[int, ...] = (0,)) -> None:
         self.now, self.seconds, self.codes = last, seconds, list(codes)
         self.said: list[str] = []
         self.export = Export(schedule, last, said=self.said.append)
-        self.started: list[tuple[float, float]] = []  # when, for what
+        self.started: list[tuple[float, float]] = []  # time and purpose
         self.open: list[Run] = []
 
     def start(self, name: str, due: float) -> Run:
@@ -98,7 +97,7 @@ def test_the_time_of_the_next_run_is_reported() -> None:
     assert clock.export.running is not None
     assert clock.export.next_run() == second
     clock.go(first + 70, step=1)
-    assert 60 + 30 <= clock.export.next_run() - first <= 60 + 32  # it failed: again in 30 s
+    assert 60 + 30 <= clock.export.next_run() - first <= 60 + 32  # retried in 30 s after a failure
     clock.go(first + 200, step=1)
     assert clock.export.next_run() == second
 
@@ -143,7 +142,7 @@ def test_jitter_is_within_its_bounds_and_the_same_after_a_restart() -> None:
 
 @pytest.mark.parametrize("years", [1 / 8760 * 3, 10])
 def test_a_clock_that_was_wrong_and_is_set_back_keeps_no_run_waiting(years: float) -> None:
-    """Its due times stand in the manifest, so a restart would not help either."""
+    """The manifest has the due times, so a restart would not help."""
     clock = Clock(Schedule("e", "0 * * * *"), last=T0 + years * 8760 * HOUR)
     clock.now = T0 + 10
     clock.go(T0 + 2 * HOUR)
@@ -171,7 +170,7 @@ def test_a_run_that_failed_before_the_clock_was_set_back_is_tried_at_once() -> N
 
 
 def test_a_clock_that_jumps_years_ahead_runs_once() -> None:
-    """More times came due than are counted."""
+    """More runs came due than the limit of the count."""
     clock = Clock(Schedule("e", "* * * * *"), seconds=1)
     clock.now = T0 + 30 * 24 * HOUR
     clock.go(clock.now + 50, step=1)
@@ -215,7 +214,7 @@ def test_every_hour_is_every_real_hour_on_such_days(begin: str, count: int) -> N
 @pytest.mark.parametrize("begin", ["2026-03-28T00:00", "2026-10-24T00:00"])
 @pytest.mark.parametrize("cron", ["30 2 * * *", "0 * * * *", "0 3 * * *", "*/15 1-3 * * *"])
 def test_the_broker_and_the_scheduler_agree_on_what_was_due(cron: str, begin: str) -> None:
-    """Else a run that began in time would be called overdue on days on which clocks change."""
+    """Otherwise health would report timely runs as overdue on days of clock changes."""
     schedule = Schedule("e", cron, "Europe/Berlin")
     at = datetime.fromisoformat(begin).replace(tzinfo=ZoneInfo("Europe/Berlin")).timestamp()
     for _ in range(24):

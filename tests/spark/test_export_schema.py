@@ -1,4 +1,4 @@
-"""Which columns JSON gets: what most records say, whatever a hostile one has; and the way back."""
+"""The columns of JSON: most records decide, not hostile ones; and how to replace a schema."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def inferred(values: list[bytes | None], pinned: Any = None) -> Any:
 
 
 def table_of(folder: Path, values: list[bytes | None], kind: Any) -> tuple[Any, dict[int, str]]:
-    """As DuckDB reads it, and why the others are dead letters."""
+    """The rows as DuckDB reads them, and the reasons of the dead letters."""
     done = written(folder, [(i, value, BEGIN_MS) for i, value in enumerate(values)],
                    {"mode": "json", "type": kind}, step=50)
     reasons = {row["offset"]: row["reason"] for row in rows_of(done, is_dead=True)}
@@ -109,7 +109,7 @@ def test_a_hostile_record_decides_nothing(what: str, place: str, tmp_path: Path)
     places = range(at, at + len(HOSTILE[what]))
     assert set(reasons) <= set(places)
     rows = {row[0]: row[1] for row in table.project("_offset, _rest").fetchall()}
-    for i in places:  # it is whole among the dead letters, or nothing of it is missing in its row
+    for i in places:  # a record is a whole dead letter, or its row has all of its fields
         assert (i in reasons) != (i in rows), (i, reasons.get(i))
 
 
@@ -125,7 +125,7 @@ def test_a_hostile_record_alone_ends_in_a_table_or_a_reason(what: str, tmp_path:
 
 
 class Counted(str):
-    """A name that counts how often it is looked up or compared."""
+    """A name that counts its hashes and comparisons."""
 
     __slots__ = ()
     steps = 0
@@ -295,7 +295,7 @@ def test_the_sample_is_spread_over_partitions_and_over_each(
     assert export_schema.pieces(few[0]) == few
 
 
-# The way back
+# Replacing a schema
 
 def manifest_of(kind: Any, rows: int = 3) -> Any:
     schema = {"mode": "json", "type": kind, "by": "inference", "sampled": 3}
@@ -366,7 +366,7 @@ def test_another_type_is_refused_also_in_two_steps() -> None:
         export_schema.put({**step, "table": {"name": "n"}}, "t", {"type": RIGHT}, True)
     kept = export_schema.put(step, "t", {"type": RIGHT}, True)
     more = {"fields": {**RIGHT["fields"], "more": "long"}}
-    export_schema.put(kept, "t", {"type": more}, False)  # what was accepted once stays accepted
+    export_schema.put(kept, "t", {"type": more}, False)  # an accepted mismatch stays accepted
     with pytest.raises(ExportFailed, match="have other types: name is string, wanted long"):
         export_schema.put(kept, "t", {"type": {"fields": {"id": "long", "name": "long"}}}, False)
 

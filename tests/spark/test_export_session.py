@@ -1,4 +1,4 @@
-"""What a Spark session needs of the machine, and how its lack is said."""
+"""Requirements of a Spark session, and the errors without them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ print(counted[0])
 
 @pytest.fixture
 def other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory, the current one, with another `appliance`."""
+    """A current directory with another package `appliance`."""
     (tmp_path / "appliance").mkdir()
     (tmp_path / "appliance" / "__init__.py").write_text(OTHER)
     monkeypatch.chdir(tmp_path)
@@ -81,7 +81,7 @@ def test_without_java_the_message_says_what_to_install(
 
 
 def at_a_terminal(*words: str) -> tuple[int, str]:
-    """What `appliance export` shows there, without the terminal's own commands."""
+    """The output of `appliance export` at a terminal, without control sequences."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "100"}
     with subprocess.Popen([sys.executable, "-m", "appliance", "export", *words], stderr=theirs,
@@ -91,7 +91,7 @@ def at_a_terminal(*words: str) -> tuple[int, str]:
         try:
             while data := os.read(ours, 1 << 16):
                 told += data
-        except OSError:  # as Linux tells that nobody has it open any more
+        except OSError:  # Linux reports EIO when nobody has the terminal open
             pass
         os.close(ours)
         code = process.wait(300)

@@ -1,6 +1,6 @@
-"""An empty folder, or a stranger's, in the place of a target that only the command line or a file
-names: nothing is exported into it until somebody says that it is new. (Of exports that the broker
-knows: test_export_failures.) Topics without records, so that no run wants Spark."""
+"""An empty or foreign folder as the target of a command line or a file: nothing is exported into it
+before the user confirms a new target. (test_export_failures covers exports that the broker knows.)
+The topics have no records, so that no run needs Spark."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_new_target_is_confirmed_once(place: Place) -> None:
     assert wants_a_word(place.run())
     assert not place.target.root.exists()
     assert place.run(words="--new-target")[0] == 0
-    code, text = place.run(words="--new-target")  # as it would stay in somebody's cron
+    code, text = place.run(words="--new-target")  # as in a crontab
     assert (code, "has exported bare already: run it without --new-target" in text) == (1, True)
 
 
@@ -82,7 +82,7 @@ def test_another_export_is_mounted_there(place: Place) -> None:
     told = place.run()
     assert wants_a_word(told), told
     assert "lake has exports of other, wanted one of bare" in told[1]
-    assert place.run("bare other")[0] == 0  # a topic more
+    assert place.run("bare other")[0] == 0  # with another topic
 
 
 def test_a_stopped_first_run_continues(place: Place) -> None:
@@ -99,7 +99,7 @@ def test_a_lost_manifest_is_reported_as_such(place: Place) -> None:
 
 
 def test_an_export_of_a_file_runs_and_its_target_is_known_again(place: Place) -> None:
-    """The broker has never heard of it."""
+    """The broker does not know this export."""
     assert wants_a_word(place.run_filed())
     for words in ("--new-target", ""):
         code, text = place.run_filed(words)
@@ -119,7 +119,7 @@ def test_a_backfill_is_new_by_itself(place: Place) -> None:
 @pytest.mark.parametrize("words", ["compact", "table", "verify --offline", "list",
                                    "backfill --lost-files", "schema bare --infer-again"])
 def test_no_command_makes_a_target_of_an_empty_folder(place: Place, words: str) -> None:
-    """The next run would take it for one whose first run was stopped."""
+    """The next run would take the folder for a target whose first run was stopped."""
     place.target.root.mkdir()
     code, text = place.export(words, "--target", str(place.target.root))
     assert (code, "has no export: there is no" in text) == (1, True), text

@@ -1,5 +1,6 @@
-"""The Iceberg table of an export: read by pyiceberg and by DuckDB it is what a foreign consumer
-reads of the log, whatever was stopped between the manifest's commit and the table's."""
+"""The Iceberg table of an export, read by pyiceberg and by DuckDB: it has exactly the records that
+a foreign consumer reads from the log, wherever a run was stopped between the commits of the
+manifest and of the table."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ TABLE = export_iceberg.settings(None, None)
 
 
 def table_of(export: Export) -> Table:
-    """As somebody else opens it, by what the pages say."""
+    """The table as users open it, by the documentation."""
     root = export.target.root
     with load_catalog(
         "appliance", type="sql", uri=f"sqlite:///{root}/_iceberg/catalog.db",
@@ -43,7 +44,7 @@ def by_duckdb(export: Export) -> Counter[Place]:
 
 
 def told(table: Table) -> list[dict[str, Any]]:
-    """The offsets of its snapshots, from and to by partition."""
+    """The offsets of its snapshots: from and to by partition."""
     return [json.loads(each.summary.additional_properties["appliance.offsets"])
             for each in table.snapshots() if each.summary]
 
@@ -64,7 +65,7 @@ def test_a_table_follows_whatever_is_killed_between_its_commit_and_the_manifests
         send(export, 200, 300 + number * 200)
         export.run_killed(lambda patch, at=(owner, name, after): killed_at(patch, *at))
         if number % 2:
-            export.run()  # otherwise the next kill meets what this one left
+            export.run()  # otherwise the next kill starts with the files of this one
     export.run()
     log = export.topics.log_of(export.topic)
     assert sum(log.values()) == 900
@@ -88,7 +89,7 @@ def test_compaction_swaps_the_files_of_a_table_and_forgets_what_it_deletes(make:
         killed_at(patch, export_iceberg, "_commit", False)
         with pytest.raises(Killed):
             export_compact.compact(export.target, lambda: export.spark, 1000, grace_ms=500)
-    assert by_pyiceberg(export) == log  # as it was before: nothing is deleted yet
+    assert by_pyiceberg(export) == log  # unchanged: nothing is deleted yet
     assert any("which the manifest has not" in problem for problem in export.verify())
     done = export_compact.compact(export.target, lambda: export.spark, 1500, grace_ms=500)
     assert done["deleted"] > 0

@@ -1,4 +1,4 @@
-"""One split over a bad line: every record once and in order, or an error that says why."""
+"""One split over a bad connection: every record once and in order, or an error with the reason."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def send(producer: ck.Producer, topic: str, count: int) -> None:
 
 
 class BadLine:
-    """Between a reader and the broker: its first connections end after so many bytes, or have one
-    byte changed there."""
+    """A proxy between a reader and the broker: it ends its first connections after a number of
+    bytes, or changes one byte there."""
 
     def __init__(self, export: str, limits: list[int], damages: bool = False) -> None:
         host, _, port = export.rpartition(":")
@@ -153,7 +153,7 @@ def test_a_frame_is_cut_between_batches(broker: Broker, monkeypatch: pytest.Monk
 
 
 
-# Where the data is
+# Locations of data
 
 
 def test_a_plan_tells_where_the_data_is_and_nobody_else_is_asked(broker: Broker) -> None:

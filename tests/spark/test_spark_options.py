@@ -1,4 +1,4 @@
-"""The options of the Spark data source: what is accepted, what is refused and in which words."""
+"""The options of the Spark data source: accepted values, refused values, and error texts."""
 
 from __future__ import annotations
 

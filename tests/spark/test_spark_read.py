@@ -1,4 +1,4 @@
-"""Batch reads: what Spark reads is what a consumer reads, whatever the options choose of it."""
+"""Batch reads: Spark reads the same records as a consumer, with every selection by options."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def offsets(frame: DataFrame) -> dict[int, list[int]]:
 
 @pytest.fixture(scope="module")
 def clicks(topics: Topics) -> str:
-    """Three partitions of 100, a second between the records."""
-    topic = topics.create("clicks", 3, retention_ms="-1")  # the times are long ago
+    """Three partitions of 100 records, a second between two records."""
+    topic = topics.create("clicks", 3, retention_ms="-1")  # the timestamps are old
     for partition in range(3):
         for index in range(100):
             topics.send_later(topic, partition, T0 + index * 1000, b"%d" % index)
@@ -75,7 +75,7 @@ def test_transactions_that_were_aborted_are_not_read(topics: Topics) -> None:
         producer.begin_transaction()
         for _ in range(10):
             producer.produce(topic, b"%d" % index)
-        assert producer.flush(DEADLINE_S) == 0  # or what is aborted is never sent
+        assert producer.flush(DEADLINE_S) == 0  # otherwise aborted records are never sent
         end = producer.abort_transaction if index % 2 else producer.commit_transaction
         end(DEADLINE_S)
     rows = rows_of(topics.read(topic, minPartitions=4))
@@ -162,7 +162,7 @@ def test_no_task_reads_more_records_than_it_may(topics: Topics) -> None:
 
 
 def test_only_what_a_record_may_lack_is_nullable(topics: Topics, clicks: str) -> None:
-    """Of any other column Spark would look at every row for a null."""
+    """For any other nullable column Spark would check every row for null."""
     fields = topics.read(clicks, includeHeaders=True).schema
     assert [field.name for field in fields if field.nullable] == ["key", "value", "headers"]
 

@@ -1,4 +1,4 @@
-"""Streams: each record once into each batch, also when the driver is killed in between."""
+"""Streams: each record once in the batches, even if the driver is killed between two of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def stream(topics: Topics, topic: str, **options: Any) -> DataFrame:
 
 
 def run(rows: DataFrame, into: Path) -> list[int]:
-    """Whatever is there now and was not taken before, into Parquet; rows of each batch."""
+    """Writes all unread records to Parquet; returns the rows of each batch."""
     writer = rows.writeStream.format("parquet").option("checkpointLocation", f"{into}-checkpoint")
     query = writer.trigger(availableNow=True).start(str(into))
     try:
@@ -112,11 +112,11 @@ def wait_for(condition: Any) -> None:
     deadline = time.monotonic() + DEADLINE_S
     while not condition():
         assert time.monotonic() < deadline
-        time.sleep(0.1)  # each look reads a topic, beside a JVM that starts
+        time.sleep(0.1)  # each check reads a topic while a JVM starts
 
 
 def test_a_driver_that_is_killed_loses_nothing(topics: Topics, tmp_path: Path) -> None:
-    """Its rows may be written again: the batch that was on its way is done once more, whole."""
+    """Spark repeats the interrupted batch as a whole, so its rows may be written again."""
     for name in ("kill-in", "kill-out"):
         topics.create(name, 2)
     target = "kill-out"
@@ -167,10 +167,10 @@ class copying:
         self.driver.stdin.close()
 
 
-# Topics that are made anew
+# Topics that are created again
 
 def made_anew(topics: Topics, topic: str, records: int, partitions: int = 1) -> tuple[str, str]:
-    """The ids that it had and has."""
+    """The old and the new id of the topic."""
     was = topics.topic_id(topic)
     topics.delete(topic)
     topics.create(topic, partitions)
@@ -183,13 +183,13 @@ def made_anew(topics: Topics, topic: str, records: int, partitions: int = 1) -> 
 def test_a_topic_created_again_is_refused_with_both_ids(
     topics: Topics, tmp_path: Path, records: int, is_strict: bool
 ) -> None:
-    """Whether it has fewer records than were read, as many, or more, which nothing else tells."""
+    """With fewer, as many, or more records than were read; only the id differs in the last case."""
     topic = topics.create(f"anew-{records}-{is_strict}")
     topics.send(topic, numbers(0, 10))
     into = tmp_path / "out"
     assert run(stream(topics, topic), into) == [10]
     was, now = made_anew(topics, topic, records)
-    for _ in range(2):  # Spark has planned the batch by then, and asks for the same one again
+    for _ in range(2):  # Spark has planned the batch, and requests it again
         with pytest.raises(Exception, match=f"has read the one with id {was}.* has id {now} now"):
             run(stream(topics, topic, failOnDataLoss=is_strict), into)
     assert values(topics, into) == Counter(numbers(0, 10))
@@ -209,7 +209,7 @@ def test_a_batch_that_was_planned_of_a_topic_that_is_gone_is_refused_too(
         topics.send(topic, numbers(batch * 5, batch * 5 + 5))
         assert run(stream(topics, topic), into) == [5]
     for path in (f"{into}-checkpoint/commits", f"{into}/_spark_metadata"):
-        (Path(path) / "1").unlink()  # as a driver leaves it that dies before
+        (Path(path) / "1").unlink()  # as a driver that died before leaves it
         (Path(path) / ".1.crc").unlink(missing_ok=True)
     was, now = made_anew(topics, topic, 30)
     with pytest.raises(Exception, match=f"topic planned has id {now}, got {was}.*new checkpoint"):
@@ -244,7 +244,7 @@ def test_a_topic_created_again_between_two_batches_stops_the_running_stream(
     try:
         query.processAllAvailable()
         was, now = made_anew(topics, topic, 50)
-        # it may look in the moment between, when there is none
+        # it may run between deletion and creation
         with pytest.raises(Exception, match=f"{was}.* has id {now} now|there is no topic"):
             query.awaitTermination(DEADLINE_S)
     finally:
@@ -259,7 +259,7 @@ def offsets_in(into: Path, number: int) -> Path:
 
 
 def without_ids(into: Path) -> None:
-    """As an older version has written it."""
+    """A checkpoint as an older version wrote it."""
     for path in Path(f"{into}-checkpoint/offsets").glob("[0-9]*"):
         *head, text = path.read_text().splitlines()
         plain = {topic: {n: at for n, at in of.items() if n != "id"}
@@ -291,7 +291,7 @@ def test_a_checkpoint_without_ids_goes_on_and_has_them_from_then_on(
 
 
 def test_a_log_that_ends_before_the_checkpoint_is_refused(topics: Topics, tmp_path: Path) -> None:
-    """The topic is the same, so nobody made it anew: a data directory was taken back, or cut."""
+    """The topic has the same id: an older data directory was restored, or the log was cut."""
     topic = topics.create("cut")
     topics.send(topic, numbers(0, 10))
     into = tmp_path / "out"

@@ -1,5 +1,4 @@
-"""A real standalone cluster whose workers have PySpark and pyarrow, and nothing of ours: they get
-from the driver what they need."""
+"""A standalone cluster whose workers have only PySpark and pyarrow; the driver sends the rest."""
 
 from __future__ import annotations
 
@@ -43,7 +42,7 @@ DEPLOY = "org.apache.spark.deploy"
 
 @pytest.fixture(scope="module")
 def worker_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Python with links to those packages of ours that workers are to have."""
+    """A Python with links to the packages that workers have."""
     folder = tmp_path_factory.mktemp("workers")
     venv.create(folder / "venv", with_pip=False)
     packages = Path(sysconfig.get_path("purelib"))
@@ -55,7 +54,7 @@ def worker_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Cluster:
-    """A master and its workers, each a process, somewhere else and with a clean environment."""
+    """A master and its workers: processes in another directory with a clean environment."""
 
     def __init__(self, folder: Path, python: Path) -> None:
         self.folder, self.python = folder, python
@@ -109,8 +108,8 @@ def cluster(worker_python: Path, tmp_path_factory: pytest.TempPathFactory) -> It
 
 @pytest.fixture(scope="module")
 def spark(cluster: Cluster) -> Iterator[SparkSession]:
-    """Spark plans at the driver with the Python of the workers, which by its path finds there what
-    the driver has. The path is not handed on to the workers."""
+    """Spark starts Python at the driver by the path of the workers' Python, which finds the
+    driver's packages there. The workers do not get this path."""
     path = os.pathsep.join([str(ROOT), sysconfig.get_path("purelib")])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", str(cluster.python))
@@ -124,7 +123,7 @@ def spark(cluster: Cluster) -> Iterator[SparkSession]:
 
 
 def imported(spark: SparkSession, name: str) -> set[str]:
-    """Where the workers find a module; empty where they do not."""
+    """The file of a module at the workers; empty if they lack it."""
 
     def find(_: int) -> str:
         import importlib.util
@@ -138,7 +137,7 @@ def imported(spark: SparkSession, name: str) -> set[str]:
 def test_a_cluster_runs_an_export_and_verifies_it(
     cluster: Cluster, broker: Broker, tmp_path: Path
 ) -> None:
-    """As a user types it. Before the session of the others, which holds the cluster's cores."""
+    """Runs the command as a user does, before the shared session, which takes all cores."""
     sending = Sending(broker)
     topic = sending.create("exported", 4)
     for partition in range(4):
@@ -158,7 +157,7 @@ def test_a_cluster_runs_an_export_and_verifies_it(
 
 
 def exported(cluster: Cluster, broker: Broker, command: str, *arguments: str) -> str:
-    """What `appliance export` says, on a driver that has the package, by workers that have not."""
+    """The output of `appliance export` on a driver with the package; the workers lack it."""
     path = os.pathsep.join([str(ROOT), sysconfig.get_path("purelib")])
     settings = {"spark.executor.memory": "512m", "spark.executorEnv.PYTHONPATH": "",
                 "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",

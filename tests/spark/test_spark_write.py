@@ -1,4 +1,4 @@
-"""Writes: rows become records that a foreign client reads."""
+"""Writes: a foreign client reads the rows as records."""
 
 from __future__ import annotations
 

@@ -110,12 +110,12 @@ const runColumns = (ask) => [
   },
 ];
 
-function behind({ behind_records: records, behind_seconds: seconds }) {
+function lag({ behind_records: records, behind_seconds: seconds }) {
   return `${count(records)} records${seconds === null ? "" : `, ${duration(seconds)} at most`}`;
 }
 
 function Left({ seconds }) {
-  if (seconds === null) return "nothing unexported";
+  if (seconds === null) return "all records are exported";
   return html`
     <${Badge} level=${seconds < 6 * 3600 ? "bad" : seconds < 86400 ? "warn" : "good"}>
       in ${duration(seconds)}
@@ -136,7 +136,7 @@ function State({ of }) {
                 ? status.topics.map(
                     (each) => html`<a href=${href(["topics", each])}>${each}</a>${" "}`,
                   )
-                : "none at present",
+                : "no matching topic",
             ],
             ...(status.fault
               ? [["Cannot run", html`<${Badge} level="bad">${status.fault}<//>`]]
@@ -157,7 +157,7 @@ function State({ of }) {
                 ${status.last_run && time(status.last_run.started_ms)}
               `,
             ],
-            ["Behind", status.behind_records ? behind(status) : "up to date"],
+            ["Lag", status.behind_records ? lag(status) : "none"],
             [
               "Retention deletes unexported records",
               html`<${Left} seconds=${status.seconds_left} />`,

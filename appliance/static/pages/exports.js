@@ -62,14 +62,14 @@ const COLUMNS = [
   },
   {
     name: "behind",
-    title: "Behind",
+    title: "Lag, time",
     number: true,
     value: (each) => each.status.behind_seconds,
     cell: (each) => duration(each.status.behind_seconds),
   },
   {
     name: "behind_records",
-    title: "Records behind",
+    title: "Lag, records",
     number: true,
     value: (each) => each.status.behind_records,
     cell: (each) => count(each.status.behind_records),

@@ -1,4 +1,4 @@
-// The health of the broker in one sentence, and the facts behind it as links to other pages.
+// The health of the broker in one sentence, and tiles with its facts that link to other pages.
 import { html, useMemo } from "../html.js";
 import { useLive } from "../live.js";
 import { Badge, Bar, Head, LEVELS, Mark, Tile } from "../parts/bits.js";
@@ -64,10 +64,10 @@ function forecastText(storage) {
     free_bytes: free,
     logs_bytes: used,
   } = storage;
-  if (written === null) return "growth is known a minute after the start";
-  if (full !== null) return `full in ${duration(full)} at the rate so far`;
-  if (steady === null) return "no limit is set, and nothing is being written";
-  return `settles at ${bytes(steady)}, ${percent(steady / (free + used))} of the disk`;
+  if (written === null) return "the rate of growth is known after a minute";
+  if (full !== null) return `full in ${duration(full)} at the present rate`;
+  if (steady === null) return "no retention limit, and no writes";
+  return `retention keeps ${bytes(steady)}, ${percent(steady / (free + used))} of the disk`;
 }
 
 function Storage({ storage }) {
@@ -87,13 +87,12 @@ function Storage({ storage }) {
 function Durability({ unflushed }) {
   const { records, last_flush_ms: took, last_flush_ago_ms: ago } = unflushed;
   return html`
-    <${Tile} title="On disk" value=${records ? bytes(unflushed.bytes) : "everything"}
-        unit=${records ? "not on disk" : ""} level="good">
+    <${Tile} title="Unflushed" value=${records ? bytes(unflushed.bytes) : "none"} level="good">
       <p>
         ${
           records
-            ? `${some(records, "record")}, the oldest for ${duration(unflushed.oldest_ms / 1000)}`
-            : "a power cut now would lose nothing"
+            ? `${some(records, "record")}, the oldest ${duration(unflushed.oldest_ms / 1000)} old`
+            : "all records are on disk"
         }
       </p>
       <p>
@@ -114,7 +113,7 @@ function Requests({ now, traffic }) {
   return html`
     <${Tile} title="Requests" value=${short((now?.produces_per_s ?? 0) + (now?.fetches_per_s ?? 0))}
         unit="a second" href="#/clients">
-      <p>of ${some(now?.connections ?? 0, "connection")}</p>
+      <p>${some(now?.connections ?? 0, "connection")}</p>
       <p>p99 of produce ${upTo(traffic?.produce_p99_ms ?? null)}</p>
       <p>p99 of fetch ${upTo(traffic?.fetch_p99_ms ?? null)}</p>
     <//>
@@ -151,13 +150,13 @@ function Consumers({ groups, worst }) {
   return html`
     <${Tile} title="Consumers" href="#/groups"
         value=${
-          isBehind ? (isLate ? duration(worst.seconds) : short(worst.records)) : "none behind"
-        } unit=${isBehind ? (isLate ? "behind" : "records behind") : ""}>
+          isBehind ? (isLate ? duration(worst.seconds) : short(worst.records)) : "no lag"
+        } unit=${isBehind ? (isLate ? "of lag" : "records of lag") : ""}>
       <p>
         ${
           isBehind
             ? `${worst.group}, ${some(worst.records, "record")}`
-            : "all groups have read everything"
+            : "all groups have read all records"
         }
       </p>
       ${
@@ -184,11 +183,11 @@ function Exports({ of }) {
       ? duration(worst.behind_seconds)
       : worst?.behind_records
         ? short(worst.behind_records)
-        : "up to date";
+        : "no lag";
   return html`
     <${Tile} title="Exports" href="#/exports" level=${level} value=${value}
         unit=${
-          failed || !worst?.behind_records ? "" : worst.behind_seconds ? "behind" : "records behind"
+          failed || !worst?.behind_records ? "" : worst.behind_seconds ? "of lag" : "records of lag"
         }>
       <p>${worst ? `${worst.name}, ${count(worst.behind_records)} records` : ""}</p>
       <p>${count(of.exports)} defined</p>
@@ -235,7 +234,7 @@ export function Home({ me }) {
       ${facts.storage && html`<${Storage} storage=${facts.storage} />`}
       ${facts.unflushed && html`<${Durability} unflushed=${facts.unflushed} />`}
       <${Tile} title="Topics" value=${count(facts.topics)} href="#/topics">
-        <p>${some(facts.partitions, "partition")}, with the broker's own</p>
+        <p>${some(facts.partitions, "partition")} with internal topics</p>
         <p>${bytes(facts.size_bytes)} of logs</p>
       <//>
       <${Raid} arrays=${facts.raid} />

@@ -30,7 +30,7 @@ export function Write({ topic, partitions, onClose }) {
         <label>
           Partition
           <select value=${partition} onChange=${(event) => setPartition(event.target.value)}>
-            <option value="">by key</option>
+            <option value="">chosen by key</option>
             ${partitions.map((each) => html`<option>${each.partition}</option>`)}
           </select>
         </label>

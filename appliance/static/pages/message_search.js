@@ -80,10 +80,10 @@ export function Status({ search }) {
   const rest = isAll ? "" : `; ${count(left)} not searched`;
   const text = {
     idle: "",
-    running: `searching: ${progress}, ${count(rows.length)} found`,
-    stopped: `stopped after ${looked} offsets, ${count(rows.length)} found${rest}`,
+    running: `searching: ${progress}, ${some(rows.length, "match", "matches")}`,
+    stopped: `stopped after ${looked} offsets, ${some(rows.length, "match", "matches")}${rest}`,
     ended: rows.length
-      ? `${count(rows.length)} found in ${some(scanned, "offset")}${rest}`
+      ? `${some(rows.length, "match", "matches")} in ${some(scanned, "offset")}${rest}`
       : scanned
         ? `No match in ${some(scanned, "offset")}.`
         : "No records in this range.",

@@ -16,7 +16,7 @@ const LEVELS = {
   ended: "",
   "not reported": "",
 };
-const LATE_S = 60; // a mirror of a busy topic is always a little behind: that is no warning
+const LATE_S = 60; // a mirror of a busy topic always has some lag, which needs no warning
 const State = ({ of }) => html`
   <${Badge} level=${of.state === "behind" && of.lag_s < LATE_S ? "" : (LEVELS[of.state] ?? "warn")}>
     ${of.state}
@@ -87,11 +87,11 @@ function Mirror({ of, onForget, me }) {
       </div>
       <p>
         From <code>${of.source}</code>: ${some(of.topics, "topic")}, ${some(of.records, "record")}
-        ${" "}and ${bytes(of.bytes)} since its start, ${some(of.lag_records, "record")} and${" "}
-        ${duration(of.lag_s)} behind
+        ${" "}and ${bytes(of.bytes)} since its start; lag ${some(of.lag_records, "record")},${" "}
+        ${duration(of.lag_s)}
         ${
           of.lost_offsets
-            ? `, ${count(of.lost_offsets)} offsets deleted in the source before they were mirrored`
+            ? `; ${count(of.lost_offsets)} offsets deleted in the source before they were mirrored`
             : ""
         }.
       </p>
@@ -113,7 +113,7 @@ function Mirror({ of, onForget, me }) {
   `;
 }
 
-const Nothing = () => html`
+const NoMirrors = () => html`
   <p>No mirror writes to this broker.</p>
   <p>
     <code>
@@ -141,7 +141,7 @@ export function Mirrors({ me }) {
           <${Table} id="mirrors" sort="-lag_records" rows=${data.topics}
               columns=${columns(data.topics)}
               text=${(each) => `${each.topic} ${each.state} ${each.source}`}
-              empty=${html`<${Nothing} />`} />
+              empty=${html`<${NoMirrors} />`} />
         </section>
         ${
           data.topics.some((each) => each.state === "not reported") &&

@@ -157,7 +157,7 @@ export function Repair({ topic, partitions, query, me }) {
 function result(own) {
   const failed = own.findings.some((each) => each.what === "failed");
   if (own.damages) return `${some(own.damages, "new damage")} found`;
-  return failed ? "some segments could not be verified" : "every batch is as written";
+  return failed ? "some segments could not be verified" : "all batches are valid";
 }
 
 function scrubText({ is_running: isRunning, own }) {

@@ -54,7 +54,7 @@ const PARTITIONS = [
   { name: "leader_epoch", title: "Epoch", number: true },
   {
     name: "unflushed",
-    title: "Not on disk",
+    title: "Unflushed",
     number: true,
     value: (each) => each.unflushed_records,
     cell: (each) => (each.unflushed_records ? unflushed(each) : "–"),

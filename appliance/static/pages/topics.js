@@ -1,4 +1,4 @@
-// All topics: how large, how busy, when last written to.
+// All topics, with their sizes, rates and last records.
 import { html, useState } from "../html.js";
 import { api, useApi } from "../api.js";
 import { go, href } from "../router.js";

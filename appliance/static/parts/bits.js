@@ -54,8 +54,8 @@ export function Head({ title, crumbs, children, level }) {
 export function Loaded({ from, children }) {
   const { data, error, at, isCut } = from;
   const isOld = isCut || error;
-  const told = error && html`<p class="notice bad" role="alert">${error.message}</p>`;
-  if (data === undefined) return told || html`<p class="muted" aria-busy="true">…</p>`;
+  const notice = error && html`<p class="notice bad" role="alert">${error.message}</p>`;
+  if (data === undefined) return notice || html`<p class="muted" aria-busy="true">…</p>`;
   const old = html`
     <p class="notice warn">
       <${Mark} level="unknown" /> State at ${clock(at)}. The present state is unknown.
@@ -63,7 +63,7 @@ export function Loaded({ from, children }) {
   `;
   return html`
     <div class=${isOld ? "loaded old" : "loaded"}>
-      ${!isCut && told}${isOld && old}
+      ${!isCut && notice}${isOld && old}
       <div class="loaded">${children(data)}</div>
     </div>
   `;

@@ -27,6 +27,7 @@ from appliance.catalog.catalog import NAME, Catalog
 from appliance.machine.believed_time import Remembered, WallClock
 from appliance.server import Server
 from appliance.testing import RunningBroker, running_broker
+from loadtest.ports import lasting_port
 from tests.support.people import PASSWORD, PEOPLE, asked, denied, is_let_in, logged_in, make_people
 from tests.support.rest import PREFIX, Rest
 
@@ -417,7 +418,8 @@ ELSEWHERE = "127.0.0.2"
 
 @contextlib.contextmanager
 def everywhere(tmp_path: Path) -> Iterator[RunningBroker]:
-    with running_broker(tmp_path, {"admin.address": "0.0.0.0:0"}) as broker:
+    # of the kernel's ports, somebody's connection may have this one on another address
+    with running_broker(tmp_path, {"admin.address": f"0.0.0.0:{lasting_port()}"}) as broker:
         yield broker
 
 

@@ -23,6 +23,7 @@ from appliance.admin import access_page, bulk_read, users
 from appliance.admin.bulk_tickets import SECONDS, TICKETS_MAX, Tickets
 from appliance.admin.users import Identity
 from appliance.testing import RunningBroker, running_broker
+from loadtest.ports import lasting_port
 from tests.support.export_stream import read_stream
 from tests.support.people import PASSWORD, PEOPLE, asked, denied, is_let_in, logged_in, make_people
 from tests.support.rest import Rest
@@ -266,7 +267,8 @@ def test_of_every_interface_it_leads_where_the_client_came(tmp_path: Path) -> No
 
 
 def test_until_there_is_a_password_it_is_on_loopback(tmp_path: Path) -> None:
-    with running_broker(tmp_path, {"export.address": "0.0.0.0:0"}) as broker:
+    # of the kernel's ports, somebody's connection may have this one on another address
+    with running_broker(tmp_path, {"export.address": f"0.0.0.0:{lasting_port()}"}) as broker:
         port = int(broker.export.rpartition(":")[2])
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.2", port), TIMEOUT_S)

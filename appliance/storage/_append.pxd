@@ -9,15 +9,15 @@ cdef enum Origin:
     ORIGIN_CLIENT = 0              # every rule applies
     ORIGIN_COORDINATOR = 1         # our own records and markers: also when the disk is low, and in
                                    # no sequence
-    ORIGIN_UNVERIFIED = 2          # a client of whom nobody asked the transaction coordinator: goes
-                                   # on with a transaction that is open here, and begins none
+    ORIGIN_UNVERIFIED = 2          # a client that the transaction coordinator has not verified: it
+                                   # may continue an open transaction, and begin none
     ORIGIN_MIRROR = 3              # batches of another log, which keep their offsets
 
 cdef struct AppendOptions:
     int origin
     int32_t leader_epoch           # -1: the log's own
-    bint is_awaited                # somebody waits until it is durable: commit at once
-    int64_t earliest_ms            # by the clock, believed or not: see storage_now
+    bint is_awaited                # a client waits until it is durable: commit at once
+    int64_t earliest_ms            # the earliest possible time: see storage_now
     int64_t latest_ms
 
 cdef struct Appended:
@@ -26,14 +26,14 @@ cdef struct Appended:
     int64_t append_time            # -1: the batch keeps its own timestamps
     bint duplicate
 
-# Appends one checked batch (`header` is its header); stamps `data` in place; asks the committer for
-# what the log's settings and those who wait want. OK or a code.
+# Appends one checked batch (`header` is its header), and stamps `data` in place. Requests a commit
+# by the log's settings and for waiting clients. OK or a code.
 cdef int log_append(Committer* committer, const LogRef& log, uint8_t* data, BatchHeader* header,
                     const AppendOptions* options, Appended* appended) noexcept nogil
 
-# Checks and appends the batches of another log, one by one; the committer is asked once for all of
-# them. What stands before a batch that is refused stays appended. `appended` is about all that
-# were, also after a refusal: the offsets are -1 where none was.
+# Checks and appends the batches of another log, one by one, with one request to the committer.
+# Batches before a refused one stay appended. `appended` covers all appended batches, also after a
+# refusal; its offsets are -1 if there were none.
 cdef int log_append_mirrored(Committer* committer, const LogRef& log, uint8_t* data, int64_t size,
                              bint is_awaited, Appended* appended) noexcept nogil
 

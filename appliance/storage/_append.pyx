@@ -1,5 +1,5 @@
-"""Appending to a log: where a batch lands. `_append_check` says which are taken, `_flush_policy`
-when a commit is due."""
+"""Appends to a log: assigns offsets and writes the batch. `_append_check` has the rules for
+accepting a batch, `_flush_policy` for its commit."""
 
 from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t
 
@@ -28,9 +28,9 @@ from appliance.storage._segment_find cimport segment_load_index
 from appliance.storage._storage cimport storage_mark_full, storage_now
 from appliance.storage._write_behind cimport write_behind_ask
 
-# What is to be asked of the committer for the sake of an append.
+# The requests to the committer after an append.
 cdef struct Due:
-    int64_t commit_by_ns           # a commit by then: 0 at once, INT64_MAX none
+    int64_t commit_by_ns           # deadline of the commit: 0 at once, INT64_MAX none
     bint write_behind              # a write-back: enough unwritten bytes have gathered
 
 
@@ -70,14 +70,14 @@ cdef int log_append_mirrored(Committer* committer, const LogRef& log, uint8_t* d
         all_due.commit_by_ns = min(all_due.commit_by_ns, due.commit_by_ns)
         all_due.write_behind = all_due.write_behind or due.write_behind
         at += header.size
-    if appended.last_offset >= 0:  # something was written, also where the next was refused
+    if appended.last_offset >= 0:  # some batches were written, even if a later one was refused
         _ask(committer, log, is_awaited, appended.last_offset, &all_due)
     return code
 
 
 cdef void _ask(Committer* committer, const LogRef& log, bint is_awaited, int64_t last_offset,
                const Due* due) noexcept nogil:
-    """No lock of the log's is held: the committer takes its own."""
+    """The caller holds no lock of the log: the committer takes its own."""
     cdef int64_t commit_by_ns = due.commit_by_ns
     if is_awaited:
         commit_by_ns = 0 if last_offset >= log.get().durable_offset.load() else INT64_MAX
@@ -94,7 +94,7 @@ cdef int _append(PartitionLog* log, uint8_t* data, BatchHeader* header,
         log.guard.lock()
         code = _append_locked(log, data, header, options, appended, due)
         log.guard.unlock()
-        # Nothing was written then, and what was stamped is stamped again.
+        # Nothing was written, and the batch is stamped again.
         if code != FILES_EXHAUSTED or attempt == 1 or not descriptors_relieve():
             break
     if log.shows_appended.load() or log.failed.load() != OK:
@@ -128,7 +128,7 @@ cdef int _append_locked(PartitionLog* log, uint8_t* data, BatchHeader* header,
         batch_load_header(data, header)
         appended.append_time = options.latest_ms
     else:
-        # What the client claimed as its largest timestamp gave way to the records' own.
+        # The largest timestamp of the records has replaced the client's value.
         batch_stamp_max_timestamp(data, header)
     segment = log.segments.back().get()
     code = segment_load_index(segment)
@@ -152,7 +152,7 @@ cdef int _append_locked(PartitionLog* log, uint8_t* data, BatchHeader* header,
 
 
 cdef void _ask_again(PartitionLog* log, int64_t last_offset, Due* due) noexcept nogil:
-    """For a duplicate: its first answer may have been lost before the data was durable."""
+    """For a duplicate: its first response may have been lost before the data was durable."""
     due.write_behind = False
     due.commit_by_ns = INT64_MAX if last_offset < log.durable_offset.load() else 0
 
@@ -177,7 +177,7 @@ cdef bint _must_roll(PartitionLog* log, const BatchHeader* header, int64_t now_m
 
 
 cdef int _refused(PartitionLog* log, int code) noexcept nogil:
-    """What a failed write means for the log: no space, no descriptor is the request's trouble."""
+    """A failed write fails the log. A full disk or missing descriptors fail only the request."""
     if code == STORAGE_FULL:
         storage_mark_full(log.storage.get())
     elif code == LOG_FAILED or code == STORAGE_IO:
@@ -214,7 +214,7 @@ cdef void _note_marker(PartitionLog* log, Segment* segment, const uint8_t* data,
         log.aborted.push_back(txn)
         segment.txn_is_dirty.store(True)
     if txn.first_offset >= 0:
-        # Readers of committed data must not pass it before its marker is visible too.
+        # Readers of committed data must wait until its marker is visible, too.
         ended.first_offset = txn.first_offset
         ended.marker_offset = header.base_offset
         log.ended.push_back(ended)

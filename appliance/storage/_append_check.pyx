@@ -1,5 +1,5 @@
-"""Which batches a log takes: not too large, of its time, in their producer's sequence, of who may
-write it. What is true of a batch in any log is in `record/_batch_check`.
+"""The rules by which a log accepts a batch: size, timestamp, producer sequence, origin. The rules
+for a batch in any log are in `record/_batch_check`.
 """
 
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
@@ -61,8 +61,8 @@ cdef int append_check(PartitionLog* log, const uint8_t* data, const BatchHeader*
         appended.append_time = seen.timestamp if log.settings.append_time else -1
         appended.duplicate = True
     elif code == OK and options.origin == ORIGIN_UNVERIFIED:
-        # Its transaction may have ended since somebody looked: a batch behind the marker would open
-        # one that nobody knows of, and hold up readers for good.
+        # Its transaction may have ended since the check: a batch after the marker would open a
+        # transaction that no coordinator ends, and block readers for ever.
         if header.attributes & ATTRIBUTE_TRANSACTIONAL:
             if not producers_txn_is_open(&log.producers, header.producer_id, header.producer_epoch):
                 return TXN_STATE_INVALID
@@ -71,7 +71,7 @@ cdef int append_check(PartitionLog* log, const uint8_t* data, const BatchHeader*
 
 cdef int _check_next(PartitionLog* log, const BatchHeader* header,
                      Appended* appended) noexcept nogil:
-    """Whether a batch of another log goes on just where this one ends, or is here already."""
+    """Whether a batch of another log continues at this log's end, or is a duplicate."""
     cdef int64_t end_offset = log.log_end_offset.load()
     if header.base_offset == end_offset:
         return OK
@@ -88,8 +88,8 @@ cdef bint _timestamps_are_legal(const LogSettings* settings, const BatchHeader* 
                                 const AppendOptions* options) noexcept nogil:
     if settings.append_time:
         return not header.attributes & ATTRIBUTE_APPEND_TIME
-    # -1 says that there is no timestamp. No sum here can overflow: now is far from both ends.
-    # A clock in doubt refuses nobody: the producer's may be the right one.
+    # -1 means no timestamp. No sum here can overflow: now is far from both ends.
+    # A doubted clock refuses no batch: the producer's clock may be right.
     if header.max_timestamp > options.latest_ms:
         if header.max_timestamp - options.latest_ms > settings.timestamp_after_max_ms:
             return False

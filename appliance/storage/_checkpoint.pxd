@@ -5,11 +5,11 @@ from appliance.storage._partition_log cimport PartitionLog
 # Puts the plan's checkpoint into the journal; the caller stored the indexes, and commits the
 # journal.
 cdef int log_checkpoint_put(CommitPlan* plan) noexcept nogil
-# Whether a checkpoint is worth its bytes.
+# Whether a checkpoint is worth its size.
 cdef bint log_checkpoint_is_due(PartitionLog* log) noexcept nogil
 cdef void log_capture(PartitionLog* log, Checkpoint* checkpoint) noexcept nogil
 
-# The log's segments and holes as they are now, so that one that goes missing is missed.
+# Saves the present segments and holes, so that recovery notices a missing one.
 cdef void log_list_segments(PartitionLog* log, Checkpoint* checkpoint) noexcept nogil
 
 # Puts the saved checkpoint into the journal; saved_guard is held.

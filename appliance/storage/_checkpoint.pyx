@@ -1,4 +1,4 @@
-"""Checkpoints of a log in the journal: from where recovery reads, and what it believes unread."""
+"""Checkpoints of a log in the journal: where recovery starts to read, and the state before."""
 
 from libc.stdint cimport int32_t, int64_t
 

@@ -1,8 +1,8 @@
 """Threads that wait for the disk in place of network threads.
 
-A network thread serves a thousand clients: while it waits for the disk on behalf of one that reads
-old records, nobody's produce is answered. So it asks the page cache first (`is_cached`), and what
-is not there is read by one of these threads, which tells it by mail.
+A network thread serves a thousand clients, which would all wait while it reads old records from the
+disk for one of them. So it checks the page cache first (`is_cached`). One of these threads reads
+other records, and notifies the network thread by mail.
 """
 
 from libc.stdint cimport int32_t, int64_t

@@ -1,6 +1,6 @@
-"""The queue of cold reads, and the threads that do them, the oldest first.
+"""The queue of cold reads, and the threads that execute them, the oldest first.
 
-Each connection has one such read at a time (`_connection.pyx`, `_fetch_park.pyx`): they take turns.
+Each connection has one cold read at a time (`_connection.pyx`, `_fetch_park.pyx`).
 """
 
 from libc.stdint cimport int64_t

@@ -17,7 +17,7 @@ cdef enum SyncBy:
     SYNC_FILES = 1                 # fdatasync of each file, several at a time
     SYNC_FILESYSTEM = 2            # one syncfs
 
-# One descriptor to make durable, and what came of it.
+# One descriptor to sync, with the result.
 cdef struct SyncJob:
     int fd
     bint is_directory
@@ -83,15 +83,15 @@ ctypedef shared_ptr[Committer] CommitterRef
 # Ask for a commit by `deadline_ns` (0: now).
 cdef void committer_ask(Committer* committer, const LogRef& log, int64_t deadline_ns) noexcept nogil
 
-# Blocks until everything at or below `offset` is durable: OK, LOG_FAILED, LOG_CLOSED, TIMED_OUT, or
-# OFFSET_OUT_OF_RANGE when a truncation took it away.
+# Blocks until all records up to `offset` are durable: OK, LOG_FAILED, LOG_CLOSED, TIMED_OUT, or
+# OFFSET_OUT_OF_RANGE after a truncation below it.
 cdef int committer_await(Committer* committer, const LogRef& log, int64_t offset,
                          int64_t deadline_ns) noexcept nogil
 
-# A log was closed: those who wait look again, and nothing here keeps it.
+# After the close of a log: wakes waiters, and drops all references here.
 cdef void committer_forget(Committer* committer) noexcept nogil
 
-# Waiters look again: a log was truncated.
+# After the truncation of a log: wakes waiters.
 cdef void committer_notify(Committer* committer) noexcept nogil
 
 # Blocks until a checkpoint that began after this call is in the journal.

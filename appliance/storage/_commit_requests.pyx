@@ -1,4 +1,4 @@
-"""What is asked of the committer: commits, checkpoints, and to wait until an offset is durable.
+"""Requests to the committer: commits, checkpoints, and waits until an offset is durable.
 
 Its thread is in `_group_commit.pyx`.
 """

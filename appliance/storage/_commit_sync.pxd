@@ -3,7 +3,7 @@ from libcpp.vector cimport vector
 from appliance.storage._commit_requests cimport Committer
 from appliance.storage._log_commit cimport CommitPlan
 
-# Syncs the files and directories of all plans; a plan of which one failed says so.
+# Syncs the files and directories of all plans; sets the result of plans with a failure.
 cdef void sync_plans(Committer* committer, vector[CommitPlan]* plans) noexcept nogil
 
 # Whether so many descriptors are made durable by one syncfs, and doing that; False: it failed.

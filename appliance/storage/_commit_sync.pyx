@@ -2,9 +2,9 @@
 
     files        fdatasync of each dirty segment and fsync of each changed directory, spread over a
                  few threads, so that the file system can merge their journal commits
-    filesystem   one syncfs. It also writes what others left dirty on that file system, and says
-                 once that something was lost, not what: an error fails every log that has unsynced
-                 bytes, also those that are not in the commit. From then on: files
+    filesystem   one syncfs. It also writes dirty pages of other programs, and reports a write error
+                 once and without the file: an error fails every log with unsynced bytes, also those
+                 outside of the commit. From then on: files
     auto         files below SYNCFS_FILES_MIN descriptors, the file system from there on
 A sync that failed is never repeated on that descriptor: the log fails instead. One that succeeded
 counts only if the file system still takes writes after it.

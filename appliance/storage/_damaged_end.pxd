@@ -1,19 +1,19 @@
-"""Where batches stop being good: is what was there cut, or lost?"""
+"""At the first bad batch of a log: whether its bytes are cut, or were lost."""
 
 from appliance.storage._partition_log cimport PartitionLog
 from appliance.storage._salvage cimport Recovered
 
-# Segment `slot` stopped being good. 0: whole batches behind the bad one are kept, as a segment of
-# their own; 1: there are none, or none is owed; or a code.
+# Segment `slot` has a bad batch. 0: whole batches after it are kept in a new segment; 1: there are
+# none, or none was acknowledged; or a code.
 cdef int damage_split(PartitionLog* log, size_t slot, bint may_have_gaps,
                       Recovered* recovered) noexcept nogil
 
-# Whether the log goes on with the next segment; what is missing before it is noted. `code`: 1 where
-# a bad batch ended this one, 0 where its file ended.
+# Whether the log continues with the next segment; notes missing offsets before it. `code`: 1 after
+# a bad batch, 0 at the end of the file.
 cdef bint damage_is_passed(PartitionLog* log, size_t slot, int code, bint may_have_gaps,
                            Recovered* recovered) noexcept nogil
 
-# The log ends at what is good; or, if more was promised, goes on where that ended, so that no
-# offset is given out twice.
+# Ends the log after the last good batch; or, if more was durable, continues after the durable end,
+# so that no offset is assigned twice.
 cdef int damage_ends_log(PartitionLog* log, size_t slot, int code,
                          Recovered* recovered) noexcept nogil

@@ -1,5 +1,5 @@
-"""The judgement over damage at a start: what nobody was promised is cut, what was is lost, a hole
-that the log goes on behind.
+"""Damage at a start: unacknowledged bytes are cut. Acknowledged records are lost and become a hole,
+after which the log continues.
 """
 
 from libc.stdint cimport INT64_MAX, int64_t

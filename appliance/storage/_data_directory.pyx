@@ -1,4 +1,4 @@
-"""A data directory from Python: what the last life left in it, its free space, reads that failed.
+"""A data directory from Python: the state that the last life left, its free space, failed reads.
 `Engine` (`appliance/_log.pyx`) is one with a committer and logs.
 """
 
@@ -144,12 +144,12 @@ cdef class DataDirectory:
         return self.storage.get().free_bytes.load()
 
     def poll(self):
-        """Looks at the free space now rather than at the next turn."""
+        """Checks the free space now instead of at the next poll."""
         with nogil:
             storage_poll(self.storage.get())
 
     def release_reserve(self):
-        """Lets go of the space held back: whether there was any."""
+        """Releases the reserve. Returns whether there was one."""
         cdef bint was_held
         with nogil:
             was_held = storage_release_reserve(self.storage.get())

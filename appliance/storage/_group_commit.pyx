@@ -1,8 +1,8 @@
-"""Group commit: one thread gathers every log with waiters or an expired policy, syncs all of them,
-and publishes.
+"""Group commit: one thread collects every log with waiters or an expired flush policy, syncs all of
+them, and publishes their durable offsets.
 
-While one commit is at the disk, requests gather for the next: the disk's own pace sets the size of
-the group, and nobody waits on a timer. A commit is three steps per log (`log_commit_begin`, the
+During one commit requests gather for the next: the speed of the disk sets the size of the group,
+and no request waits for a timer. A commit is three steps per log (`log_commit_begin`, the
 syncs, `log_commit_end`); no lock of a log is held while the disk works.
 """
 

@@ -1,4 +1,4 @@
-"""Who closes files when no more may be opened."""
+"""Closes idle files when no more may be opened."""
 
 from appliance.storage._commit_requests cimport CommitterRef
 from appliance.storage._partition_log cimport LogRef

@@ -1,7 +1,7 @@
-"""What finds a batch in a segment without reading it: sparse offset and time indexes; and aborted
+"""The indexes of a segment: sparse offset and time indexes, which locate a batch, and aborted
 transactions.
 
-All three are held in memory and written with pwrite, never mapped: a store into a hole of a mapped
+All three are kept in memory and written with pwrite, never mapped: a store into a hole of a mapped
 file on a full disk kills the process. Offset and time index are derived data: absent, short or
 wrong ones cost time, never correctness. The transaction index decides what a reader may see, so it
 is synced before the recovery point passes it.

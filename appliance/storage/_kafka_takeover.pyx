@@ -1,4 +1,4 @@
-"""Taking over a directory of Kafka's.
+"""Takes over a partition directory of Kafka.
 
 In Kafka the rename of `<base>.log.cleaned` to `<base>.log.swap` decides a compaction; the old
 segments go and the new name comes only after it. So:

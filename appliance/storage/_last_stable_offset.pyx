@@ -1,4 +1,4 @@
-"""The high watermark and the last stable offset: how far readers of a log may see."""
+"""The high watermark and the last stable offset: the limits of readers of a log."""
 
 from libc.stdint cimport int64_t
 

@@ -1,7 +1,7 @@
 """Leader epochs: which epoch each offset was written in.
 
-Batches carry theirs. The log keeps where each began, in every checkpoint, so that a client that
-saw records which an unclean end took is told where its history parts from ours.
+A batch has its epoch. Every checkpoint has the start offset of each epoch. So a client that saw
+records which an unclean end lost can learn the offset at which its history diverges.
 """
 
 from cython.operator cimport dereference

@@ -1,4 +1,4 @@
-"""One log's part in a commit: what is to be synced, and what is true once that was done."""
+"""One log's part in a commit: its files to sync, and its new durable offset afterwards."""
 
 from appliance.native._codes cimport LOG_CLOSED, LOG_FAILED, OK, STORAGE_IO
 from appliance.native._files cimport failure_note
@@ -108,12 +108,12 @@ cdef void log_tell(PartitionLog* log) noexcept nogil:
 
 
 cdef void _end_at_durable(PartitionLog* log) noexcept nogil:
-    """What was not durable when the log failed does not come back, whether the disk has it or not.
+    """Records that were not durable at the failure of the log must not reappear after recovery.
 
-    Its writers hear that it is not written, and write it again: librdkafka may do so under its next
-    epoch, by which no log knows it again. Recovery would keep what the disk happens to have, and
-    the records would be there twice. Durable before anybody is told; where the journal cannot be
-    written, either, the next start finds what it finds.
+    Their producers get an error and resend them: librdkafka may do so under its next epoch, which
+    hides the duplicates. Recovery would keep records that happen to be on the disk, and so have
+    them twice. So the limit is durable before any client gets the error; if the journal cannot be
+    written, either, recovery keeps the records on the disk.
     """
     cdef ScopeLock lock
     lock.hold(log.saved_guard)

@@ -1,5 +1,5 @@
-"""What is to be seen of a partition's log from Python: its offsets, segments, producers and holes,
-and why it failed. `_log_metrics.pyx` has the numbers of many logs at once.
+"""The state of a partition's log from Python: its offsets, segments, producers and holes, and the
+reason of its failure. `_log_metrics.pyx` has the numbers of many logs at once.
 """
 
 from collections import namedtuple

@@ -1,5 +1,5 @@
-"""The numbers of many logs at once, for metrics, health and the admin pages. A thread that asks for
-a thousand logs lets go of the GIL, and waits for it, once.
+"""The numbers of many logs at once, for metrics, health and the admin pages. A thread that
+reads a thousand logs releases and takes the GIL once.
 """
 
 from collections import namedtuple

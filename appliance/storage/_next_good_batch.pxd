@@ -1,8 +1,8 @@
-"""Behind damage: where the next good batch begins, in a file as the disk has it.
+"""Searches a file on the disk for the next good batch after damage.
 
-Any byte may begin a batch, also one in a record's value. So what looks like one counts only where
-something else says so, too: the index names its place, a good one follows it, or the file ends
-there. Only where the place itself is known (`is_sure`) its checksum is enough.
+A batch may seem to begin at any byte, even in a record's value. So a candidate counts only with
+further evidence: the index has its position, a good batch follows, or the file ends after it. Only
+at a known position (`is_sure`) its checksum is enough.
 """
 
 from libc.stdint cimport int32_t, int64_t

@@ -1,8 +1,8 @@
-"""Behind damage: where the next good batch begins, in a file as the disk has it.
+"""Searches a file on the disk for the next good batch after damage.
 
-All who look for one look here: recovery, the scrub, what reads files that were set aside, and the
-owners of internal topics. It can be stopped between two calls, and whoever pays for the disk sets
-the pace. What a damaged header claims costs neither memory nor, beyond `size_max`, time.
+Recovery, the scrub, readers of files that were set aside, and owners of internal topics use it. It
+can stop between two calls, and the caller sets the rate. A damaged header with a large length costs
+neither memory nor, beyond `size_max`, time.
 """
 
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t

@@ -1,4 +1,4 @@
-"""Every open log of a data directory, held by nobody here: for what concerns all of them."""
+"""Weak references to every open log of a data directory, for operations on all of them."""
 
 from libcpp.memory cimport weak_ptr
 from libcpp.vector cimport vector

@@ -1,4 +1,4 @@
-"""The names in a partition's directory: which are ours, which leftovers, which are let alone."""
+"""The names in a partition's directory: our files, leftovers, and foreign files, which stay."""
 
 from libc.stdint cimport INT64_MAX, int64_t
 from libc.string cimport memcmp, strlen

@@ -1,4 +1,4 @@
-"""One partition's log: its state, its segments, and what fails, rolls and rests it.
+"""One partition's log: its state and segments; it fails, rolls, rests and closes here.
 
 Invariants
 1. log_start <= durable <= end, and high watermark and last stable offset lie between durable's past

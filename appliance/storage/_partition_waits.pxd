@@ -1,8 +1,9 @@
-"""Who waits at a partition, and the mailbox in which it hears of it. Knows no log, no request.
+"""Waits at a partition, and the mailbox of the waiting thread. Knows no log and no request.
 
-A `Watch` is one wait at one partition: a fetch for more to read, a produce for the disk. It stays
-in the partition's list until its owner takes it out, and is told at most once between two re-arms.
-The owner is a processor thread (`_processor.pyx`); whoever moves the partition's offsets tells.
+A `Watch` is one wait at one partition: of a fetch for more records, of a produce for the disk. It
+stays in the partition's list until its owner removes it, and gets at most one mail between two
+re-arms. The owner is a processor thread (`_processor.pyx`); the thread that moves the partition's
+offsets sends the mail.
 
 Lock order: a partition's watch guard, then an inbox's guard. Nothing else is taken under either.
 """

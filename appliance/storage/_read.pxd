@@ -16,7 +16,7 @@ cdef cppclass Slice:
     int64_t segment_base           # of the segment; -1: none was looked at
     int64_t position
     int64_t size
-    int64_t limit_offset           # what the reader could have seen at most
+    int64_t limit_offset           # the reader's limit
 
 # Up to max_bytes from the batch that holds `offset`, at least that whole batch; size 0 at the
 # limit.
@@ -34,8 +34,8 @@ cdef void log_aborted(PartitionLog* log, int64_t from_offset, int64_t end_offset
 cdef int log_find_time(PartitionLog* log, int64_t timestamp, int64_t from_offset, int limit,
                        Slice* slice) noexcept nogil
 
-# Stored bytes of that segment could not be read, or were not what was written: `code` says how.
-# Other codes are let pass. Health tells, and the segment is verified.
+# Notes a read fault if `code` means unreadable or wrong bytes of the segment. Health reports it,
+# and the scrub verifies the segment.
 cdef void log_note_fault(PartitionLog* log, int64_t segment_base, int64_t offset,
                          int code) noexcept nogil
 

@@ -1,4 +1,4 @@
-"""Reading a log: the bytes from an offset on, the first batch at or after a time."""
+"""Reads of a log: the bytes from an offset on, the first batch at or after a time."""
 
 from libc.stdint cimport INT64_MAX, int64_t
 from libcpp.vector cimport vector

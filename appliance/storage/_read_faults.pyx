@@ -1,4 +1,4 @@
-"""Notes reads that were refused. Only who met damage comes here, so one lock for all is enough."""
+"""Notes refused reads. Only threads that met damage come here, so one lock for all suffices."""
 
 from libc.stdint cimport int64_t, uint64_t
 from libcpp.string cimport string

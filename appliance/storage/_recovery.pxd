@@ -1,4 +1,4 @@
-"""Opening and closing a partition's log; what was found, and what had to be given up."""
+"""Opens and closes a partition's log, and reports the result of the recovery."""
 
 from libc.stdint cimport int64_t
 from libcpp.string cimport string

@@ -1,14 +1,14 @@
-"""Recovery of one partition. Table of damages, and what becomes of each:
+"""Recovery of one partition. Table of damages and results:
 
-found                                             done
+damage                                            result
 ------------------------------------------------  -------------------------------------------------
 clean stop, sizes as the journal says             nothing is read
 torn or garbage tail after the recovery point     cut
-the same, with whole batches behind it            copied to `.corrupt-<ms>`, then cut
+the same, with whole batches after it             copied to `.corrupt-<ms>`, then cut
 a valid batch at the wrong offset                 as garbage: the CRC does not cover the offset
 segments after the cut                            renamed `.corrupt-<ms>`; empty ones removed
 segments below the log start                      removed: retention was interrupted
-`.cleaned`; `.swap` unknown to the journal        removed: compaction had not come to its point
+`.cleaned`; `.swap` unknown to the journal        removed: compaction was before its commit point
 `.swap` in a directory of Kafka's                 finished if Kafka had decided it
 `.swap` in the journal                            finished: it takes the covered segments' place
 recovery segment short or missing                 a hole is noted, a new segment starts at the point

@@ -1,4 +1,4 @@
-"""Reads what recovery must not believe unread: a log, a segment, a batch."""
+"""Reads and checks a log, a segment or a batch for recovery."""
 
 from libc.stdint cimport int64_t, uint8_t
 from libcpp.vector cimport vector
@@ -9,13 +9,13 @@ from appliance.storage._salvage cimport Recovered
 from appliance.storage._segment cimport Segment
 
 # Checks every batch from `position` of segment `slot` on, up to the end of the log. The first bad
-# one ends the log, if nobody was promised what follows; otherwise what was promised is a hole, and
-# the log continues behind it.
+# one ends the log if no later record was durable; otherwise the durable range becomes a hole, and
+# the log continues after it.
 cdef int log_scan(PartitionLog* log, size_t slot, int64_t position, int64_t offset,
                   bint may_have_gaps, int64_t end_limit, Recovered* recovered) noexcept nogil
 
 # The same in one segment: 1 when it stopped at a batch that is not good, 0 at the end of the file,
-# or a code. Leaves size and end_offset of the segment at what is good.
+# or a code. Sets size and end_offset of the segment to the good part.
 cdef int scan_segment(PartitionLog* log, size_t slot, int64_t position, int64_t offset,
                       bint may_have_gaps, int64_t end_limit, Recovered* recovered) noexcept nogil
 
@@ -24,5 +24,5 @@ cdef int scan_segment(PartitionLog* log, size_t slot, int64_t position, int64_t 
 cdef int scan_batch(int fd, int64_t position, int64_t end, vector[uint8_t]* window, int64_t* at,
                     BatchHeader* header) noexcept nogil
 
-# The first offset from `offset` on that is in no hole.
+# The first offset from `offset` on outside of holes.
 cdef int64_t scan_past_hole(PartitionLog* log, int64_t offset) noexcept nogil

@@ -1,8 +1,7 @@
-"""The scan of a recovery: batches are read and checked. Where they stop being good `_damaged_end`
-judges.
+"""The scan of a recovery: reads and checks batches. `_damaged_end` handles the first bad one.
 
-The page cache is not believed after an unclean end: after a failed write-back it can show bytes
-that the disk lacks. So what is scanned is first synced, then dropped from the cache, then read.
+After an unclean end the page cache is not trusted: after a failed write-back it can show bytes that
+the disk lacks. So a file is first synced, then dropped from the cache, then read.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t

@@ -1,5 +1,5 @@
-"""Recovery of transaction indexes. What they say decides what readers of committed records see, and
-they have no checksum: one that cannot be true is put right by what its segment says.
+"""Recovery of transaction indexes. They decide which records readers of committed records see, and
+have no checksum: an impossible index is restored from its segment.
 """
 
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t

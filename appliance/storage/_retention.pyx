@@ -1,4 +1,4 @@
-"""Retention and delete-records: the log start moves up, and whole segments below it go.
+"""Retention and delete-records: moves the log start up, and deletes whole segments below it.
 
     1 journal the new log start      2 unlink the segments wholly below it
 A crash between the two is finished by recovery. A segment that a reader holds is never shortened or

@@ -1,7 +1,7 @@
-"""Damaged bytes of a log: what is whole behind them stays readable, they themselves are kept.
+"""Damaged bytes of a log are set aside; whole batches after them stay readable.
 
     batches | damage | whole batches          one file, as the start finds it
-    batches                                   its begin keeps the name
+    batches                                   the start keeps the name
               damage                          `.corrupt-<ms>`, for the operator
                        whole batches          a segment of its own, named by its first offset
 

@@ -12,26 +12,26 @@ from appliance.storage._index cimport Index
 cdef enum:
     SEGMENT_SIZE_MAX = 2147483647  # positions and relative offsets are 32 bits on disk
 
-# Bytes of a segment that are no batches any more: whoever walks passes them.
+# Damaged bytes of a segment, which walks over batches skip.
 cdef struct Damaged:
     int64_t position
     int64_t end_position
 
 cdef cppclass Segment:
     int64_t base_offset            # constant
-    DirectoryRef directory         # constant; of the partition
+    DirectoryRef directory         # constant; the partition's directory
     mutex guard                    # over file, index, index_is_loaded, is_closed
     FileRef file                   # empty until first used; dropped when idle
-    bint is_read_only              # guard; the file is: the file system was when it was opened
-    bint is_replaced               # another file took the name: this one must stay open
-    bint is_closed                 # guard; its log was: the file is not opened again
+    bint is_read_only              # guard; the file was opened on a read-only file system
+    bint is_replaced               # another file has the name now: this one must stay open
+    bint is_closed                 # guard; the log was closed, so the file is not opened again
     Index index
     bint index_is_loaded
     vector[Damaged] damaged        # guard; by position
-    atomic_bool is_damaged         # there are such
+    atomic_bool is_damaged         # `damaged` is not empty
     atomic_i64 size                # bytes that readers may see
     atomic_i64 end_offset          # one past the last offset
-    atomic_i64 read_ns             # monotonic; when it was last read
+    atomic_i64 read_ns             # monotonic; time of the last read
 
     atomic_i64 largest_timestamp   # -1: no record, or not known (see largest_is_known)
     atomic_i64 largest_timestamp_offset
@@ -44,7 +44,7 @@ cdef cppclass Segment:
     int64_t created_ms             # wall clock at the first append; 0: none yet
     int64_t written_behind         # bytes whose write-back was started
     int64_t synced_size            # bytes known to be on disk; moved by the committer
-    atomic_bool txn_is_dirty       # aborted transactions that the file lacks
+    atomic_bool txn_is_dirty       # the file lacks some aborted transactions
 
 ctypedef shared_ptr[Segment] SegmentRef
 
@@ -54,41 +54,41 @@ cdef SegmentRef segment_new(const DirectoryRef& directory, int64_t base_offset) 
 # it.
 cdef int segment_create(Segment* segment) noexcept nogil
 
-# The open file, opening it if need be. OFFSET_OUT_OF_RANGE: it was deleted meanwhile; LOG_CLOSED.
-# To be read: one of a file system that became read-only can be.
+# The file, opened if necessary. OFFSET_OUT_OF_RANGE: it was deleted meanwhile; LOG_CLOSED. For
+# reading a file on a read-only file system suffices.
 cdef int segment_file(Segment* segment, FileRef* file) noexcept nogil
 cdef int segment_file_to_write(Segment* segment, FileRef* file) noexcept nogil
 
-# Opens the file and keeps it so, for its name is about to be given to another.
+# Opens the file and keeps it open, because another file is about to get its name.
 cdef int segment_pin(Segment* segment) noexcept nogil
 
-# How full the indexes are: entries of the larger one, by the bytes that Kafka counts.
+# The size of the larger index in bytes, as Kafka counts it.
 cdef int64_t segment_index_bytes(Segment* segment) noexcept nogil
 
-# Whether the index files hold all that the index in memory does.
+# Whether the index files have all entries of the index in memory.
 cdef bint segment_index_is_stored(Segment* segment) noexcept nogil
 
-# Lets go of the file, and of the index unless it is to be kept, if nobody read them since
-# `before_ns`; whether a file was closed.
+# Closes the file, and drops the index unless `keeps_index`, if there was no read since `before_ns`.
+# Returns whether a file was closed.
 cdef bint segment_rest(Segment* segment, int64_t before_ns, bint keeps_index) noexcept nogil
 
-# Lets go of the file and the index for good. Who holds the file goes on with it.
+# Drops the file and the index for good. Holders of the file keep it open.
 cdef void segment_close(Segment* segment) noexcept nogil
 
-# Writes one stamped batch at the end. On failure the file is cut back to what it was; if even that
-# fails the answer is LOG_FAILED.
+# Writes one stamped batch at the end. After a failure the file is truncated to its old size; if
+# this fails, too: LOG_FAILED.
 cdef int segment_append(Segment* segment, const uint8_t* data, const BatchHeader* header,
                         int64_t index_interval) noexcept nogil
 
-# Takes a batch that is already in the file into index and statistics (recovery, compaction).
+# Adds a batch that is already in the file to index and statistics (recovery, compaction).
 cdef void segment_note(Segment* segment, const BatchHeader* header, int64_t position,
                        int64_t index_interval) noexcept nogil
 
-# What was stored of the index may not be on disk: the next store writes all of it anew.
+# The stored index may not be on disk: the next store writes all of it.
 cdef void segment_forget_stored(Segment* segment) noexcept nogil
 cdef int segment_store_index(Segment* segment, bint durable) noexcept nogil
 
-# The last entry that a sealed segment's time index ends with.
+# Adds the last entry of a sealed segment's time index.
 cdef void segment_seal_times(Segment* segment) noexcept nogil
 
 cdef int segment_unlink(Segment* segment) noexcept nogil

@@ -1,10 +1,10 @@
-"""One segment file: opened, appended to, rested, unlinked, and its index files stored.
+"""One segment file: open, append, rest, unlink, and store its index files.
 
-What holds at all times
-1. Bytes below `size` never change. A reader that holds the file may send them at its leisure.
-2. `size` grows only after the bytes are written, so nobody reads a batch half there.
-3. A failed append leaves the file as it was before, or the segment takes no more appends.
-4. An index entry is believed only after the batch it names was looked at; what it lacks is walked.
+Invariants
+1. Bytes below `size` never change. A reader that holds the file may send them at any time.
+2. `size` grows only after the bytes are written, so no reader gets a partial batch.
+3. A failed append leaves the file unchanged, or the segment accepts no more appends.
+4. An index entry is used only after its batch was checked; batches without an entry are walked.
 """
 
 from libc.stdint cimport int64_t, uint8_t
@@ -67,7 +67,7 @@ cdef int _hold_file(Segment* segment, FileRef* file, bint is_to_write) noexcept 
     cdef ScopeLock lock
     lock.hold(segment.guard)
     if is_to_write and segment.is_read_only and not segment.is_replaced:
-        segment.file.reset()  # nothing was written by it: the file system may take writes again
+        segment.file.reset()  # read-only so far: the file system may accept writes again
     code = _open_locked(segment)
     if code == OK and is_to_write and segment.is_read_only:
         code = failure_note(b"open to write", b"", EROFS)
@@ -88,8 +88,8 @@ cdef int _open_locked(Segment* segment) noexcept nogil:
     if fd != OK:
         return fd
     file_name(name, segment.base_offset, b".log")
-    # Writable although most are only read: a descriptor kept open for the file's active life is
-    # what reports a write-back error, whoever caused it.
+    # Writable although most are only read: a write-back error is reported to descriptors that were
+    # open during the file's active life.
     fd = open_counted(directory.get().fd, name, O_RDWR)
     segment.is_read_only = fd < 0 and errno == EROFS
     if segment.is_read_only:
@@ -114,7 +114,7 @@ cdef bint segment_rest(Segment* segment, int64_t before_ns, bint keeps_index) no
     cdef ScopeLock lock
     if segment.read_ns.load() >= before_ns or not lock.try_hold(segment.guard):
         return False
-    # What a reader holds stays open whatever is done here.
+    # A reader's reference keeps the file open in any case.
     was_open = (not segment.is_replaced and segment.file.get() != NULL
                 and segment.file.use_count() == 1)
     if was_open or not segment.is_replaced and not keeps_index:
@@ -143,7 +143,7 @@ cdef int segment_append(Segment* segment, const uint8_t* data, const BatchHeader
         return code
     code = write_whole(file.get().fd, data, header.size, position)
     if code != OK:
-        # Nobody has seen these bytes: the visible size still ends before them.
+        # No reader has seen these bytes: the visible size ends before them.
         if ftruncate(file.get().fd, position) < 0:
             failure_note(b"truncate", b"", errno)
             return LOG_FAILED
@@ -158,7 +158,7 @@ cdef void segment_note(Segment* segment, const BatchHeader* header, int64_t posi
     cdef ScopeLock lock
     if position == 0:
         segment.first_timestamp = header.max_timestamp
-    # An emptied batch has no record with this timestamp, and the dump tool would look for one.
+    # An emptied batch has no record with this timestamp, but the dump tool would search for one.
     if header.max_timestamp > segment.largest_timestamp.load() and header.records_count > 0:
         segment.largest_timestamp.store(header.max_timestamp)
         segment.largest_timestamp_offset.store(last_offset)
@@ -170,8 +170,8 @@ cdef void segment_note(Segment* segment, const BatchHeader* header, int64_t posi
                            segment.largest_timestamp_offset.load() - segment.base_offset)
         segment.bytes_since_index = 0
     segment.bytes_since_index += header.size
-    # In this order: a reader looks at the size first, so it never takes a batch for one within an
-    # end offset that it is beyond.
+    # In this order: a reader loads the size first, so it never sees a batch beyond the end offset
+    # that it loads.
     segment.end_offset.store(last_offset + 1)
     segment.size.store(position + header.size)
 
@@ -181,7 +181,7 @@ cdef int64_t segment_index_bytes(Segment* segment) noexcept nogil:
     cdef ScopeLock lock
     lock.hold(segment.guard)
     offsets = (segment.index.offsets.size() + 1) * OFFSET_ENTRY_SIZE
-    # Two to come: that of the next batch and the one that a roll adds.
+    # Two more entries: that of the next batch, and the one that a roll adds.
     times = (segment.index.times.size() + 2) * TIME_ENTRY_SIZE
     return max(offsets, times)
 

@@ -5,16 +5,16 @@ from appliance.record._batch cimport BatchHeader
 from appliance.storage._segment cimport Damaged, Segment
 
 cdef enum:
-    WINDOW_SIZE = 16384            # read ahead while walking headers: a few index intervals
+    WINDOW_SIZE = 16384            # bytes per read while walking headers: a few index intervals
 
-# A batch, and where it stands in a segment's file.
+# A batch and its position in a segment's file.
 cdef struct LocatedBatch:
     int64_t position
     BatchHeader header
 
 # Walks batch headers forward; advance by header.size.
 cdef struct Walker:
-    Segment* segment               # NULL: a file that is none
+    Segment* segment               # NULL: the file is not a segment
     int fd
     int64_t position
     int64_t end
@@ -32,7 +32,7 @@ cdef int segment_find_time(Segment* segment, int64_t timestamp, LocatedBatch* ba
 cdef int segment_load_largest(Segment* segment) noexcept nogil
 
 cdef int segment_load_index(Segment* segment) noexcept nogil
-# Reads every header and builds both indexes anew.
+# Reads every header and rebuilds both indexes.
 cdef int segment_rebuild_index(Segment* segment, int64_t index_interval) noexcept nogil
 
 cdef void walker_start(Walker* walker, Segment* segment, int fd, int64_t end) noexcept nogil
@@ -40,8 +40,8 @@ cdef void walker_start(Walker* walker, Segment* segment, int fd, int64_t end) no
 # BATCH_MAGIC, STORAGE_IO.
 cdef int walker_next(Walker* walker, BatchHeader* header) noexcept nogil
 
-# Where the next batch may be, from `position` on: behind damaged bytes, or there.
+# The position of the next batch from `position` on: after damaged bytes, or `position` itself.
 cdef int64_t segment_past_damage(Segment* segment, int64_t position) noexcept nogil
-# Where damaged bytes begin that lie behind `position`; INT64_MAX: nowhere.
+# The start of the next damaged bytes after `position`; INT64_MAX: none.
 cdef int64_t segment_next_damage(Segment* segment, int64_t position) noexcept nogil
 cdef void segment_set_damaged(Segment* segment, const vector[Damaged]& damaged) noexcept nogil

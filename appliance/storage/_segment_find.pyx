@@ -1,4 +1,4 @@
-"""Finding a batch in a segment: by its index, and from there by walking over batch headers."""
+"""Finds a batch in a segment: by its index, and from there by walking over batch headers."""
 
 from libc.stdint cimport INT64_MAX, int64_t
 from libcpp.vector cimport vector
@@ -16,8 +16,8 @@ from appliance.storage._segment cimport segment_file
 
 cdef enum:
     ENTRIES_TRIED = 8
-    GUARD_TRIES = 100              # some microseconds: an append holds it for less
-    INDEX_GAP_MAX = 8388608        # an index silent about so many bytes is rebuilt
+    GUARD_TRIES = 100              # some microseconds, more than an append holds the guard
+    INDEX_GAP_MAX = 8388608        # an index without entries for this many bytes is rebuilt
 
 
 # ---- without the GIL ----
@@ -34,7 +34,7 @@ cdef int segment_find(Segment* segment, int64_t offset, LocatedBatch* batch) noe
         if code <= 0:
             return OFFSET_OUT_OF_RANGE if code == 0 else code
         last_offset = batch.header.base_offset + batch.header.last_offset_delta
-        # One that claims offsets beyond the segment is damaged: what follows it may still be good.
+        # A batch with offsets beyond the segment is damaged; later batches may still be good.
         if offset <= last_offset < segment.end_offset.load():
             batch.position = walker.position
             return OK
@@ -51,7 +51,7 @@ cdef int segment_find_time(Segment* segment, int64_t timestamp, LocatedBatch* ba
     segment.guard.lock()
     relative = index_offset_before(&segment.index, timestamp)
     segment.guard.unlock()
-    # Every batch up to and with that entry's is older: entries are running maxima.
+    # All batches up to and with that of the entry are older, because entries are running maxima.
     code = _walk_from(segment, segment.base_offset + relative + 1, &walker, &file)
     if code != OK:
         return code
@@ -90,14 +90,15 @@ cdef int _walk_from(Segment* segment, int64_t offset, Walker* walker, FileRef* f
             return code
         if code == 1 and segment.base_offset <= header.base_offset <= offset:
             return OK
-        # The entry names no batch, or a damaged one: the entry before it leads there as well.
+        # The entry has no batch or a damaged one: the walk can start at an earlier entry, too.
         segment.guard.lock()
         walker.position = index_position_before(&segment.index, walker.position)
         segment.guard.unlock()
         walker.window_size = 0
     if disk_must_not_wait():
-        return WOULD_WAIT  # the whole segment is to be read
-    # So many wrong ones are no damage of the log: the index goes; walking from the start is right.
+        return WOULD_WAIT  # the whole segment must be read
+    # With so many wrong entries the index is at fault, not the log: rebuild it, and walk from the
+    # start.
     code = segment_rebuild_index(segment, 4096)
     walker.position = 0
     walker.window_size = 0
@@ -105,8 +106,8 @@ cdef int _walk_from(Segment* segment, int64_t offset, Walker* walker, FileRef* f
 
 
 cdef bint _is_at_hand(Segment* segment) noexcept nogil:
-    """Whether file and index are open. Who opens or stores them holds the guard while it waits for
-    the disk; an append has it for a moment, which is no reason to ask another thread."""
+    """Whether file and index are open. A thread that opens or stores them holds the guard while it
+    waits for the disk; an append holds it briefly, so a few tries suffice."""
     cdef int _try
     cdef ScopeLock lock
     for _try in range(GUARD_TRIES):
@@ -116,7 +117,7 @@ cdef bint _is_at_hand(Segment* segment) noexcept nogil:
 
 
 cdef int segment_load_largest(Segment* segment) noexcept nogil:
-    """A time index without its tail must not make a segment look old: what follows is walked."""
+    """Walks the batches after the last time entry: a lost tail must not make a segment look old."""
     cdef Walker walker
     cdef FileRef file
     cdef BatchHeader header
@@ -173,7 +174,7 @@ cdef int segment_load_index(Segment* segment) noexcept nogil:
 
 
 cdef int segment_rebuild_index(Segment* segment, int64_t index_interval) noexcept nogil:
-    cdef Index index = zeroed[Index]()  # none of it is stored yet: the next store writes all of it
+    cdef Index index = zeroed[Index]()  # no entry is stored yet: the next store writes all of them
     cdef Walker walker
     cdef FileRef file
     cdef BatchHeader header
@@ -198,11 +199,11 @@ cdef int segment_rebuild_index(Segment* segment, int64_t index_interval) noexcep
         walker.position += header.size
         code = walker_next(&walker, &header)
     if code != OK and code != BATCH_CORRUPT:
-        return code  # of half a segment: what stood there before leads further
+        return code  # incomplete: the old index reaches further
     if largest >= 0:
         index_add_time(&index, largest, largest_offset - segment.base_offset)
     lock.hold(segment.guard)
-    # Appends went on meanwhile: then the rebuilt one is a little sparse at its end, which is legal.
+    # Appends may have continued: then the end of the rebuilt index is sparse, which is legal.
     segment.index = index
     segment.index_is_loaded = True
     return OK
@@ -232,7 +233,7 @@ cdef int walker_next(Walker* walker, BatchHeader* header) noexcept nogil:
         if got < BATCH_HEADER_SIZE:
             return BATCH_CORRUPT
     batch_load_header(walker.window + (walker.position - walker.window_from), header)
-    # Also one of another magic: what is stored was none when it was written.
+    # Also for another magic: no stored batch had one when it was written.
     return 1 if batch_check_header(header, left) == OK else BATCH_CORRUPT
 
 

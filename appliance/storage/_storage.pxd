@@ -1,4 +1,4 @@
-"""The data directory as a whole: its lock, its journal, its free space, its reserve."""
+"""The data directory as a whole: its lock, journal, free space and reserve."""
 
 from libc.stdint cimport int64_t
 from libcpp.memory cimport shared_ptr
@@ -16,28 +16,28 @@ cdef cppclass Storage:
     Watermarks marks
     ReadFaults faults              # reads of the logs that failed or were refused
     atomic_bool is_full            # clients' appends are refused
-    atomic_i64 free_bytes          # at the last look
+    atomic_i64 free_bytes          # at the last check
     int64_t low_water_bytes        # refuse below this
-    int64_t reserve_bytes          # held back in the file `reserve`
+    int64_t reserve_bytes          # size of the file `reserve`
     int64_t write_behind_bytes
     atomic_bool reserve_is_held
-    atomic_i64 commits_at_disk     # whose syncs have not ended; bulk readers let them pass
+    atomic_i64 commits_at_disk     # commits with running syncs, for which bulk readers wait
     atomic_i64 committed_ns        # when the last of them ended
     atomic_i64 believed_ahead_ms   # believed time less monotonic time; 0: nobody said, believe all
 
 ctypedef shared_ptr[Storage] StorageRef
 
-# Takes the directory, and reads what the last life left in it; LOG_CLOSED: another process has it.
+# Locks the directory, and reads the state of the last life; LOG_CLOSED: another process has it.
 cdef int storage_open(Storage* storage, const char* path) noexcept nogil
 
 # After every log that is there was opened: a fresh journal generation. From here on an end without
 # storage_close is an unclean one.
 cdef int storage_start(Storage* storage) noexcept nogil
 
-# Gives the directory back; `cleanly`: the logs were flushed and checkpointed.
+# Unlocks the directory; `cleanly`: the logs were flushed and checkpointed.
 cdef int storage_close(Storage* storage, bint cleanly) noexcept nogil
 
-# Looks at the free space; sets or clears is_full; takes the reserve back when there is room.
+# Checks the free space; sets or clears is_full; creates the reserve again when there is space.
 cdef void storage_poll(Storage* storage) noexcept nogil
 
 # Whether the file system can be written to. One that gave up after an error lets a sync succeed
@@ -45,10 +45,10 @@ cdef void storage_poll(Storage* storage) noexcept nogil
 # way only one hears of it.
 cdef bint storage_takes_writes(Storage* storage) noexcept nogil
 
-# An append met ENOSPC: writes stop until storage_poll finds room.
+# After ENOSPC of an append: writes stop until storage_poll detects free space.
 cdef void storage_mark_full(Storage* storage) noexcept nogil
 
-# Gives the reserve to whoever must write now (recovery, retention's journal). True if it was held.
+# Releases the reserve for a necessary write (recovery, retention's journal). True if there was one.
 cdef bint storage_release_reserve(Storage* storage) noexcept nogil
 
 # journal_commit, with the reserve's help on a full disk; how far it came is noted.

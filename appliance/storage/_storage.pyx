@@ -1,9 +1,9 @@
-"""The data directory as a whole: taking it and giving it back, free space, the reserve.
+"""The data directory as a whole: its lock, free space, and the reserve.
 
 A full disk stops clients' writes before the kernel does: below `low_water_bytes` appends get a
 retriable error, while fetches, deletes, retention and the coordinator's own records go on. The
-reserve is space already allocated to a file of ours: when even the journal cannot grow, it is let
-go, and taken back once there is room again.
+reserve is a file with allocated space: it is released when even the journal cannot grow, and taken
+back when there is space again.
 """
 
 from libc.stdint cimport int64_t

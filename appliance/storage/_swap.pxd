@@ -1,4 +1,4 @@
-"""The swap that ends a compaction or a repair: what may be replaced, and by what."""
+"""The swap that ends a compaction or a repair, and the segments that it may replace."""
 
 from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
@@ -7,8 +7,8 @@ from appliance.storage._checkpoint_journal cimport Checkpoint, Hole
 from appliance.storage._partition_log cimport PartitionLog
 from appliance.storage._segment cimport SegmentRef
 
-# The sealed segments that recovery will not read again, oldest first: what compaction may touch.
-# maintenance is held.
+# The sealed segments that recovery will not read again, oldest first, which compaction may rewrite.
+# The caller holds `maintenance`.
 cdef void log_sealed(PartitionLog* log, vector[SegmentRef]* into) noexcept nogil
 
 # Puts `<first base>.log.swap`, synced by the caller, in the place of `group`. maintenance is held.

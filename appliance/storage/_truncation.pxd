@@ -1,4 +1,4 @@
-"""Truncation of a log at its end."""
+"""Truncates a log at its end."""
 
 from libc.stdint cimport int64_t
 

@@ -1,4 +1,4 @@
-"""Truncation: every record from an offset on goes.
+"""Truncation: removes every record from an offset on.
 
     1 journal end_limit      2 unlink the later segments, replace the one that is cut
     3 journal the new end

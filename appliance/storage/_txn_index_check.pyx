@@ -1,4 +1,4 @@
-"""Holding a transaction index against the log. The log decides:
+"""Compares a transaction index with the log. The log decides:
 
 abort marker                              its entry
 ----------------------------------------  ---------------------------------------------------------

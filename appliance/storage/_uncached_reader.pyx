@@ -1,7 +1,7 @@
-"""Reading past the page cache.
+"""Reads past the page cache.
 
-O_DIRECT, because only it says what the disk has: a read through the cache answers from a page that
-is there, whatever became of the sectors under it, and RWF_DONTCACHE does so too. It neither fills
+Only O_DIRECT reads the disk: a read through the cache returns a cached page even if its sectors are
+damaged, and so does RWF_DONTCACHE. It neither fills
 the cache nor takes a page from it, so that readers keep what they have. The file is opened anew for
 it, by the engine's descriptor and not by name: compaction may have given the name to another file.
 

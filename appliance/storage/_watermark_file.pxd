@@ -1,5 +1,5 @@
-"""How far each log's durable offset had come: noted before anybody is answered, synced when it
-costs nobody anything. Byte picture and rules in `_watermark_file.pyx`."""
+"""The durable offset of each log: noted before any response, and synced when no request waits for
+it. Byte picture and rules in `_watermark_file.pyx`."""
 
 from libc.stdint cimport int64_t, uint32_t
 from libcpp.string cimport string
@@ -39,13 +39,13 @@ cdef cppclass Watermarks:
     int64_t found_records          # records that generation had then
     unordered_map[string, int64_t] found         # guard; without what was taken back since
 
-# Reads what the last life left; changes nothing.
+# Reads the notes of the last life; changes nothing.
 cdef int watermarks_open(Watermarks* marks, int directory_fd) noexcept nogil
 
 # Begins this life: from here on what the last one noted counts no more. The journal has it all.
 cdef int watermarks_start(Watermarks* marks, int64_t life, int64_t records) noexcept nogil
 
-# Everything below `offset` is on disk. Called before anybody is told so.
+# Notes that all records below `offset` are on disk; runs before any response.
 cdef void watermarks_note(Watermarks* marks, const string& name, int64_t offset) noexcept nogil
 
 # That the journal's commit reached the disk.
@@ -62,5 +62,5 @@ cdef int watermarks_sync(Watermarks* marks) noexcept nogil
 
 cdef void watermarks_close(Watermarks* marks) noexcept nogil
 
-# What was noted of a log; -1: nothing.
+# The note of a log; -1: none.
 cdef int64_t watermarks_find(Watermarks* marks, const string& name) noexcept nogil

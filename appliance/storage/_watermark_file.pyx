@@ -1,9 +1,9 @@
-"""Which offsets were durable, in the file `watermarks` of the data directory.
+"""Notes of durable offsets, in the file `watermarks` of the data directory.
 
-The journal moves a recovery point only now and then. What was acknowledged since lies behind it,
-and there damage looks like the torn end that a power cut leaves. So each commit, after its syncs
-and before anybody is answered, also writes here how far the log is durable: one small write into
-the page cache, no sync.
+The journal moves a recovery point only sometimes. Records acknowledged since are after that point,
+where damage looks like the torn end that a power cut leaves. So each commit, after its syncs and
+before any response, also writes the durable offset here: one small write into the page cache, no
+sync.
 
     the broker was killed     the page cache is still there: every note is, so recovery knows
     the power was cut         the notes are as old as their last sync, SYNC_NS at most; a syncfs

@@ -1,7 +1,7 @@
-"""Write-behind: a thread starts to write what logs gathered, so that a commit finds little left.
+"""Write-behind: a thread starts to write unwritten bytes of logs, so that a commit has little left.
 
-A thread of its own, since the committer may be waiting at the disk. It also syncs the watermarks,
-for which no commit waits.
+It is a separate thread, because the committer may be waiting for the disk. It also syncs the
+watermarks, for which no commit waits.
 """
 
 from libc.stdint cimport int64_t

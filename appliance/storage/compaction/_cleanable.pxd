@@ -1,4 +1,4 @@
-"""What of a log compaction may touch, and whether it is worth touching now."""
+"""The segments of a log that compaction may rewrite, and whether a round is worth it."""
 
 from libc.stdint cimport int64_t
 from libcpp.vector cimport vector

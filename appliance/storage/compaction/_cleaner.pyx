@@ -1,4 +1,4 @@
-"""Compaction: of every key only the last record stays, at the offset it always had.
+"""Compaction: keeps only the last record of every key, at its old offset.
 
 A round
 1. finds the segments it may touch and whether they are worth it (`_cleanable.pyx`);

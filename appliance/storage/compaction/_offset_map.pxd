@@ -1,4 +1,4 @@
-"""What compaction knows of a log's keys: the last offset of each, in bounded memory."""
+"""The last offset of each key for compaction, in bounded memory."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libcpp.vector cimport vector

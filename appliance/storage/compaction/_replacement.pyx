@@ -1,4 +1,4 @@
-"""Writing the segment that a group of compacted segments becomes.
+"""Writes the segment that replaces a group of compacted segments.
 
     .log.cleaned   while it grows: rubbish after a crash
     .log.swap      synced and whole; what it is then, the journal says (log_swap)

@@ -1,4 +1,4 @@
-"""Reading a sealed segment from its first byte to its last, a large piece at a time."""
+"""Reads a sealed segment from its first byte to its last, in large pieces."""
 
 from libc.stdint cimport int64_t
 

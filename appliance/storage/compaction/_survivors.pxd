@@ -1,4 +1,4 @@
-"""What of a batch survives compaction. The rules stand at the head of `_survivors.pyx`."""
+"""The records of a batch that survive compaction. `_survivors.pyx` has the rules."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp.unordered_map cimport unordered_map

@@ -1,4 +1,4 @@
-"""What compaction keeps and drops.
+"""The records that compaction keeps and drops.
 
 A record below the end of the map
     a later record of its key is mapped          dropped

@@ -19,7 +19,7 @@ pytest_plugins = ["appliance.testing"]
 # start. The tests start hundreds, and have authorities of their own.
 os.environ["SSL_CERT_FILE"] = os.devnull
 
-OWN_JVM = "test_export_session.py", "test_spark_shipping.py"
+OWN_JVM = "tests/spark/test_export_session.py", "tests/spark/test_spark_worker_packages.py"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -33,12 +33,14 @@ class Together(LoadFileScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)
-        shares = file.startswith("tests/spark/") and not file.endswith(OWN_JVM)
+        shares = file.startswith("tests/spark/") and file not in OWN_JVM
         return "tests/spark" if shares else file
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Together | None:
+    missing = [each for each in OWN_JVM if not (config.rootpath / each).exists()]
+    assert not missing, f"there is no {missing}: they would share a session"
     return Together(config, log) if config.getvalue("dist") == "loadfile" else None
 
 

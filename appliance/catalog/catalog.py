@@ -2,7 +2,7 @@
 
 The catalog decides whether a topic exists and how it is configured; the logs hold the records. What
 the rows of a table mean is said where they are read and written, in the room of their owner
-(`body_schema.py` lists them). A change is on disk when it returns (WAL, `synchronous=FULL`), or it
+(`schema.py` lists them). A change is on disk when it returns (WAL, `synchronous=FULL`), or it
 raises and changed nothing.
 
 Threads: any thread may call, a lock lets one in at a time, and a change takes a disk's sync. So

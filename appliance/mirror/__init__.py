@@ -7,7 +7,7 @@
         KeptTarget           an appliance: the same offsets
         MappedTarget         any other cluster: its own offsets, and a map (offset_map.py)
         GroupOffsets         committed offsets of groups, if the target keeps offsets
-    MirrorProgress           progress (progress_bar.py), for the line, the JSON and the metrics
+    MirrorProgress           progress (progress.py), for the line, the JSON and the metrics
 
 docs/decisions/mirror.md has the reasons.
 """

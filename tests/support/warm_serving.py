@@ -96,7 +96,9 @@ class Forked(subprocess.Popen[str]):
         return self.returncode
 
     def _has_ended(self, timeout_s: float | None) -> bool:
-        if self.returncode is None and select.select([self._ends], [], [], timeout_s)[0]:
+        poll = select.poll()  # select.select ends at descriptor 1023
+        poll.register(self._ends, select.POLLIN)
+        if self.returncode is None and poll.poll(None if timeout_s is None else timeout_s * 1000):
             self.returncode = self._parent.ask({"ended": self.pid}, [])
             os.close(self._ends)
         return self.returncode is not None

@@ -8,7 +8,8 @@ transactional id's, stand in one partition.
 Many writes share one group commit. Whatever comes while the disk is busy waits in one queue; when
 the disk is done, all of it becomes one batch a partition, and one commit makes all batches durable.
 A write alone goes at once. The event loop builds the batches; a thread that never takes the GIL
-(`_control_plane_writes.pyx`) appends them and waits. `done` is called on the loop, in the writes' order.
+(`_control_plane_writes.pyx`) appends them and waits. `done` is called on the loop, in the writes'
+order.
 
     write -> queue -> a batch a partition -> thread: all appended, one wait for the disk
                                                                           -> done, done, done

@@ -10,25 +10,13 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from appliance.api.foreign_protocols import protocol_of
 from appliance.process import event_log
 
 log = event_log.named("connections")
 
 WINDOW_S = 60.0
 PEERS_MAX = 10_000  # addresses and reasons remembered; beyond it all are forgotten at once
-
-# The beginnings that other protocols have where ours has the length of a frame.
-TLS_HANDSHAKES = range(0x16030000, 0x16030500)
-WORDS = {
-    b"GET ": "an HTTP request",
-    b"POST": "an HTTP request",
-    b"PUT ": "an HTTP request",
-    b"HEAD": "an HTTP request",
-    b"OPTI": "an HTTP request",
-    b"CONN": "an HTTP request",
-    b"PRI ": "an HTTP/2 request",
-    b"SSH-": "an SSH banner",
-}
 
 TEXTS = {
     "frame size": "a frame of {got} bytes, wanted 8 to {wanted} (socket.request.max.bytes)",
@@ -72,12 +60,6 @@ def words_of(closure: Closure) -> str:
     )
     what = protocol_of(closure.got) if closure.kind == "frame size" else None
     return f"{text}; it begins like {what}" if what else text
-
-
-def protocol_of(size: int) -> str | None:
-    if size in TLS_HANDSHAKES:
-        return "a TLS handshake"
-    return WORDS.get(size.to_bytes(4, "big")) if size > 0 else None
 
 
 class ClosureLog:

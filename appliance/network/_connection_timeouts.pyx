@@ -8,11 +8,12 @@ from libcpp.vector cimport vector
 from appliance.network._connection cimport Connection, Slot, connection_has_room
 from appliance.network._connection_life cimport connection_close
 from appliance.network._control_plane_inbox cimport (
-    CLOSURE_FRAME_TIMEOUT, CLOSURE_HELD, CLOSURE_SEND_TIMEOUT, Plane, closure_put,
+    CLOSURE_FRAME_TIMEOUT, CLOSURE_SEND_TIMEOUT, Plane, closure_put,
 )
 from appliance.network._fetch_park cimport fetch_check
 from appliance.network._processor cimport Processor, processor_list
 from appliance.network._produce cimport produce_check
+from appliance.network._response_memory cimport responses_take_too_much
 
 
 cdef enum:
@@ -60,7 +61,7 @@ cdef bint _is_hopeless(Processor* processor, Connection* connection) noexcept no
         closure_put(plane, connection.peer, CLOSURE_SEND_TIMEOUT, connection.held_bytes,
                     plane.limits.send_ns // 1000000)
         return True
-    if connection.stalled_ns > 0 and holds_too_much(connection):
+    if connection.stalled_ns > 0 and responses_take_too_much(connection):
         return True
     if _is_late_frame(connection, now):
         plane.counters.closed_frame.fetch_add(1)
@@ -82,15 +83,3 @@ cdef bint _is_late_frame(Connection* connection, int64_t now) noexcept nogil:
         return False
     return now - connection.frame_ns > connection.plane.limits.frame_ns + <int64_t>(
         bytes * 1e9 / connection.plane.limits.frame_rate)
-
-
-cdef bint holds_too_much(Connection* connection) noexcept nogil:
-    cdef Plane* plane = connection.plane
-    cdef int64_t most = plane.limits.held_bytes
-    if plane.held_bytes.load() <= most:
-        return False
-    if connection.held_bytes <= most // max(<int64_t>1, <int64_t>plane.counters.open.load()):
-        return False
-    plane.counters.closed_slow.fetch_add(1)
-    closure_put(plane, connection.peer, CLOSURE_HELD, connection.held_bytes, most)
-    return True

@@ -27,11 +27,12 @@ from appliance.network._connection cimport (
 )
 from appliance.network._connection_life cimport connection_close, connection_take
 from appliance.network._connection_list cimport view_show
-from appliance.network._connection_timeouts cimport holds_too_much, timeouts_sweep
+from appliance.network._connection_timeouts cimport timeouts_sweep
 from appliance.network._control_plane_inbox cimport punts_signal
 from appliance.network._fetch_park cimport fetch_check
 from appliance.network._frames cimport SCRATCH_BYTES, frames_feed, frames_read, frames_resume
 from appliance.network._produce cimport produce_check
+from appliance.network._response_memory cimport responses_take_too_much
 from appliance.network._timers cimport timer_mute, timers_next, timers_run
 from appliance.storage._partition_waits cimport (
     MAIL_CLOSE, MAIL_CONNECTION, MAIL_READ, MAIL_REPLY, MAIL_VIEW, MAIL_WAKE, Inbox, InboxRef, Mail,
@@ -236,7 +237,7 @@ cdef void _send_all(Processor* processor) noexcept nogil:
             continue
         connection.is_listed = False
         result = connection_send(connection)
-        if result == SEND_BROKEN or result == SEND_FULL and holds_too_much(connection):
+        if result == SEND_BROKEN or result == SEND_FULL and responses_take_too_much(connection):
             connection_close(processor, connection)
             continue
         if result == SEND_MORE:

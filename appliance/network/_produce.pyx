@@ -45,9 +45,10 @@ from appliance.record._batch_check cimport batch_check, batch_check_keys
 from appliance.storage._append cimport (
     ORIGIN_UNVERIFIED, AppendOptions, Appended, log_append, log_append_mirrored, log_txn_is_open,
 )
+from appliance.storage._free_space cimport space_resume_bytes
 from appliance.storage._partition_log cimport LogRef, PartitionLog
 from appliance.storage._partition_waits cimport WATCH_DURABLE, Watch, watch_add, watch_remove
-from appliance.storage._storage cimport Storage, storage_now, storage_resume_bytes
+from appliance.storage._storage cimport Storage, storage_now
 
 cdef enum:
     INVALID_TOPIC_EXCEPTION = 17
@@ -226,7 +227,7 @@ cdef const char* _text_of(int code, Storage* storage, char* room) noexcept nogil
     cdef int64_t free_bytes, wanted
     if code != STORAGE_FULL:
         return kafka_message(code)
-    free_bytes, wanted = storage.free_bytes.load(), storage_resume_bytes(storage)
+    free_bytes, wanted = storage.free_bytes.load(), space_resume_bytes(storage)
     if free_bytes >= wanted:  # a quota, or its inodes
         return kafka_message(code)
     snprintf(room, TEXT_MAX,

@@ -14,6 +14,7 @@ from appliance.record._batch_check cimport batch_check_mirrored
 from appliance.storage._append_check cimport append_check
 from appliance.storage._commit_requests cimport committer_ask
 from appliance.storage._flush_policy cimport flush_due_ns
+from appliance.storage._free_space cimport space_mark_full
 from appliance.storage._index cimport AbortedTxn
 from appliance.storage._leader_epochs cimport epoch_of_append, epochs_note
 from appliance.storage._log_commit cimport log_tell
@@ -25,7 +26,7 @@ from appliance.storage._producers cimport (
 )
 from appliance.storage._segment cimport SEGMENT_SIZE_MAX, segment_append, segment_index_bytes
 from appliance.storage._segment_find cimport segment_load_index
-from appliance.storage._storage cimport storage_mark_full, storage_now
+from appliance.storage._storage cimport storage_now
 from appliance.storage._write_behind cimport write_behind_ask
 
 # The requests to the committer after an append.
@@ -179,7 +180,7 @@ cdef bint _must_roll(PartitionLog* log, const BatchHeader* header, int64_t now_m
 cdef int _refused(PartitionLog* log, int code) noexcept nogil:
     """A failed write fails the log. A full disk or missing descriptors fail only the request."""
     if code == STORAGE_FULL:
-        storage_mark_full(log.storage.get())
+        space_mark_full(log.storage.get())
     elif code == LOG_FAILED or code == STORAGE_IO:
         log_fail(log, code)
         return LOG_FAILED

@@ -15,10 +15,9 @@ from appliance.native._files cimport (
 from appliance.native._native cimport EROFS, errno, monotonic_ns, mutant
 from appliance.native._socket cimport EFD_CLOEXEC, EFD_NONBLOCK, eventfd
 from appliance.storage._checkpoint_journal cimport Checkpoint, Journal, journal_find
+from appliance.storage._free_space cimport space_poll, space_release_reserve
 from appliance.storage._read_faults cimport ReadFault, read_faults_take, read_faults_wake
-from appliance.storage._storage cimport (
-    Storage, storage_commit, storage_open, storage_poll, storage_release_reserve,
-)
+from appliance.storage._storage cimport Storage, storage_commit, storage_open
 from appliance.storage._watermark_file cimport Watermarks, watermarks_find
 
 from appliance.errors import from_code
@@ -146,13 +145,13 @@ cdef class DataDirectory:
     def poll(self):
         """Checks the free space now instead of at the next poll."""
         with nogil:
-            storage_poll(self.storage.get())
+            space_poll(self.storage.get())
 
     def release_reserve(self):
         """Releases the reserve. Returns whether there was one."""
         cdef bint was_held
         with nogil:
-            was_held = storage_release_reserve(self.storage.get())
+            was_held = space_release_reserve(self.storage.get())
         return was_held
 
     def believe(self, int64_t wall_ms):

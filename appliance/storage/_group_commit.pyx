@@ -25,12 +25,13 @@ from appliance.storage._commit_requests cimport committer_notify
 from appliance.storage._commit_sync cimport (
     sync_file_system, sync_is_for_file_system, sync_plans, sync_pool_start, sync_pool_stop,
 )
+from appliance.storage._free_space cimport space_poll
 from appliance.storage._index_files cimport log_finish_indexes, log_store_indexes, log_unfinished
 from appliance.storage._log_commit cimport CommitPlan, log_commit_begin, log_commit_end
 from appliance.storage._open_logs cimport open_logs_fail_unsynced, open_logs_prune
 from appliance.storage._partition_log cimport LogRef
 from appliance.storage._partition_waits cimport InboxRef, inboxes_keep, inboxes_visit
-from appliance.storage._storage cimport storage_commit, storage_poll, storage_takes_writes
+from appliance.storage._storage cimport storage_commit, storage_takes_writes
 from appliance.storage._write_behind cimport (
     write_behind_marks, write_behind_start, write_behind_stop,
 )
@@ -86,7 +87,7 @@ cdef void* _run(void* argument) noexcept nogil:
         batch.clear()
         if now >= poll_ns:
             _drop_closed(committer)
-            storage_poll(committer.storage.get())
+            space_poll(committer.storage.get())
             poll_ns = now + committer.poll_interval_ns
             write_behind_marks(committer, now)
         if with_checkpoint:

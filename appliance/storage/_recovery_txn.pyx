@@ -8,6 +8,7 @@ from libcpp.vector cimport vector
 from appliance.native._codes cimport BATCH_CORRUPT, OK, STORAGE_FULL
 from appliance.record._batch cimport BatchHeader
 from appliance.storage._checkpoint_journal cimport Checkpoint
+from appliance.storage._free_space cimport space_release_reserve
 from appliance.storage._index cimport txn_index_load
 from appliance.storage._index_files cimport log_store_aborted
 from appliance.storage._partition_log cimport PartitionLog
@@ -16,7 +17,6 @@ from appliance.storage._recovery_scan cimport scan_batch, scan_past_hole
 from appliance.storage._salvage cimport CAUSE_TXN_INDEX, Loss, Recovered, salvage_file_of
 from appliance.storage._segment cimport FileRef, Segment, segment_file
 from appliance.storage._segment_find cimport segment_past_damage
-from appliance.storage._storage cimport storage_release_reserve
 from appliance.storage._txn_index_check cimport (
     TRAIL_FITS, TRAIL_UNSURE, TrailVerdict, TxnTrail, trail_lose, trail_mend, trail_note,
     trail_start,
@@ -60,7 +60,7 @@ cdef int txn_indexes_store(PartitionLog* log) noexcept nogil:
 
 cdef int _store(PartitionLog* log, Segment* segment) noexcept nogil:
     cdef int code = log_store_aborted(log, segment)
-    if code == STORAGE_FULL and storage_release_reserve(log.storage.get()):
+    if code == STORAGE_FULL and space_release_reserve(log.storage.get()):
         code = log_store_aborted(log, segment)
     return code
 

@@ -24,6 +24,7 @@ from appliance.record._batch cimport (
     ATTRIBUTE_CONTROL, BATCH_HEADER_SIZE, BatchHeader, batch_load_header,
 )
 from appliance.storage._checkpoint_journal cimport Hole, hole_new
+from appliance.storage._free_space cimport space_release_reserve
 from appliance.storage._holes cimport holes_place
 from appliance.storage._leader_epochs cimport epochs_last
 from appliance.storage._next_good_batch cimport (
@@ -34,7 +35,6 @@ from appliance.storage._segment cimport (
     FileRef, Segment, SegmentRef, segment_create, segment_file, segment_file_to_write, segment_new,
     segment_unlink,
 )
-from appliance.storage._storage cimport storage_release_reserve
 from appliance.storage._uncached_reader cimport DiskReader, disk_at, disk_have, disk_open
 
 cdef extern from "fcntl.h" nogil:
@@ -76,7 +76,7 @@ cdef int salvage_segment(PartitionLog* log, int64_t base) noexcept nogil:
     cdef int code = segment_create(segment.get())
     if not log.segments.empty():
         log.segments.back().get().end_offset.store(base)
-    if code == STORAGE_FULL and storage_release_reserve(log.storage.get()):
+    if code == STORAGE_FULL and space_release_reserve(log.storage.get()):
         code = segment_create(segment.get())
     if code == OK:
         log.segments.push_back(segment)
@@ -184,7 +184,7 @@ cdef int _move_behind(PartitionLog* log, size_t slot, int fd, int64_t position, 
     if copy < 0:
         return copy
     code = copy_whole(fd, copy, position, end, OK)
-    if code == STORAGE_FULL and storage_release_reserve(log.storage.get()):
+    if code == STORAGE_FULL and space_release_reserve(log.storage.get()):
         code = copy_whole(fd, copy, position, end, OK)
     close(copy)
     if code == OK and renameat(directory_fd, fresh, directory_fd, name) < 0:
@@ -274,7 +274,7 @@ cdef int _count_whole(PartitionLog* log, const FileRef& file, int64_t position, 
 cdef int _with_reserve(PartitionLog* log, Segment* segment, int fd, int64_t position, int64_t end,
                        int64_t stamp, string* aside) noexcept nogil:
     cdef int code = _copy_aside(log, segment, fd, position, end, stamp, aside)
-    if code == STORAGE_FULL and storage_release_reserve(log.storage.get()):
+    if code == STORAGE_FULL and space_release_reserve(log.storage.get()):
         code = _copy_aside(log, segment, fd, position, end, stamp, aside)
     return code
 

@@ -1,4 +1,4 @@
-"""The data directory as a whole: its lock, journal, free space and reserve."""
+"""The data directory as a whole: its lock, its own files, and what all its logs share."""
 
 from libc.stdint cimport int64_t
 from libcpp.memory cimport shared_ptr
@@ -37,27 +37,13 @@ cdef int storage_start(Storage* storage) noexcept nogil
 # Unlocks the directory; `cleanly`: the logs were flushed and checkpointed.
 cdef int storage_close(Storage* storage, bint cleanly) noexcept nogil
 
-# Checks the free space; sets or clears is_full; creates the reserve again when there is space.
-cdef void storage_poll(Storage* storage) noexcept nogil
-
 # Whether the file system can be written to. One that gave up after an error lets a sync succeed
 # that wrote nothing: syncfs does nothing on a read-only one, and of btrfs's fsyncs that were under
 # way only one hears of it.
 cdef bint storage_takes_writes(Storage* storage) noexcept nogil
 
-# After ENOSPC of an append: writes stop until storage_poll detects free space.
-cdef void storage_mark_full(Storage* storage) noexcept nogil
-
-# Releases the reserve for a necessary write (recovery, retention's journal). True if there was one.
-cdef bint storage_release_reserve(Storage* storage) noexcept nogil
-
 # journal_commit, with the reserve's help on a full disk; how far it came is noted.
 cdef int storage_commit(Storage* storage) noexcept nogil
-
-# Free bytes from which on a full disk is full no more: a little above the mark, so that the state
-# does not flutter with every append.
-cdef inline int64_t storage_resume_bytes(const Storage* storage) noexcept nogil:
-    return storage.low_water_bytes + storage.low_water_bytes // 8
 
 
 # The time, as a span: at least `earliest` by whatever may be right, at most `latest`. They are the

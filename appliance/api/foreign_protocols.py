@@ -1,4 +1,4 @@
-"""Other protocols on Kafka's port, told by the first four bytes, where ours has a frame's length."""
+"""Other protocols on Kafka's port, told by their first four bytes, where a frame has its length."""
 
 from __future__ import annotations
 

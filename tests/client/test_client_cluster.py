@@ -31,7 +31,7 @@ from appliance.protocol.messages.metadata import MetadataRequest, MetadataRespon
 from appliance.testing import RunningBroker, running_broker
 from appliance.zookeeper.server import ZooKeeperServer
 from loadtest.ports import lasting_port
-from tests.support.serving import Serving
+from tests.support.warm_serving import WarmServing
 from tests.support.zookeeper import DEADLINE_S, eventually, serving_zookeeper_in
 
 SESSION_MS = 2000
@@ -216,13 +216,13 @@ def test_a_killed_broker_goes_with_its_session_and_is_found_at_its_new_address(
     root: str, tmp_path: Path
 ) -> None:
     settings = registered(root, 1)
-    broker = Serving(tmp_path, **settings)
+    broker = WarmServing(tmp_path, **settings)
     try:
         with watching(root) as cluster:
             assert names(cluster.partitions("t", may_create=True)) == ["1-0"]
             before = cluster.brokers()
             broker.stop(signal.SIGKILL)
-            broker = Serving(tmp_path, **settings)  # within its session: the node is replaced
+            broker = WarmServing(tmp_path, **settings)  # within its session: the node is replaced
             eventually(lambda: cluster.brokers() == {1: Address(*broker.kafka)})
             assert cluster.brokers() != before
             eventually(lambda: known(cluster, "t") == ["1-0"])

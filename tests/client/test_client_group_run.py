@@ -30,6 +30,7 @@ from appliance.client.broker_partition import BrokerPartition
 from appliance.client.range_assignor import assign
 from appliance.zookeeper.server import ZooKeeperServer
 from tests.support.serving import Serving
+from tests.support.warm_serving import WarmServing
 from tests.support.zookeeper import serving_zookeeper_in
 
 PARTITIONS = 4  # of each broker
@@ -111,7 +112,7 @@ class Run:
             "zookeeper.connect": self.server.address,
             "zookeeper.session.timeout.ms": BROKER_SESSION_MS,
         }
-        broker = Serving(self.folder / f"broker-{number}", **settings)
+        broker = WarmServing(self.folder / f"broker-{number}", **settings)
         self.stack.callback(broker.stop, signal.SIGKILL)
         self.brokers[number] = broker
         bootstrap = "{}:{}".format(*broker.kafka)

@@ -35,6 +35,7 @@ from appliance.testing import RunningBroker
 from loadtest.ports import lasting_port
 from tests.support.consumed import consumed
 from tests.support.serving import Serving
+from tests.support.warm_serving import WarmServing
 from tests.support.zookeeper import eventually
 
 DEADLINE_S = 30.0
@@ -101,7 +102,8 @@ def serve(tmp_path: Path) -> Iterator[Any]:
     with ExitStack() as stack:
 
         def start(number: int, port: int = 0) -> Serving:
-            serving = Serving(tmp_path / str(number), port or lasting_port(), **{"node.id": number})
+            port = port or lasting_port()
+            serving = WarmServing(tmp_path / str(number), port, **{"node.id": number})
             stack.callback(serving.stop, signal.SIGKILL)
             return serving
 

@@ -14,6 +14,7 @@ from appliance.testing import RunningBroker, running_broker
 from tests.support.consumed import consumed
 from tests.support.producing import Heard, create
 from tests.support.serving import Serving
+from tests.support.warm_serving import WarmServing
 from tests.support.zookeeper import eventually, serving_zookeeper_in
 
 
@@ -56,7 +57,7 @@ def test_a_killed_broker_of_zookeeper_is_waited_for_or_left(tmp_path: Path) -> N
                 "zookeeper.session.timeout.ms": 1000,
                 "zookeeper.connection.timeout.ms": 10000,
             }
-            serving = Serving(tmp_path / str(number), **settings)
+            serving = WarmServing(tmp_path / str(number), **settings)
             stack.callback(serving.stop, signal.SIGKILL)
             return serving
 

@@ -17,6 +17,7 @@ from loadtest.ports import lasting_port
 from tests.console.conftest import WAIT_S, Console, Faults, define_export, fill
 from tests.support.rest import Rest
 from tests.support.serving import Serving
+from tests.support.warm_serving import WarmServing
 
 # Texts of each page while the broker runs, which must not look current afterwards.
 PLACES = {
@@ -39,7 +40,7 @@ UNKNOWN = re.compile(r"^\? ")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data directory with data for every page."""
     found = tmp_path_factory.mktemp("gone")
-    serving = Serving(found, **{"num.partitions": 2})
+    serving = WarmServing(found, **{"num.partitions": 2})
     host, port = serving.kafka
     fill(f"{host}:{port}")
     define_export(Rest(serving.admin))
@@ -49,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def serving(folder: Path) -> Iterator[Serving]:
-    made = Serving(folder, admin_port=lasting_port())
+    made = WarmServing(folder, admin_port=lasting_port())
     yield made
     made.process.send_signal(signal.SIGCONT)
     made.stop(signal.SIGKILL)
@@ -85,7 +86,7 @@ def test_home_knows_nothing_of_a_broker_that_was_killed(
     expect(page).to_have_title("? Home · appliance")
     expect(page.get_by_role("navigation", name="Pages").get_by_text("unknown")).to_have_count(1)
     assert axe(page) == []
-    again = Serving(folder, admin_port=int(serving.admin.rpartition(":")[2]))
+    again = WarmServing(folder, admin_port=int(serving.admin.rpartition(":")[2]))
     try:
         expect(page.get_by_text(KNOWN)).to_be_visible()
         expect(page).to_have_title("▲ Home · appliance")
@@ -121,7 +122,7 @@ def test_no_page_shows_what_was_as_if_it_were_so_still(
         # all loaded data is inside such an element
         expect(page.locator(".loaded:not(.old):not(.old > .loaded)"), place).to_have_count(0)
         expect(page, place).to_have_title(UNKNOWN)
-    again = Serving(folder, admin_port=int(serving.admin.rpartition(":")[2]))
+    again = WarmServing(folder, admin_port=int(serving.admin.rpartition(":")[2]))
     try:
         for place, page in opened.items():
             expect(page.locator(".old"), place).to_have_count(0)

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.interop.test_transactions import DEADLINE_S, values
 from tests.support.frame_relay import ConnectionCut, FrameRelay
 from tests.support.logs import until
-from tests.support.serving import Serving
+from tests.support.warm_serving import WarmServing
 
 PRODUCE, ADD_PARTITIONS = b"\0\0", b"\0\x18"
 TOPIC = "t"
@@ -53,7 +53,7 @@ class Line:
 @pytest.fixture
 def line(tmp_path: Path) -> Iterator[Line]:
     made = Line()
-    broker = Serving(tmp_path, **{"advertised.address": made.address})
+    broker = WarmServing(tmp_path, **{"advertised.address": made.address})
     made.relay.broker = broker.kafka
     with made.relay:
         admin = AdminClient({"bootstrap.servers": made.address})

@@ -18,8 +18,8 @@ from appliance.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.interop.kafka_broker import SETTINGS, KafkaBroker
 from tests.support.logs import until
 from tests.support.remote_control import RemoteControl
-from tests.support.serving import Serving
 from tests.support.txn_client import TxnClient
+from tests.support.warm_serving import WarmServing
 
 TIMEOUT_MS = 3000  # of transactions that time out: each test step takes much less
 DEADLINE_S = 30
@@ -133,7 +133,7 @@ NOTHING = {  # without records: TV2, a commit after another commit
 
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemoteControl]:
-    serving = Serving(tmp_path_factory.mktemp("ours"), **LOOKS)
+    serving = WarmServing(tmp_path_factory.mktemp("ours"), **LOOKS)
     control = prepared(serving.kafka)
     yield control
     control.close()

@@ -13,7 +13,7 @@ import pytest
 from appliance.process import owner_only
 from appliance.testing import running_broker
 from tests.support.rest import Rest
-from tests.support.serving import Serving
+from tests.support.warm_serving import WarmServing
 
 
 @pytest.fixture
@@ -59,13 +59,13 @@ def test_a_directory_that_was_open_to_others_is_not_any_more(
 ) -> None:
     data = tmp_path / "data"
     data.mkdir(0o755)
-    serving = Serving(tmp_path, data=data)
+    serving = WarmServing(tmp_path, data=data)
     use(serving.admin)
     told = serving.wait_for_log("others could read the messages in this directory")
     assert "was=755" in told
     assert serving.stop() == 0
     assert for_others(data) == {}
-    again = Serving(tmp_path / "again", data=data)
+    again = WarmServing(tmp_path / "again", data=data)
     assert "others could" not in again.log
     assert again.stop() == 0
 

@@ -17,6 +17,7 @@ from kazoo.exceptions import NoNodeError
 
 from appliance.zookeeper.server import ZooKeeperServer
 from tests.support.serving import Serving
+from tests.support.warm_serving import WarmServing
 from tests.support.zookeeper import DEADLINE_S
 
 SHORT_MS, LONG_MS = 1000, 10_000
@@ -109,7 +110,7 @@ def health(admin: str) -> dict[str, Any]:
 
 @contextmanager
 def serving(folder: Path, settings: dict[str, str]) -> Iterator[Serving]:
-    broker = Serving(folder, **settings)
+    broker = WarmServing(folder, **settings)
     try:
         yield broker
     finally:

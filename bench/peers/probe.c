@@ -28,7 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../appliance/_wake_soon.h"
+#include "../../appliance/native/_wake_soon.h"
 
 enum { INPUT = 1 << 20, FRAMES = 256 };
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from bench import export_kills
-from bench.peers import other_protocol_brokers, other_protocol_clients, rabbitmq
+from bench.peers import clients, other_protocol_brokers, other_protocol_clients, rabbitmq
 from bench.peers.brokers import Appliance, Broker, has_not_ended
 from bench.peers.cost import SYNCS, Cost, SyncCounter, measured
 from bench.peers.rabbitmq import RabbitMQ
@@ -55,6 +55,11 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
         (folder / name).chmod(0o755)
 
     return made
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in clients.HERE.glob("*.c")))
+def test_our_programs_in_c_compile(name: str) -> None:
+    assert os.access(clients.compiled(name), os.X_OK)
 
 
 def test_the_syncs_of_the_shortest_turn_are_counted(install: Install) -> None:

@@ -12,12 +12,13 @@ from appliance.admin.route import ADMIN, Call, Param, delete, get, post
 from appliance.broker.broker import Broker
 from appliance.groups import consumer_protocol
 from appliance.groups.consumer_group import ConsumerGroup
-from appliance.groups.consumer_member import ConsumerMember, Places
+from appliance.groups.consumer_member import ConsumerMember
 from appliance.groups.group import Group
 from appliance.groups.group_table import AnyGroup
 from appliance.groups.lag import GroupLag
 from appliance.groups.member import Member
 from appliance.groups.modern_group import ModernGroup
+from appliance.groups.partition_handover import Places
 from appliance.groups.records import Partition
 from appliance.process.detached_tasks import outcome
 

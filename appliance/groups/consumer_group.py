@@ -24,19 +24,21 @@ from appliance.groups.assignors import ASSIGNORS
 from appliance.groups.consumer_member import (
     AWAY,
     JOINING,
-    NOWHERE,
-    Assignment,
     Beat,
     Beaten,
     ConsumerMember,
-    MemberState,
-    Place,
-    Places,
     Subscription,
-    next_assignment,
 )
 from appliance.groups.member import NEVER_MS
 from appliance.groups.modern_group import ModernGroup, Records
+from appliance.groups.partition_handover import (
+    NOWHERE,
+    Assignment,
+    MemberState,
+    Place,
+    Places,
+    next_assignment,
+)
 from appliance.groups.records import Partition
 from appliance.groups.states import ConsumerState, GroupRefused
 from appliance.protocol import ErrorCode

@@ -1,30 +1,13 @@
-"""One member of a consumer group: what it asks, what it has, and what comes next for it.
-
-A partition that is to go from one member to another goes in three steps, each in an answer to a
-heartbeat: the old owner is told to stop, it says that it has stopped, the new one is told to begin.
-`next_assignment` is the member's part in that:
-
-    STABLE      it has what the target says
-    UNREVOKED   it was told to give up partitions, and has not yet said that it did
-    UNRELEASED  it waits for partitions that others have not yet given up
-
-Its epoch is the target's once it has given up all that is not its own any more.
-"""
+"""One member of a consumer group: what it says of itself, what it asks, and what it has."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import NamedTuple
-from uuid import UUID
 
 from appliance.groups.member import NEVER_MS, size_of_member
-
-Place = tuple[UUID, int]  # topic id and partition
-Places = frozenset[Place]
-
-NOWHERE: Places = frozenset()
+from appliance.groups.partition_handover import NOTHING, Assignment, Place, Places
 
 TOPIC_BYTES = 64  # of a text as an object
 PLACE_BYTES = 100  # of a partition that a member has
@@ -55,7 +38,6 @@ class Beat(NamedTuple):
         is_whole = self.rebalance_timeout_ms >= 0 and subscribes and self.owned is not None
         return self.epoch == JOINING or is_whole
 
-
     @property
     def size(self) -> int:
         """What there will be in memory of it, beside partitions."""
@@ -74,29 +56,6 @@ class Beaten(NamedTuple):
     epoch: int = 0
     heartbeat_interval_ms: int = 0
     assigned: Places | None = None  # None: as it was
-
-
-class MemberState(IntEnum):
-    """As the records number them."""
-
-    STABLE = 0
-    UNREVOKED = 1
-    UNRELEASED = 2
-
-
-class Assignment(NamedTuple):
-    """What a member has, and how far it is."""
-
-    epoch: int = 0
-    previous_epoch: int = 0  # the answer with the present one may have been lost
-    state: MemberState = MemberState.STABLE
-    assigned: Places = NOWHERE
-    revoking: Places = NOWHERE  # it was told to give them up
-
-    @property
-    def held(self) -> Places:
-        """What nobody else may have."""
-        return self.assigned | self.revoking
 
 
 class Classic(NamedTuple):
@@ -134,7 +93,7 @@ class Subscription(NamedTuple):
         )
 
 
-UNSAID, NOTHING = Subscription(), Assignment()
+UNSAID = Subscription()
 
 
 @dataclass(slots=True)
@@ -154,30 +113,3 @@ class ConsumerMember:
                  said.assignor or "", said.pattern)  # fmt: skip
         topics = sum(len(each) + TOPIC_BYTES for each in said.topics)
         return size_of_member(names, said.classic.protocols if said.classic else ()) + topics
-
-
-def next_assignment(
-    now: Assignment,
-    target: Places,
-    target_epoch: int,
-    owned: Places | None,
-    is_free: Callable[[Place], bool],
-) -> Assignment:
-    """`owned` is what the member says it has; None: as before, so it has all it had."""
-    if now.state is MemberState.STABLE and now.epoch == target_epoch:
-        return now
-    epoch = now.epoch
-    if now.state is MemberState.UNREVOKED:
-        if owned is None or owned & now.revoking:
-            return now
-        epoch += 1
-    kept = now.assigned & target
-    revoking = now.assigned - kept
-    if revoking and (owned is None or owned & revoking):
-        return Assignment(epoch, now.epoch, MemberState.UNREVOKED, kept, revoking)
-    missing = target - kept
-    given = frozenset(filter(is_free, missing))
-    state = MemberState.STABLE if given == missing else MemberState.UNRELEASED
-    if (target_epoch, state, kept | given) == (now.epoch, now.state, now.assigned):
-        return now
-    return Assignment(target_epoch, now.epoch, state, kept | given)

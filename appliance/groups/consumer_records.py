@@ -17,7 +17,8 @@ from dataclasses import field as member_field
 from typing import Any, ClassVar
 from uuid import UUID
 
-from appliance.groups.consumer_member import Assignment, Classic, MemberState, Places, Subscription
+from appliance.groups.consumer_member import Classic, Subscription
+from appliance.groups.partition_handover import Assignment, MemberState, Places
 from appliance.protocol.types import Versions, array, data, field, int8, int32, int64, string, uuid
 from appliance.topics.internal_topic import Record, load, store
 

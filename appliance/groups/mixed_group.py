@@ -24,15 +24,7 @@ from appliance.errors import ApplianceError
 from appliance.groups import consumer_protocol
 from appliance.groups import consumer_records as records
 from appliance.groups.consumer_group import ConsumerGroup
-from appliance.groups.consumer_member import (
-    NOWHERE,
-    Assignment,
-    Classic,
-    ConsumerMember,
-    MemberState,
-    Places,
-    Subscription,
-)
+from appliance.groups.consumer_member import Classic, ConsumerMember, Subscription
 from appliance.groups.consumer_protocol import CONSUMER
 from appliance.groups.group import Group
 from appliance.groups.member import (
@@ -45,6 +37,7 @@ from appliance.groups.member import (
     Sync,
     Synced,
 )
+from appliance.groups.partition_handover import NOWHERE, Assignment, MemberState, Places
 from appliance.groups.states import GroupRefused
 from appliance.protocol import ErrorCode
 

@@ -5,7 +5,7 @@ other:
 
     epoch         counts the changes of members, of what they want, and of the topics that they want
     target_epoch  the epoch for which `targets` says who is to have what; the two move together
-    member epoch  the target that the member has reached; see `consumer_member.py`
+    member epoch  the target that the member has reached; see `partition_handover.py`
 
 Invariants:
 1. No answer tells what is not on disk: a change is written before whoever asked hears of it.
@@ -24,17 +24,10 @@ from typing import ClassVar, NamedTuple, Protocol
 from uuid import UUID
 
 from appliance.errors import ApplianceError
-from appliance.groups.consumer_member import (
-    NOTHING,
-    NOWHERE,
-    PLACE_BYTES,
-    Assignment,
-    ConsumerMember,
-    Places,
-    Subscription,
-)
+from appliance.groups.consumer_member import PLACE_BYTES, ConsumerMember, Subscription
 from appliance.groups.consumer_records import StoredGroup
 from appliance.groups.member import NEVER_MS
+from appliance.groups.partition_handover import NOTHING, NOWHERE, Assignment, Places
 from appliance.groups.states import ConsumerState, GroupRefused
 from appliance.protocol import ErrorCode
 from appliance.topics.internal_topic import Record

@@ -18,13 +18,7 @@ from dataclasses import field as member_field
 from typing import ClassVar
 from uuid import UUID
 
-from appliance.groups.consumer_member import (
-    NOWHERE,
-    Assignment,
-    MemberState,
-    Places,
-    Subscription,
-)
+from appliance.groups.consumer_member import Subscription
 from appliance.groups.consumer_records import (
     VALUE,
     GroupKey,
@@ -36,6 +30,7 @@ from appliance.groups.consumer_records import (
     places_of,
     rows,
 )
+from appliance.groups.partition_handover import NOWHERE, Assignment, MemberState, Places
 from appliance.protocol.types import array, field, int8, int32, int64, string, uuid
 from appliance.topics.internal_topic import Record, load, store
 

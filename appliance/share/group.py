@@ -21,16 +21,9 @@ from uuid import UUID
 
 from appliance.errors import ApplianceError
 from appliance.groups import share_records as records
-from appliance.groups.consumer_member import (
-    JOINING,
-    NOWHERE,
-    Assignment,
-    Beat,
-    Beaten,
-    ConsumerMember,
-    Places,
-)
+from appliance.groups.consumer_member import JOINING, Beat, Beaten, ConsumerMember
 from appliance.groups.modern_group import Done, ModernGroup, Records
+from appliance.groups.partition_handover import NOWHERE, Assignment, Places
 from appliance.groups.share_records import ShareState, StoredShareGroup
 from appliance.groups.states import ConsumerState, GroupRefused
 from appliance.protocol import ErrorCode

@@ -3,11 +3,11 @@
 Everything here runs on the one asyncio thread. What is asked of one id waits for its turn, and has
 what its predecessor left on disk; different ids share commits.
 
-    table      all ids, in memory and on disk
-    endings    the end of a transaction, step by step
-    timeouts   silent transactions, and ids that nobody uses
-    adoption   what logs have open, and whose it is
-    loading    nobody is served before all records of `__transaction_state` were read
+    table         all ids, in memory and on disk
+    decided_ends  the end of a transaction, step by step
+    timeouts      silent transactions, and ids that nobody uses
+    adoption      what logs have open, and whose it is
+    loading       nobody is served before all records of `__transaction_state` were read
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from appliance.process.detached_tasks import LoggedTasks
 from appliance.protocol import ErrorCode
 from appliance.topics.internal_topic_loading import HeldUp, Loading, Words
 from appliance.topics.topic import TopicUnavailable
-from appliance.txn import adoption, endings, timeouts
+from appliance.txn import adoption, decided_ends, timeouts
 from appliance.txn.adoption import Adoption, now_ms
-from appliance.txn.endings import Endings
+from appliance.txn.decided_ends import DecidedEnds
 from appliance.txn.markers import Marker, Markers
 from appliance.txn.states import State, TransactionRefused
 from appliance.txn.transaction import NONE, TV2, Partition, Producer, Transaction
@@ -47,7 +47,7 @@ WORDS = Words(
 )
 
 
-class Places(TransactionTopic, adoption.Logs, endings.Logs, Protocol):
+class Places(TransactionTopic, adoption.Logs, decided_ends.Logs, Protocol):
     """Where records and markers go, and where producer ids come from."""
 
     async def new_producer_id(self) -> int: ...
@@ -73,7 +73,7 @@ class Coordinator:
         kept = Kept.of_transactions(KeptConfig()) if kept is None else kept
         self.table = TransactionTable(places, config.write_timeout_ms, self._wall_ms, kept)
         self.markers = Markers(config.write_timeout_ms, self._wall_ms, end_offsets)
-        self.endings = Endings(self.table, places, self.markers, self._wall_ms, self.tasks)
+        self.decided_ends = DecidedEnds(self.table, places, self.markers, self._wall_ms, self.tasks)
         self.adoption = Adoption(self.table, places, self.markers, self._clock)
         self.loading = Loading(self._load, TransactionRefused, WORDS, logger)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -98,7 +98,7 @@ class Coordinator:
         for own in replayed.transactions.values():
             self.table.hold(own.resumed(self._clock.now_ms(), now_ms()))
         self.adoption.begin(is_whole=not replayed.faults)
-        await asyncio.gather(*[self.endings.complete(each) for each in self.table.prepared()])
+        await asyncio.gather(*[self.decided_ends.complete(each) for each in self.table.prepared()])
         await self.adoption.adopt_all()
         self._every(self.config.timeout_check_ms, lambda: timeouts.tick(self, now_ms()))
         self._every(
@@ -151,8 +151,8 @@ class Coordinator:
             if expected is not None:
                 own.check_expected(expected)
             if own.state is State.ONGOING:
-                await self.endings.abort(own)
-                await self.endings.settled(name)
+                await self.decided_ends.abort(own)
+                await self.decided_ends.settled(name)
                 own = self.table.transactions[name]
             new_id = await self._new_id(own)
             taken_over = own.taken_over(expected, timeout_ms, new_id, self._wall_ms())
@@ -209,7 +209,7 @@ class Coordinator:
                 return own.following
             new_id = await self._new_id(own) if version >= TV2 else NONE
             prepared = own.prepared(is_commit, version, new_id, self._wall_ms())
-            await self.endings.end(prepared)
+            await self.decided_ends.end(prepared)
             return prepared.following
 
     async def mark(self, log: Log, producer: Producer, is_commit: bool, epoch: int) -> None:
@@ -232,7 +232,7 @@ class Coordinator:
         if not name:
             raise TransactionRefused(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
         async with self._turns.setdefault(name, asyncio.Lock()):
-            await self.endings.settled(name)
+            await self.decided_ends.settled(name)
             yield
 
     async def _new_id(self, own: Transaction) -> int:

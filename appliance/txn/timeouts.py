@@ -23,7 +23,7 @@ def tick(coordinator: Coordinator, now: int) -> None:
         if transaction.is_silent(now):
             coordinator.tasks.run(_abort_silent(coordinator, name, now))
         elif transaction.state in PREPARED:
-            coordinator.endings.complete_again(transaction)
+            coordinator.decided_ends.complete_again(transaction)
 
 
 async def _abort_silent(coordinator: Coordinator, name: str, now: int) -> None:
@@ -31,7 +31,7 @@ async def _abort_silent(coordinator: Coordinator, name: str, now: int) -> None:
         transaction = coordinator.table.transactions[name]
         if transaction.is_silent(now):
             logger.info("a silent transaction is aborted", transactional_id=name)
-            await coordinator.endings.abort(transaction)
+            await coordinator.decided_ends.abort(transaction)
 
 
 def expire(coordinator: Coordinator, wall: int) -> None:

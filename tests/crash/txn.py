@@ -20,7 +20,7 @@ from appliance.errors import ApplianceError
 from appliance.record import _batch
 from appliance.topics.topic import OFFSETS, TRANSACTIONS
 from appliance.txn.coordinator import Coordinator
-from appliance.txn.endings import Endings
+from appliance.txn.decided_ends import DecidedEnds
 from appliance.txn.markers import Marker, Markers
 from appliance.txn.transaction import TV1, TV2, Partition, Producer, Transaction
 
@@ -164,7 +164,7 @@ def markers_not_awaited(session: Any) -> None:
 # ---- planted faults ----
 
 
-class MarkersFirst(Endings):
+class MarkersFirst(DecidedEnds):
     """Planted: readers see the end before it is decided."""
 
     async def end(self, prepared: Transaction) -> None:
@@ -175,7 +175,7 @@ class MarkersFirst(Endings):
 
 
 def plant_markers_first(transactions: Coordinator) -> None:
-    transactions.endings.__class__ = MarkersFirst
+    transactions.decided_ends.__class__ = MarkersFirst
 
 
 class MarkersNotAwaited(Markers):

@@ -10,9 +10,10 @@ from uuid import UUID
 
 from appliance.errors import ApplianceError
 from appliance.groups.consumer_group import ConsumerGroup
-from appliance.groups.consumer_member import JOINING, NOWHERE, Beat, Beaten, Places
+from appliance.groups.consumer_member import JOINING, Beat, Beaten
 from appliance.groups.consumer_records import StoredConsumerGroup, take
 from appliance.groups.modern_group import Terms, TopicFacts
+from appliance.groups.partition_handover import NOWHERE, Places
 from appliance.topics.internal_topic import VERSION, Record
 
 SESSION_MS, REBALANCE_MS = 45_000, 60_000

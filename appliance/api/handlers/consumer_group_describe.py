@@ -15,7 +15,8 @@ from appliance.api.handlers.partition_lookup import named_rows
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError, Refused
 from appliance.groups.consumer_group import ConsumerGroup
-from appliance.groups.consumer_member import NOWHERE, ConsumerMember
+from appliance.groups.consumer_member import ConsumerMember
+from appliance.groups.partition_handover import NOWHERE
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,

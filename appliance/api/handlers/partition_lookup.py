@@ -9,8 +9,8 @@ from uuid import UUID
 from appliance._log import Log
 from appliance.broker.broker import Broker
 from appliance.errors import Refused
-from appliance.groups.consumer_member import Places
 from appliance.groups.consumer_records import rows
+from appliance.groups.partition_handover import Places
 from appliance.protocol import ErrorCode
 from appliance.topics.topic import Topic, check_name
 

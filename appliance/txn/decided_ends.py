@@ -1,4 +1,4 @@
-"""The end of a transaction, step by step.
+"""Carries out the end of a transaction once it is decided, step by step.
 
     1  its Prepare record is durable    decided: from here on it ends this way, whatever happens
     2  the markers are durable          readers see it, and the client is answered
@@ -35,7 +35,7 @@ class Logs(Protocol):
 
 
 @dataclass(eq=False)
-class Endings:
+class DecidedEnds:
     _table: TransactionTable
     _logs: Logs
     _markers: Markers

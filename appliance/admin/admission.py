@@ -103,6 +103,7 @@ class Connections:
         self.ended: Counter[str] = Counter()  # by reason
         self.refused_at: float | None = None  # when one was last, for want of room
         self._all: set[Member] = set()
+        self._some = asyncio.Event()  # there are; without, nothing wakes the loop up
         self.begun: set[asyncio.Task[None]] = set()
         self._counts: Counter[str] = Counter()  # by address
         self._log = ClosureLog()
@@ -151,6 +152,7 @@ class Connections:
 
     def came(self, connection: Member) -> None:
         self._all.add(connection)
+        self._some.set()
 
     def went(self, connection: Member) -> None:
         if connection in self._all:
@@ -176,10 +178,13 @@ class Connections:
 
     async def _sweep(self) -> None:
         while True:
+            await self._some.wait()
             await asyncio.sleep(SWEEP_SECONDS)
             now = time.monotonic()
             for each in list(self._all):
                 each.sweep(self.config, now)
+            if not self._all:
+                self._some.clear()
 
     def end_waiting(self) -> None:
         """Who is answered may be answered to the end."""

@@ -1,9 +1,8 @@
 # make serve and make test are all that a fresh clone needs; everything else is for working on it.
 PYTHON ?= python3
 ARGS ?=
-# Test processes side by side. Most tests wait, for a disk, a timer or a JVM that starts: with fewer
-# processes a processor has nothing to do for a tenth of the time.
-JOBS ?= $(shell expr 2 \* $$(nproc) + 1)
+# Test processes side by side. Most tests wait, for a disk, a timer or a JVM that starts.
+JOBS ?= $(shell expr $$(nproc) + 1)
 # Those that have such tests; to collect all others takes as long as these run
 ALONE = $(shell grep -rl --include='test_*.py' 'mark\.alone' tests)
 BIN := .venv/bin

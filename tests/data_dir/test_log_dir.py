@@ -7,6 +7,7 @@ import gc
 import os
 import resource
 import stat
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -567,7 +568,8 @@ def test_logs_that_are_made_written_and_deleted_leave_no_descriptor(tmp_path: Pa
             del log
             log_dir.delete_all(f"t{turn}", range(8))
         assert deleted_files(tmp_path) == []
-        until(lambda: open_files() == before)
+        # fewer are well: an earlier test of this process may have had something that is gone now
+        until(lambda: not Counter(open_files()) - Counter(before))
 
 
 def test_whoever_still_knows_a_deleted_log_keeps_none_of_its_files(tmp_path: Path) -> None:

@@ -29,8 +29,8 @@ class Connection:
         raise AssertionError(reason)
 
 
-async def turns(connections: admission.Connections) -> int:
-    """How often the loop is woken up for them in twenty intervals."""
+async def turns() -> int:
+    """How often the loop is woken up by others in twenty intervals."""
     loop, woken = asyncio.get_running_loop(), 0
     call_at = loop.call_at
 
@@ -52,14 +52,15 @@ def test_nobody_wakes_the_loop_up_without_connections(monkeypatch: pytest.Monkey
 
     async def lives() -> None:
         connections = admission.Connections("admin", AdminConfig(), 10)
-        assert await turns(connections) == 0
+        assert await turns() == 0
         for connection in (Connection(), Connection()):
             connections.came(connection)
-            assert await turns(connections) > 2
-            assert connection.sweeps > 2
+            for before in range(2):  # once in each is certain, also on a machine that stands still
+                assert await turns() > 0
+                assert connection.sweeps > before
             connections.went(connection)
             await asyncio.sleep(2 * TURN_S)
-            assert await turns(connections) == 0
+            assert await turns() == 0
         connections.stop()
 
     asyncio.run(lives())

@@ -1,9 +1,10 @@
 """Repeats one story, each time with one failing call; in one recorded process.
 
-`python -m crash.sweep CLASS ROOT` prints one JSON line with the number of stories and the faults.
-The story contains every act of a log. After any failure the process continues; a failed act raises
-a stated exception; a stopped log and health give the reason; and after the fault all acknowledged
-records are there.
+`python -m crash.sweep CLASS ROOT TRACE STEP` prints one JSON line with the number of stories and
+the faults. Each call fails once, and each STEP-th call fails with all calls after it. The story
+contains every act of a log. After any failure the process continues; a failed act raises a stated
+exception; a stopped log and health give the reason; and after the fault all acknowledged records
+are there.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ class Sweep:
     what: str
     root: Path
     recorder: Recorder
+    step: int
     stories: int = 0
     problems: list[str] = field(default_factory=list)
 
@@ -74,7 +76,7 @@ class Sweep:
             for times in (1, 1_000_000):
                 if times > 1 and error in HARMLESS:
                     continue  # kernels do not interrupt a call for ever
-                for nth in range(1, NTH_MAX):
+                for nth in range(1, NTH_MAX, 1 if times == 1 else self.step):
                     if not self._story(nth, times, error):
                         break
 
@@ -253,8 +255,8 @@ def second_syncs(trace: Path) -> list[str]:
     return wrong
 
 
-def main(what: str, root: str, trace: str) -> None:
-    sweep = Sweep(what, Path(root), Recorder())
+def main(what: str, root: str, trace: str, step: str) -> None:
+    sweep = Sweep(what, Path(root), Recorder(), int(step))
     sweep.run()
     problems = sweep.problems + second_syncs(Path(trace))
     print(

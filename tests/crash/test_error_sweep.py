@@ -1,5 +1,5 @@
 """Every file call, every n-th occurrence, every possible errno: an error or a stopped log, and
-never a false acknowledgement."""
+never a false acknowledgement. CRASH_NIGHTLY=1 lets each call fail from then on, not only once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from .build import engine_environment, recorded, run_module, scratch
+from .harness import NIGHTLY
 from .sweep import ERRORS
+
+STEP = 1 if NIGHTLY else 3  # between two calls of which each and all after it fail
 
 
 @pytest.mark.parametrize("what", ERRORS)
@@ -21,7 +24,9 @@ def test_a_failing_call_fails_its_request_or_stops_its_log(what: str) -> None:
         environment = recorded(
             trace, root, engine_environment(), CRASH_CACHE="1", CRASH_SKIP_SYNC="1"
         )
-        done = run_module("crash.sweep", what, root, trace, environment=environment)
+        done = run_module(
+            "crash.sweep", what, root, trace, STEP, environment=environment
+        )
     assert done.returncode == 0, f"the process did not stay up: {done.stderr[-4000:]}"
     result = json.loads(done.stdout.splitlines()[-1])
     print(f"{what}: {result['stories']} stories")

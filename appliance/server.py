@@ -14,15 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import ipaddress
 import os
 import secrets
 import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -94,7 +93,7 @@ class Server:
         self.broker: Broker | None = None
         self.data_plane: DataPlane | None = None
         self.registration: Registration | None = None
-        self.kafka_address: Address | None = None  # where clients come in, while they may
+        self.kafka_addresses: list[Address] = []  # where clients come in, while they may
         self.admin_address: Address | None = None
         self.has_users = has_users(config.data_dir / CATALOG)
         self.setup_secret = ""
@@ -189,16 +188,16 @@ class Server:
     async def _clients(self, broker: Broker) -> AsyncIterator[None]:
         """Kafka clients are served inside; on the way out they get the answers that are due."""
         network = within_descriptors(self.config)
-        listener = listening(self.config.listen_address)
-        host, port = listener.getsockname()[:2]
-        self.kafka_address = Address(host, port)
+        listeners = listening([each.address for each in self.config.listeners])
+        self.kafka_addresses = [Address(*each.getsockname()[:2]) for each in listeners]
         assert self.admin_address is not None, "the admin pages listen before recovery"
-        broker.listens(self.kafka_address, self.admin_address)
+        broker.listens(self.kafka_addresses, self.admin_address)
         self.data_plane = data_plane = DataPlane(broker.log_dir.engine, network)
         broker.connect(data_plane, network.max_connections)
         dispatcher = Dispatcher(broker, data_plane)
         dispatcher.start()
-        data_plane.listen(listener)
+        for each in listeners:
+            data_plane.listen(each)
         data_plane.start()
         try:
             yield
@@ -230,7 +229,10 @@ class Server:
         # only now: kazoo takes a start 50 ms, and few want it
         from appliance.zookeeper.registration import Identity, Registration
 
-        us = Identity(config.node_id, broker.cluster_id, broker.advertised, config.data_dir)
+        told = broker.configs.in_force.config.advertised_listeners
+        us = Identity(
+            config.node_id, broker.cluster_id, told, config.protocols, config.data_dir
+        )  # fmt: skip
         self.registration = Registration(config.zookeeper, us)
         broker.topics.tell(self.registration)
         await self.registration.start()
@@ -243,7 +245,7 @@ class Server:
         self.status = "ok"
         if not self.is_embedded:
             _tune_the_collector()
-            print(f"ready kafka={self.kafka_address} admin={self.admin_address} "
+            print(f"ready kafka={self.kafka_addresses[0]} admin={self.admin_address} "
                   f"export={self.export_address} data={self.config.data_dir}", flush=True)
             if (health := self.health()).findings:
                 print(sentence(health), file=sys.stderr, flush=True)
@@ -254,7 +256,7 @@ class Server:
     def _guarded(self, wanted: Address) -> Address:
         """Without a password whoever reaches a port of HTTP may do everything: then only who is on
         this machine does."""
-        if self.has_users or is_loopback(wanted.host):
+        if self.has_users or wanted.is_loopback:
             return wanted
         log.warning("nobody has a password for the admin pages: they and bulk data are on loopback "
                     "until one is set", wanted=wanted)
@@ -276,8 +278,8 @@ class Server:
         if export is not None:
             now, wanted = self.export_address, self.config.export_listens
             self.export_address = await moved("bulk data", export.listen, now, wanted)
-        if self.broker is not None and self.kafka_address is not None:
-            self.broker.listens(self.kafka_address, self.admin_address)
+        if self.broker is not None and self.kafka_addresses:
+            self.broker.listens(self.kafka_addresses, self.admin_address)
 
     def _offer_setup(self) -> None:
         """The first user is made by who can read what we print."""
@@ -414,13 +416,6 @@ async def moved(
     return found
 
 
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def _tune_the_collector() -> None:
     """What a start has made stays for good, and looking at all of it took 50 ms of the event loop.
     A burst of requests makes thousands of objects that live until it is over."""
@@ -465,9 +460,17 @@ def tell_of_memory(config: BrokerConfig) -> None:
         )  # fmt: skip
 
 
-def listening(address: Address) -> socket.socket:
+def listening(addresses: Iterable[Address]) -> list[socket.socket]:
+    """At all of them, or at none."""
+    with ExitStack() as opened:
+        found = [opened.enter_context(_listening(each)) for each in addresses]
+        opened.pop_all()
+    return found
+
+
+def _listening(address: Address) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
         return socket.create_server((address.host, address.port), family=family, backlog=1024)
     except OSError as error:
-        raise ListenFailed(f"listen.address {address}: {error.strerror or error}") from error
+        raise ListenFailed(f"listeners: {address}: {error.strerror or error}") from error

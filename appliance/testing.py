@@ -28,7 +28,7 @@ import pytest
 # else, and a test's disk may well be nearly full. Nothing reads the segments meanwhile. A consumer
 # waits for no second one.
 SETTINGS = {
-    "listen.address": "127.0.0.1:0",
+    "listeners": "127.0.0.1:0",
     "admin.address": "127.0.0.1:0",
     "export.address": "127.0.0.1:0",
     "storage.reserve.bytes": "0",
@@ -79,7 +79,7 @@ class RunningBroker:
         ready = asyncio.ensure_future(server.ready.wait())
         await asyncio.wait({serving, ready}, return_when=asyncio.FIRST_COMPLETED)
         if ready.done():
-            self.bootstrap, self.admin = str(server.kafka_address), str(server.admin_address)
+            self.bootstrap, self.admin = str(server.kafka_addresses[0]), str(server.admin_address)
             self.export = str(server.export_address)
             self.setup_secret = server.setup_secret
             loop = asyncio.get_running_loop()

@@ -67,7 +67,7 @@ def test_a_broker_that_has_stopped_keeps_no_descriptor(tmp_path: Path) -> None:
 
 
 def test_configs_tell_where_it_listens_in_fact(appliance_broker: RunningBroker) -> None:
-    names = ["listeners", "advertised.listeners", "listen.address", "admin.address"]
+    names = ["listeners", "advertised.listeners", "admin.address"]
     asked = DescribeConfigsRequest([DescribeConfigsRequest.DescribeConfigsResource(4, "1", names)])
     with client(appliance_broker) as connection:
         connection.send(frame_of(asked, 32, 4))
@@ -75,7 +75,7 @@ def test_configs_tell_where_it_listens_in_fact(appliance_broker: RunningBroker) 
     kafka, admin = appliance_broker.bootstrap, appliance_broker.admin
     assert {each.name: each.value for each in answer.configs} == {
         "listeners": f"PLAINTEXT://{kafka}", "advertised.listeners": f"PLAINTEXT://{kafka}",
-        "listen.address": kafka, "admin.address": admin.removeprefix("http://")}
+        "admin.address": admin.removeprefix("http://")}
 
 
 def test_the_next_test_gets_a_new_one(appliance_broker: RunningBroker) -> None:

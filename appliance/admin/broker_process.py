@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from appliance.broker.health import Health, Subject, Watch
@@ -15,7 +16,7 @@ class Process(Subject, Protocol):
     @property
     def data_plane(self) -> DataPlane | None: ...
     @property
-    def kafka_address(self) -> Address | None: ...
+    def kafka_addresses(self) -> Sequence[Address]: ...
     @property
     def admin_address(self) -> Address | None: ...
     @property

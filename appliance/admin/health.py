@@ -136,8 +136,11 @@ async def health_of(process: Process, survey: Survey) -> HealthAnswer:
 
 
 def listeners(process: Process) -> dict[str, str]:
+    first, *others = process.kafka_addresses or (None,)
+    names = [each.name for each in process.config.listeners]
     found = {
-        "kafka": process.kafka_address,
+        "kafka": first,
+        **{f"kafka {name}": it for name, it in zip(names[1:], others, strict=False)},
         "admin": process.admin_address,
         "export": process.export_address,
     }

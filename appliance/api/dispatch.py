@@ -70,6 +70,8 @@ class Punt(Protocol):
     @property
     def peer(self) -> str: ...
     @property
+    def listener(self) -> int: ...
+    @property
     def frame(self) -> bytes: ...
 
 
@@ -209,6 +211,7 @@ class Dispatcher:
             header,
             punt.peer,
             punt.connection,
+            punt.listener,
             *self._clocks,
             SERVED,
             self._threads,

@@ -16,6 +16,7 @@ subscriptions to clients' metrics have owners, too, whose changes take their tur
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 from appliance.access.acl_rows import AclRows
@@ -78,7 +79,7 @@ class Broker:
         self.clock = log_dir.clock
         self.node_id = config.node_id
         self.cluster_id = catalog.cluster_id
-        self.advertised = config.advertised(config.listen_address)
+        self.told = [config.advertised(each) for each in config.listeners]  # by listener
         self.software: dict[int, tuple[str, str]] = {}  # name and version, by connection
         self.change = Changes()
         self._own_topics()
@@ -168,9 +169,15 @@ class Broker:
         faults = self.group_configs.faults
         notes += [f"{each}. The group has the settings of all." for each in faults]
 
-    def listens(self, kafka: Address, admin: Address) -> None:
+    @property
+    def advertised(self) -> Address:
+        """Where clients are told to connect who ask elsewhere: that of the first listener."""
+        return self.told[0]
+
+    def listens(self, kafka: Sequence[Address], admin: Address) -> None:
         """Where in fact: of a configured port 0 the kernel made another."""
-        self.advertised = self.config.advertised(kafka)
+        bound = self.config.bound(kafka)
+        self.told = [each.address for each in bound.advertised_listeners]
         self.configs.listens(self.config, kafka, admin)
 
     def connect(self, data_plane: PlaneTable, connections_max: int = 0) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from appliance.catalog.config_rows import ConfigRows
@@ -30,8 +30,8 @@ class RunTimeConfigs:
     _change: Changes
     _told: list[Tell] = field(default_factory=list)
 
-    def listens(self, config: BrokerConfig, kafka: Address, admin: Address) -> None:
-        found = replace(config, listen_address=kafka, admin_address=admin)
+    def listens(self, config: BrokerConfig, kafka: Sequence[Address], admin: Address) -> None:
+        found = replace(config.bound(kafka), admin_address=admin)
         self.in_force = replace(self.in_force, config=found)
 
     def tell(self, tell: Tell) -> None:

@@ -193,6 +193,7 @@ def _all(subject: Subject, broker: Broker, watch: Watch) -> Iterator[Finding]:
     yield from of_logs(broker)
     yield from of_storage(broker)
     yield from of_descriptors(time.monotonic() - subject.started)
+    yield from of_listeners(broker.configs.in_force.config)
     for each in subject.connections:
         yield from of_port(each)
     yield from of_syncs(broker)
@@ -276,6 +277,12 @@ def of_descriptors(up_s: float) -> Iterator[Finding]:
         yield Finding("failing", "descriptors", f"{text}: {room}; {remedy}")
     elif used > NEARLY_ALL * limit:
         yield Finding("degraded", "descriptors", f"nearly none is free: {room}; {remedy}")
+
+
+def of_listeners(config: BrokerConfig) -> Iterator[Finding]:
+    for each in config.open_listeners:
+        text = f"whoever reaches {each} may read, write and delete everything: there is no login"
+        yield Finding("degraded", "listeners", f"{text} (allow.open.listeners)")
 
 
 def of_port(connections: PortConnections) -> Iterator[Finding]:

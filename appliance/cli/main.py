@@ -8,7 +8,7 @@ import gc
 import json
 import os
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +110,10 @@ def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--admin", metavar="HOST:PORT", help="Address of the admin port (admin.address)."
         ),
         click.option(
-            "--listen", metavar="HOST:PORT", help="Address for Kafka clients (listen.address)."
+            "--listen",
+            multiple=True,
+            metavar="[NAME://]HOST:PORT",
+            help="Address for Kafka clients; may be repeated (listeners).",
         ),
         click.option("--data-dir", metavar="DIR", help="Directory of the logs (data.dir)."),
         click.option(
@@ -123,15 +126,16 @@ def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 FLAGS = {
     "data_dir": "data.dir",
-    "listen": "listen.address",
+    "listen": "listeners",
     "admin": "admin.address",
     "zookeeper": "zookeeper.connect",
 }
 
 
 def load_config(
-    file: Path | None, pairs: Iterable[str], **flags: str | None
+    file: Path | None, pairs: Iterable[str], listen: Sequence[str], **flags: str | None
 ) -> configuration.BrokerConfig:
+    flags["listen"] = ",".join(listen) or None
     named = {FLAGS[flag]: text for flag, text in flags.items()}
     return configuration.load(file, os.environ, pairs, named)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ipaddress
 from dataclasses import dataclass
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -20,6 +19,14 @@ class Address:
         if not host or not port.isdecimal() or int(port) > 65535:
             raise ValueError(text)
         return cls(host.removeprefix("[").removesuffix("]"), int(port))
+
+    @property
+    def is_loopback(self) -> bool:
+        """Nobody on another machine reaches it."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
 
     def __str__(self) -> str:
         if self == NO_ADDRESS:
@@ -67,11 +74,6 @@ class Hosts:
         return ",".join(self.names)
 
 
-PARSED: dict[type, Callable[[str], Any]] = {
-    Address: Address.parse,
-    Ensemble: Ensemble.parse,
-    Hosts: Hosts.parse,
-}
 NO_HOSTS = Hosts()
 NO_ENSEMBLE = Ensemble()
 EVERY_INTERFACE = ("0.0.0.0", "::", "0:0:0:0:0:0:0:0")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from appliance.config.addresses import EVERY_INTERFACE, NO_ADDRESS, Address
@@ -13,6 +13,15 @@ from appliance.config.control_plane import ControlConfig
 from appliance.config.export import ExportConfig
 from appliance.config.groups import ConsumerGroupsConfig, GroupsConfig
 from appliance.config.kept_limits import KeptConfig
+from appliance.config.listeners import (
+    NO_LISTENERS,
+    NO_PROTOCOLS,
+    PLAINTEXT,
+    UNSERVED,
+    Listener,
+    Listeners,
+    Protocols,
+)
 from appliance.config.network import NetworkConfig
 from appliance.config.partition_log import LogConfig
 from appliance.config.setting import (
@@ -47,17 +56,31 @@ class BrokerConfig(Part):
         minimum=0,
         maximum=2**31 - 1,
     )
-    listen_address: Address = setting(
-        "listen.address",
-        Address("127.0.0.1", 9092),
-        "Where clients of the Kafka protocol are served. There is no login yet, so it is loopback.",
+    listeners: Listeners = setting(
+        "listeners",
+        Listeners((Listener(PLAINTEXT, Address("127.0.0.1", 9092)),)),
+        "Where clients of the Kafka protocol are served. The first is in the ready line. There is "
+        "no login yet, so all are on loopback. Former versions had one, `listen.address`.",
     )
-    advertised_address: Address = setting(
-        "advertised.address",
-        NO_ADDRESS,
-        "Where clients are told to connect: a name or address that reaches this machine from "
-        "theirs. Port 0 means the one that is listened on.",
-        default_words="the listening address",
+    advertised_listeners: Listeners = setting(
+        "advertised.listeners",
+        NO_LISTENERS,
+        "Where clients of the listener of the same name are told to connect: a name or address "
+        "that reaches this machine from theirs. Port 0 means the one that is listened on. Former "
+        "versions had `advertised.address`.",
+        default_words="the listening addresses",
+    )
+    protocols: Protocols = setting(
+        "listener.security.protocol.map",
+        NO_PROTOCOLS,
+        "The protocol of listeners with names of their own, as EXTERNAL.",
+        default_words="the names are protocols",
+    )
+    may_be_open: bool = setting(
+        "allow.open.listeners",
+        False,
+        "Whether a listener without login may be reached from other machines: then everybody on "
+        "the network may read, write and delete everything. Health warns as long as one is.",
     )
     admin_address: Address = setting(
         "admin.address",
@@ -111,20 +134,52 @@ class BrokerConfig(Part):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        told = self.advertised_address
-        check_reachable("advertised.address", told)
+        for each in self.listeners:
+            self._check_listener(each)
+        for told in self.advertised_listeners:
+            self._check_advertised(told)
         check_reachable("export.advertised.address", self.export.advertised_address)
         if self.export_listens.port > PORT_MAX:
             raise SettingInvalid(
                 f"export.address: admin.address is {self.admin_address}, and there is no port "
                 "behind it; wanted export.address with it"
             )
-        if told == NO_ADDRESS and self.listen_address.host in EVERY_INTERFACE:
+
+    def _check_listener(self, each: Listener) -> None:
+        protocol = self.protocols.of(each.name)
+        if protocol in UNSERVED:
             raise SettingInvalid(
-                f"listen.address: got {self.listen_address}, which is every interface, so clients "
-                "must be told which one to connect to; wanted advertised.address with it, "
-                f"for example advertised.address={socket.gethostname()}:{self.listen_address.port}"
+                f"listeners: got {each}; {protocol} is not served yet, wanted {PLAINTEXT}"
             )
+        if protocol != PLAINTEXT:
+            raise SettingInvalid(
+                f"listeners: got {each}, and {protocol} is no protocol; wanted {PLAINTEXT}, or "
+                f"listener.security.protocol.map={each.name}:{PLAINTEXT} with it"
+            )
+        if each in self.open_listeners and not self.may_be_open:
+            raise SettingInvalid(
+                f"listeners: got {each}, which other machines can reach, and there is no login; "
+                "wanted an address of loopback, or allow.open.listeners=true with it, and then "
+                "everybody on the network may read, write and delete everything"
+            )
+        if self._told(each.name) is None and each.address.host in EVERY_INTERFACE:
+            raise SettingInvalid(
+                f"listeners: got {each}, which is every interface, so clients must be told which "
+                "one to connect to; wanted advertised.listeners with it, for example "
+                f"advertised.listeners={each.name}://{socket.gethostname()}:{each.address.port}"
+            )
+
+    def _check_advertised(self, told: Listener) -> None:
+        check_reachable("advertised.listeners", told.address)
+        if all(each.name != told.name for each in self.listeners):
+            raise SettingInvalid(
+                f"advertised.listeners: got {told}, and no listener has this name; "
+                f"wanted names of listeners ({self.listeners})"
+            )
+
+    def _told(self, name: str) -> Address | None:
+        """What clients of a listener are told, if it is not where they came in."""
+        return next((it.address for it in self.advertised_listeners if it.name == name), None)
 
     @property
     def export_listens(self) -> Address:
@@ -132,10 +187,26 @@ class BrokerConfig(Part):
         told, admin = self.export.address, self.admin_address
         return Address(admin.host, admin.port and admin.port + 1) if told == NO_ADDRESS else told
 
-    def advertised(self, listening: Address) -> Address:
-        """What clients are told, when this is where the broker came to listen."""
-        told = self.advertised_address
-        return listening if told == NO_ADDRESS else Address(told.host, told.port or listening.port)
+    @property
+    def open_listeners(self) -> list[Listener]:
+        """Those that other machines can reach, and that ask nobody who they are."""
+        return [each for each in self.listeners if not each.address.is_loopback]
+
+    def bound(self, addresses: Sequence[Address]) -> BrokerConfig:
+        """With what is so in fact, where the broker came to listen at these addresses."""
+        listening = [
+            Listener(it.name, address)
+            for it, address in zip(self.listeners, addresses, strict=True)
+        ]
+        told = [Listener(it.name, self.advertised(it)) for it in listening]
+        return replace(
+            self, listeners=Listeners(tuple(listening)), advertised_listeners=Listeners(tuple(told))
+        )
+
+    def advertised(self, listening: Listener) -> Address:
+        """What clients of a listener are told."""
+        told, own = self._told(listening.name), listening.address
+        return own if told is None else Address(told.host, told.port or own.port)
 
 
 def check_reachable(name: str, told: Address) -> None:

@@ -125,14 +125,6 @@ FACTS: dict[str, tuple[str, Callable[[BrokerConfig], object]]] = {
     "broker.id": ("The same as node.id.", lambda config: config.node_id),
     "default.replication.factor": ("One node holds one copy.", lambda _: 1),
     "log.dirs": ("The same as data.dir.", lambda config: config.data_dir),
-    "listeners": (
-        "The same as listen.address, with its protocol.",
-        lambda config: f"PLAINTEXT://{config.listen_address}",
-    ),
-    "advertised.listeners": (
-        "Where clients are told to connect.",
-        lambda config: f"PLAINTEXT://{config.advertised(config.listen_address)}",
-    ),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
@@ -11,16 +12,21 @@ from appliance.config.addresses import (
     NO_ADDRESS,
     NO_ENSEMBLE,
     NO_HOSTS,
-    PARSED,
     Address,
     Ensemble,
     Hosts,
 )
+from appliance.config.listeners import NO_LISTENERS, NO_PROTOCOLS, Listeners, Protocols
 from appliance.errors import ApplianceError
 
 LONG_MAX = 2**63 - 1
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 SECOND_MS, HOUR_MS, DAY_MS = 1000, 3_600_000, 86_400_000
+
+PARSED: dict[type, Callable[[str], Any]] = {
+    each: each.parse for each in (Address, Ensemble, Hosts, Listeners, Protocols)
+}
+NONE = (NO_ADDRESS, NO_ENSEMBLE, NO_HOSTS, NO_LISTENERS, NO_PROTOCOLS)
 
 ENVIRONMENT_PREFIX = "APPLIANCE_"
 
@@ -88,6 +94,8 @@ class Setting:
                 Address: "HOST:PORT",
                 Ensemble: "HOST:PORT[,HOST:PORT...][/PATH]",
                 Hosts: "HOST[,HOST...]",
+                Listeners: "[NAME://]HOST:PORT[,...]",
+                Protocols: "NAME:PROTOCOL[,...]",
                 bool: "true or false",
                 str: "a word, or nothing",
             }[self.kind]
@@ -100,7 +108,7 @@ class Setting:
         bare = text.strip()
         if self.kind is bool:
             return {"true": True, "false": False}.get(bare.lower(), text)
-        if not bare and self.default in (NO_ADDRESS, NO_ENSEMBLE, NO_HOSTS):
+        if not bare and self.default in NONE:
             return self.default
         try:
             return PARSED.get(self.kind, self.kind)(bare)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,14 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-from appliance.config.addresses import PARSED
 from appliance.config.broker import PARTS, BrokerConfig, settings
-from appliance.config.setting import ENVIRONMENT_PREFIX, SettingInvalid, settings_of
+from appliance.config.setting import ENVIRONMENT_PREFIX, PARSED, SettingInvalid, settings_of
 
 # read by setup.py, the crash tests and commands: not settings of a running broker
 ENVIRONMENT_OF_OTHERS = {"DEBUG", "SANITIZE", "MUTANTS", "MUTANT", "BUILD_TAG", "TOKEN"}
+
+# Names of versions before, which files of settings may still have
+FORMER = {"listen.address": "listeners", "advertised.address": "advertised.listeners"}
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,9 @@ class Given:
     name: str
     value: Any
     is_text: bool = True  # written by a person or a shell; TOML has numbers of its own
+
+    def named_anew(self) -> Given:
+        return replace(self, name=FORMER.get(self.name, self.name))
 
     def resolve(self) -> Any:
         row = settings().get(self.name)
@@ -90,12 +95,13 @@ def load(
     flags: Mapping[str, str | None] | None = None,
 ) -> BrokerConfig:
     """The broker's settings from all sources; a flag that was not given is None."""
-    given = [
+    told = (
         *(from_file(file) if file else ()),
         *from_environment(environment or {}),
         *from_pairs(pairs),
         *(Given("flag", name, text) for name, text in (flags or {}).items() if text is not None),
-    ]
+    )
+    given = [each.named_anew() for each in told]
     values = {each.name: each.resolve() for each in given}
     made = {
         part: {field: values[row.name] for field, row in rows.items() if row.name in values}

@@ -16,8 +16,9 @@ cdef cppclass Acceptor:
     size_t turn
     pthread_t thread
 
-# Takes connections of a socket that listens. The result: -1 with an errno.
-cdef int acceptor_listen(Acceptor* acceptor, int listener) noexcept nogil
+# Takes connections of a socket that listens; `number` tells which listener it is of. The result: -1
+# with an errno.
+cdef int acceptor_listen(Acceptor* acceptor, int fd, int number) noexcept nogil
 # The result: 0, or an errno.
 cdef int acceptor_start(Acceptor* acceptor) noexcept nogil
 cdef void acceptor_stop(Acceptor* acceptor) noexcept nogil

@@ -3,7 +3,7 @@ limits: max.connections, max.connections.per.ip, quotas of connections a second.
 """
 
 from cython.operator cimport dereference
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 from libcpp.string cimport string
 
 from appliance.native._descriptors cimport descriptors_relieve
@@ -31,16 +31,17 @@ cdef extern from "unistd.h" nogil:
 
 cdef enum:
     ACCEPT_PAUSE_US = 50000        # when no descriptor is free
+    NUMBER_SHIFT = 32              # of the listener, beside its descriptor in epoll's word
     UNSENT_MAX = 262144            # handed to the kernel for one client; less costs more calls
 
 
 # ---- without the GIL ----
 
-cdef int acceptor_listen(Acceptor* acceptor, int listener) noexcept nogil:
+cdef int acceptor_listen(Acceptor* acceptor, int fd, int number) noexcept nogil:
     cdef epoll_event event
     event.events = EPOLLIN
-    event.data.u64 = listener
-    return epoll_ctl(acceptor.epoll_fd, EPOLL_CTL_ADD, listener, &event)
+    event.data.u64 = <uint64_t>number << NUMBER_SHIFT | <uint64_t>fd
+    return epoll_ctl(acceptor.epoll_fd, EPOLL_CTL_ADD, fd, &event)
 
 
 cdef int acceptor_start(Acceptor* acceptor) noexcept nogil:
@@ -61,17 +62,17 @@ cdef void* _accept_all(void* argument) noexcept nogil:
     cdef epoll_event event
     while not acceptor.must_stop.load():
         if epoll_wait(acceptor.epoll_fd, &event, 1, -1) == 1 and not acceptor.must_stop.load():
-            _accept(acceptor, <int>event.data.u64)
+            _accept(acceptor, <int>event.data.u64, <int>(event.data.u64 >> NUMBER_SHIFT))
     return NULL
 
 
-cdef void _accept(Acceptor* acceptor, int listener) noexcept nogil:
+cdef void _accept(Acceptor* acceptor, int listening_fd, int listener) noexcept nogil:
     cdef sockaddr_storage address
     cdef socklen_t size = sizeof(sockaddr_storage)
     cdef string peer
     cdef int on = 1, unsent_max = UNSENT_MAX
     cdef int64_t mute_until_ns
-    cdef int fd = accept4(listener, <sockaddr*>&address, &size, SOCK_NONBLOCK | SOCK_CLOEXEC)
+    cdef int fd = accept4(listening_fd, <sockaddr*>&address, &size, SOCK_NONBLOCK | SOCK_CLOEXEC)
     if fd < 0:
         if errno == EMFILE or errno == ENFILE:
             # Whatever took the clients' share: a log that is idle gives up its files for them. The
@@ -93,7 +94,8 @@ cdef void _accept(Acceptor* acceptor, int listener) noexcept nogil:
     _choose_congestion(fd, peer)
     acceptor.plane.counters.accepted.fetch_add(1)
     acceptor.turn = (acceptor.turn + 1) % acceptor.processors.size()
-    connection_give(acceptor.processors.at(acceptor.turn), fd, peer, mute_until_ns)
+    connection_give(acceptor.processors.at(acceptor.turn), fd, peer, listener,
+                    mute_until_ns)
 
 
 cdef void _choose_congestion(int fd, const string& peer) noexcept nogil:

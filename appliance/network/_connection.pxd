@@ -104,6 +104,7 @@ cdef cppclass Slot:
 cdef cppclass Connection:
     int64_t id
     int fd
+    int listener                   # the number of the one that it came to
     string peer
     Plane* plane
     Traffic* traffic               # its processor's, as is the next

@@ -8,7 +8,7 @@ from appliance.network._processor cimport Processor
 from appliance.storage._partition_waits cimport Mail
 
 # The acceptor hands one to a thread, which takes it over.
-cdef void connection_give(Processor* processor, int fd, const string& peer,
+cdef void connection_give(Processor* processor, int fd, const string& peer, int listener,
                           int64_t mute_until_ns) noexcept nogil
 cdef void connection_take(Processor* processor, Mail* mail) noexcept nogil
 cdef void connection_close(Processor* processor, Connection* connection) noexcept nogil

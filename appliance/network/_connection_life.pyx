@@ -21,13 +21,13 @@ from appliance.storage._partition_waits cimport MAIL_CONNECTION, Mail, inbox_put
 
 # ---- without the GIL ----
 
-cdef void connection_give(Processor* processor, int fd, const string& peer,
+cdef void connection_give(Processor* processor, int fd, const string& peer, int listener,
                           int64_t mute_until_ns) noexcept nogil:
     cdef Mail mail
     cdef int64_t serial = processor.plane.serial.fetch_add(1) + 1
     mail.kind = MAIL_CONNECTION
     mail.fd = fd
-    mail.slot = -1
+    mail.slot = listener
     mail.mute_until_ns = mute_until_ns
     mail.connection = serial * processor.plane.limits.processors + processor.index
     mail.bytes.assign(<const uint8_t*>peer.data(), <const uint8_t*>peer.data() + peer.size())
@@ -39,6 +39,7 @@ cdef void connection_take(Processor* processor, Mail* mail) noexcept nogil:
     cdef epoll_event event
     connection.id = mail.connection
     connection.fd = mail.fd
+    connection.listener = <int>mail.slot
     connection.peer.assign(<const char*>mail.bytes.data(), mail.bytes.size())
     connection.plane = processor.plane
     connection.traffic = processor.traffic

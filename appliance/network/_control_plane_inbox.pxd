@@ -37,6 +37,7 @@ cdef cppclass Punt:
     int64_t connection
     int64_t slot
     string peer
+    int listener
     vector[uint8_t] frame
 
 # Connections by address: the acceptor and all processors count them.
@@ -105,7 +106,7 @@ cdef cppclass Plane:
 
 # True: whoever put it calls `punts_signal` soon. Until then others rely on it.
 cdef bint punt_put(Plane* plane, int64_t connection, int64_t slot, const string& peer,
-                   const uint8_t* frame, int64_t size) noexcept nogil
+                   int listener, const uint8_t* frame, int64_t size) noexcept nogil
 cdef void punts_signal(Plane* plane) noexcept nogil
 cdef void gone_put(Plane* plane, int64_t connection) noexcept nogil
 cdef void punts_take(Plane* plane, vector[Punt]* into, vector[int64_t]* gone) noexcept nogil

@@ -13,12 +13,13 @@ cdef enum:
 # ---- without the GIL ----
 
 cdef bint punt_put(Plane* plane, int64_t connection, int64_t slot, const string& peer,
-                   const uint8_t* frame, int64_t size) noexcept nogil:
+                   int listener, const uint8_t* frame, int64_t size) noexcept nogil:
     cdef Punt punt
     cdef bint must_signal
     punt.connection = connection
     punt.slot = slot
     punt.peer = peer
+    punt.listener = listener
     punt.frame.assign(frame, frame + size)
     plane.queued_bytes.fetch_add(size)
     plane.guard.lock()

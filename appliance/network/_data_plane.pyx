@@ -103,6 +103,7 @@ cdef class Punt:
     cdef readonly int64_t connection
     cdef readonly int64_t slot
     cdef readonly str peer
+    cdef readonly int listener
     cdef readonly bytes frame
     cdef DataPlane data_plane
 
@@ -116,6 +117,7 @@ cdef Punt _punt(DataPlane data_plane, const CPunt* c_punt):
     punt.connection = c_punt.connection
     punt.slot = c_punt.slot
     punt.peer = c_punt.peer.decode()
+    punt.listener = c_punt.listener
     punt.frame = PyBytes_FromStringAndSize(<const char*>c_punt.frame.data(), c_punt.frame.size())
     punt.data_plane = data_plane
     return punt
@@ -145,7 +147,7 @@ cdef class DataPlane:
         self.acceptor.processors = &self.processors
         self.acceptor.epoll_fd = _checked(epoll_create1(EPOLL_CLOEXEC))
         self.acceptor.stop_fd = _checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))
-        _checked(acceptor_listen(self.acceptor, self.acceptor.stop_fd))
+        _checked(acceptor_listen(self.acceptor, self.acceptor.stop_fd, 0))
         for i in range(self.plane.limits.processors):
             processor = new Processor()
             processor.plane = self.plane
@@ -174,10 +176,11 @@ cdef class DataPlane:
             del self.plane
 
     def listen(self, listener not None):
-        """Takes connections of a socket that listens; it stays open until `stop`."""
+        """Takes connections of a socket that listens; it stays open until `stop`. Its number is the
+        count of those before it."""
         listener.setblocking(False)
+        _checked(acceptor_listen(self.acceptor, listener.fileno(), len(self.listeners)))
         self.listeners.append(listener)
-        _checked(acceptor_listen(self.acceptor, listener.fileno()))
 
     def start(self):
         cdef int error

@@ -68,7 +68,8 @@ cdef bint dispatch(Processor* processor, Connection* connection, uint8_t* data,
                           processor.plane.limits.control_bytes, key, version)
         return False
     if handled == PUNTED:
-        if punt_put(processor.plane, connection.id, number, connection.peer, data, size):
+        if punt_put(processor.plane, connection.id, number, connection.peer, connection.listener,
+                    data, size):
             processor.must_signal = True
         request_is_passed_on(processor, connection, number, size)
     elif key == FETCH_KEY and slot.deadline_ns > 0:

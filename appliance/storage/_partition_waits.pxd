@@ -31,7 +31,7 @@ cdef cppclass Mail:
     int kind
     int fd
     int64_t connection
-    int64_t slot
+    int64_t slot                   # of a new connection: the number of its listener
     int64_t mute_until_ns          # of a new connection; 0: it is read at once
     vector[uint8_t] bytes
 

@@ -33,7 +33,7 @@ from kazoo.exceptions import (
 from kazoo.protocol.states import WatchedEvent, ZnodeStat
 from kazoo.security import ACL
 
-from appliance.config import Address
+from appliance.config.listeners import Listeners, Protocols
 from appliance.errors import ApplianceError
 from appliance.process.event_log import quote
 
@@ -62,7 +62,7 @@ class Form(Protocol):
 
     has_persistent: bool  # nodes that outlive the session
 
-    def broker(self, address: Address) -> Node: ...
+    def broker(self, listeners: Listeners, protocols: Protocols) -> Node: ...
 
     def topic(self, name: str, partitions: int) -> list[Node]: ...
 
@@ -77,8 +77,9 @@ class Original:
     def __init__(self, node_id: int, cluster_id: str) -> None:
         self.node_id = node_id
 
-    def broker(self, address: Address) -> Node:
-        return Node(f"{IDS}/{self.node_id}", str(address).encode())
+    def broker(self, listeners: Listeners, protocols: Protocols) -> Node:
+        """The first listener: there is room for one."""
+        return Node(f"{IDS}/{self.node_id}", str(listeners.all[0].address).encode())
 
     def topic(self, name: str, partitions: int) -> list[Node]:
         return [Node(f"{TOPICS}/{name}/{self.node_id}", b"%d" % partitions)]
@@ -98,13 +99,16 @@ class Json:
         self.cluster_id = cluster_id
         self.started_ms = time.time_ns() // 1_000_000
 
-    def broker(self, address: Address) -> Node:
+    def broker(self, listeners: Listeners, protocols: Protocols) -> Node:
+        address = listeners.all[0].address
         fields = {
             "version": 4,
             "host": address.host,
             "port": address.port,
-            "endpoints": [f"PLAINTEXT://{address}"],
-            "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
+            "endpoints": list(map(str, listeners)),
+            "listener_security_protocol_map": {
+                each.name: protocols.of(each.name) for each in listeners
+            },
             "jmx_port": -1,
             "timestamp": str(self.started_ms),
         }

@@ -39,7 +39,8 @@ from kazoo.exceptions import (
 from kazoo.protocol.states import WatchedEvent
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
-from appliance.config import NO_FILE, Address, SettingInvalid, ZooKeeperConfig
+from appliance.config import NO_FILE, SettingInvalid, ZooKeeperConfig
+from appliance.config.listeners import Listeners, Protocols
 from appliance.errors import ApplianceError
 from appliance.process import event_log, owner_only
 from appliance.zookeeper.nodes import FORMS, Form, Node, NodeIdTaken, Tree
@@ -57,7 +58,8 @@ class Identity:
 
     node_id: int
     cluster_id: str
-    address: Address
+    listeners: Listeners  # as clients are told
+    protocols: Protocols
     data_dir: Path
 
 
@@ -195,7 +197,7 @@ class Registration:
 
     def _round(self, session: int) -> Round:
         wanted = {node.path: node for nodes in self._topics.values() for node in nodes}
-        broker = self.form.broker(self.us.address)
+        broker = self.form.broker(self.us.listeners, self.us.protocols)
         is_new = session != self._session
         self._sessions |= {session}
         due = Round(session, self._sessions, is_new, broker, wanted, self._written)
@@ -205,8 +207,10 @@ class Registration:
 
     def _agreed(self, due: Round) -> None:
         if due.is_new_session:
-            facts = {"id": self.us.node_id, "address": self.us.address, "nodes": len(due.wanted)}
-            log.info("registered", **facts, session=f"{due.session:#x}")
+            log.info(
+                "registered", id=self.us.node_id, listeners=self.us.listeners,
+                nodes=len(due.wanted), session=f"{due.session:#x}",
+            )  # fmt: skip
         self._session, self._sessions = due.session, frozenset({due.session})
         self._written, self.refusal = {**due.wanted}, None
 

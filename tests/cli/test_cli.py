@@ -31,6 +31,14 @@ def test_settings_prints_what_serve_would_use(tmp_path: Path) -> None:
     assert "log.segment.bytes = 1073741824\n" in result.stdout
 
 
+def test_listeners_may_be_repeated() -> None:
+    result = run("settings", "--listen", "127.0.0.1:1", "--listen", "plaintext://[::1]:2")
+    assert "\nlisteners = PLAINTEXT://127.0.0.1:1,PLAINTEXT://[::1]:2   (not" in result.output
+    result = run("settings", "--listen", "127.0.0.1:1", "--listen", "SASL_SSL://127.0.0.1:2")
+    assert "got SASL_SSL://127.0.0.1:2; SASL_SSL is not served yet" in result.output
+    assert result.exit_code == 2
+
+
 def test_settings_as_json(tmp_path: Path) -> None:
     result = run(
         "settings", "--json", "--data-dir", str(tmp_path), APPLIANCE_ADMIN_ADDRESS="[::1]:0"

@@ -88,7 +88,7 @@ def test_the_broker_on_one_screen(shell: Shell) -> None:
 
 
 def test_settings_are_shown_and_changed(shell: Shell) -> None:
-    assert "listen.address" in shell.out("config get listen")
+    assert "advertised.listeners" in shell.out("config get listen")
     assert shell.out("config set log.retention.ms=60000") == (
         "log.retention.ms = 60000   (changed at run time)\n")
     assert shell.json("config get log.retention.ms")[0]["value"] == "60000"

@@ -412,7 +412,7 @@ def with_size(octets: bytes) -> bytes:
 @pytest.fixture
 def relay(tmp_path: Path) -> Iterator[Relay]:
     with Relay() as relay:
-        settings = {"advertised.address": relay.address}
+        settings = {"advertised.listeners": relay.address}
         thread = threading.Thread(target=relay.serve_forever, args=(0.01,))
         thread.start()
         with running_broker(tmp_path, settings) as broker:
@@ -483,7 +483,7 @@ def test_what_was_aborted_is_read_only_on_demand(broker: RunningBroker) -> None:
 
 def test_a_broker_that_comes_back_is_found_again(tmp_path: Path) -> None:
     address = f"127.0.0.1:{lasting_port()}"
-    with running_broker(tmp_path, {"listen.address": address}) as running:
+    with running_broker(tmp_path, {"listeners": address}) as running:
         with wire(running) as client:
             client.create_topic("t", 1)
         produce(running, values(4))
@@ -491,7 +491,7 @@ def test_a_broker_that_comes_back_is_found_again(tmp_path: Path) -> None:
         assert offsets(reader.fetch("t", 0, 0)) == [0, 1, 2, 3]
     with pytest.raises(BrokerUnavailable):
         reader.fetch("t", 0, 0)
-    with reader, running_broker(tmp_path, {"listen.address": address}):
+    with reader, running_broker(tmp_path, {"listeners": address}):
         assert offsets(reader.fetch("t", 0, 0)) == [0, 1, 2, 3]
 
 

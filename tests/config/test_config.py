@@ -99,10 +99,17 @@ def test_every_setting_is_read_by_somebody() -> None:
         ("commit.threads", "--set commit.threads: wanted key=value"),
         ("delete.topic.enable=yes", "got 'yes' (--set), wanted true or false"),
         ("num.partitions=true", "got 'true' (--set), wanted a whole number"),
-        ("listen.address=", "got '' (--set), wanted HOST:PORT"),
-        ("advertised.address=0.0.0.0:9092", "advertised.address: got 0.0.0.0:9092, which is every"),
-        ("advertised.address=[::]:9092", "advertised.address: got [::]:9092, which is every"),
-        ("listen.address=0.0.0.0:9092", "wanted advertised.address with it, for example"),
+        ("listeners=", "got '' (--set), wanted [NAME://]HOST:PORT[,...]"),
+        ("listen.address=a", "listeners: got 'a' (--set), wanted [NAME://]HOST:PORT[,...]"),
+        ("advertised.address=0.0.0.0:9092", "advertised.listeners: got 0.0.0.0:9092, which is"),
+        ("advertised.listeners=[::]:9092", "advertised.listeners: got [::]:9092, which is every"),
+        ("listeners=a://127.0.0.1:1", "got A://127.0.0.1:1, and A is no protocol; wanted"),
+        ("listeners=a b://127.0.0.1:1", "wanted [NAME://]HOST:PORT[,...]"),
+        ("listeners=SASL_SSL://127.0.0.1:1", "SASL_SSL is not served yet, wanted PLAINTEXT"),
+        ("listeners=127.0.0.1:1,10.1.1.1:2", "got PLAINTEXT://10.1.1.1:2, which other machines"),
+        ("listeners=box.example:9092", "wanted an address of loopback, or allow.open.listeners="),
+        ("advertised.listeners=B://h:1", "got B://h:1, and no listener has this name; wanted"),
+        ("listener.security.protocol.map=A", "wanted NAME:PROTOCOL[,...]"),
         ("admin.address=h:65535", "there is no port behind it; wanted export.address with it"),
         ("export.advertised.address=0.0.0.0:1", "export.advertised.address: got 0.0.0.0:1, which"),
     ],
@@ -167,12 +174,39 @@ def test_a_switch_is_true_or_false_wherever_it_is_written(tmp_path: Path) -> Non
 
 def test_clients_are_told_where_the_broker_came_to_listen() -> None:
     bound = Address("127.0.0.1", 41234)
-    assert load().advertised(bound) == bound
-    assert load(pairs=["advertised.address="]).advertised(bound) == bound
-    pairs = ["listen.address=0.0.0.0:9092", "advertised.address=box.example:0"]
-    assert load(pairs=pairs).advertised(bound) == Address("box.example", 41234)
-    pairs = ["advertised.address=[2001:db8::1]:9093"]
-    assert load(pairs=pairs).advertised(bound) == Address("2001:db8::1", 9093)
+
+    def told(*pairs: str) -> str:
+        return str(load(pairs=pairs).bound([bound]).advertised_listeners)
+
+    assert told() == "PLAINTEXT://127.0.0.1:41234"
+    assert told("advertised.listeners=") == "PLAINTEXT://127.0.0.1:41234"
+    every = ("allow.open.listeners=true", "listen.address=0.0.0.0:9092")
+    assert told(*every, "advertised.address=box.example:0") == "PLAINTEXT://box.example:41234"
+    assert told("advertised.address=[2001:db8::1]:9093") == "PLAINTEXT://[2001:db8::1]:9093"
+
+
+def test_every_interface_wants_to_know_what_clients_are_told() -> None:
+    with pytest.raises(SettingInvalid, match=r"advertised\.listeners=PLAINTEXT://.*:9092$"):
+        load(pairs=["allow.open.listeners=true", "listeners=0.0.0.0:9092"])
+
+
+def test_listeners_have_names_and_addresses_of_their_own(tmp_path: Path) -> None:
+    text = """
+    listeners = "INSIDE://127.0.0.1:1,outside://[::1]:2"
+    listener.security.protocol.map = "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT"
+    advertised.listeners = "OUTSIDE://box.example:0"
+    """
+    found = load(written(tmp_path, text))
+    assert str(found.listeners) == "INSIDE://127.0.0.1:1,OUTSIDE://[::1]:2"
+    in_fact = found.bound([Address("127.0.0.1", 11), Address("::1", 22)])
+    assert str(in_fact.listeners) == "INSIDE://127.0.0.1:11,OUTSIDE://[::1]:22"
+    assert str(in_fact.advertised_listeners) == "INSIDE://127.0.0.1:11,OUTSIDE://box.example:22"
+    assert found.open_listeners == []
+
+
+def test_open_listeners_are_those_that_others_reach() -> None:
+    found = load(pairs=["allow.open.listeners=true", "listeners=localhost:1,10.1.1.1:2,[::1]:3"])
+    assert list(map(str, found.open_listeners)) == ["PLAINTEXT://10.1.1.1:2"]
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ PLACES = {
     "exports/daily": "backfill",
     "mirrors": "Mirrors",
     "clients": "Clients",
-    "settings": "listen.address",
+    "settings": "advertised.listeners",
 }
 KNOWN = "Degraded: the last run of export daily failed"
 UNKNOWN = re.compile(r"^\? ")

@@ -23,7 +23,7 @@ PAGES = {
     "exports": "daily",
     "exports/daily": "backfill",
     "clients": "Clients",
-    "settings": "listen.address",
+    "settings": "advertised.listeners",
     "ledger": "No open entries",
     "records": "Log",
     "records?tab=audit": "Audit",

@@ -169,7 +169,7 @@ def clients() -> dict[str, Callable[[str], None]]:
 def main() -> None:
     kept = Kept()
     with FrameRelay(kept.keep) as relay, tempfile.TemporaryDirectory() as folder, Broker(
-        Path(folder), "--set", f"advertised.address=127.0.0.1:{relay.port}"
+        Path(folder), "--set", f"advertised.listeners=127.0.0.1:{relay.port}"
     ) as broker:
         host, port = broker.kafka.split(":")
         relay.broker = (host, int(port))

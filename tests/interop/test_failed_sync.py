@@ -71,7 +71,7 @@ class Failing:
         self.produced += frame[:2] == PRODUCE
 
     def _start(self, **environment: str) -> None:
-        advertised = ("--set", f"advertised.address={self.address}")
+        advertised = ("--set", f"advertised.listeners={self.address}")
         self._broker = Broker(
             self._path, *advertised, "--set", "commit.sync=files", **environment
         )

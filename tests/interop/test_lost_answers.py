@@ -53,7 +53,7 @@ class Line:
 @pytest.fixture
 def line(tmp_path: Path) -> Iterator[Line]:
     made = Line()
-    broker = WarmServing(tmp_path, **{"advertised.address": made.address})
+    broker = WarmServing(tmp_path, **{"advertised.listeners": made.address})
     made.relay.broker = broker.kafka
     with made.relay:
         admin = AdminClient({"bootstrap.servers": made.address})

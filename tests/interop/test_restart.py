@@ -39,7 +39,7 @@ class Restarted:
 
     def _start(self) -> None:
         self._broker = Broker(
-            self._data, "--set", f"advertised.address={self.address}", *self._options)
+            self._data, "--set", f"advertised.listeners={self.address}", *self._options)
         host, port = self._broker.kafka.split(":")
         self._relay.broker = (host, int(port))
 

@@ -217,7 +217,7 @@ def test_a_link_that_comes_late_is_waited_for(
     with running(config(source, address, offsets=offsets)) as mirror:
         until(lambda: mirror.progress.failures > 2, "it tries again")
         assert not mirror.progress.is_connected
-        with running_broker(tmp_path / "late", {"listen.address": address}) as late:
+        with running_broker(tmp_path / "late", {"listeners": address}) as late:
             until(lambda: mirror.progress.of(T0).position == 3, "all is written")
             assert [value for _, value in read(late)] == list("abc")
             mirror.stop()

@@ -39,6 +39,7 @@ class Punt(NamedTuple):
     connection: int
     slot: int
     peer: str
+    listener: int
     frame: bytes
 
 
@@ -62,7 +63,7 @@ class PuntQueue(Recorder):
 
     def put(self, frame: bytes, connection: int = 1) -> tuple[int, int]:
         self.begun += 1
-        self.waiting.append(Punt(connection, self.begun, "127.0.0.1", frame))
+        self.waiting.append(Punt(connection, self.begun, "127.0.0.1", 0, frame))
         os.eventfd_write(self.punt_fd, 1)
         return connection, self.begun
 

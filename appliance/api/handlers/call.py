@@ -61,6 +61,7 @@ class Call:
     header: RequestHeader
     peer: str
     connection: int
+    listener: int  # its number: the place in `listeners`
     received_ns: int  # monotonic
     now_ms: int  # wall clock
     served: Mapping[int, tuple[int, int]]  # API key to the versions that this listener answers

@@ -24,14 +24,13 @@ BROKERS, CONTROLLERS = 1, 2
 def handle(broker: Broker, request: DescribeClusterRequest, call: Call) -> DescribeClusterResponse:
     if request.endpoint_type != BROKERS:
         return _wrong_endpoint(request.endpoint_type)
+    told = broker.told[call.listener]
     answer = DescribeClusterResponse(
         cluster_id=broker.cluster_id,
         controller_id=broker.node_id,
         brokers=[
             DescribeClusterResponse.DescribeClusterBroker(
-                broker_id=broker.node_id,
-                host=broker.advertised.host,
-                port=broker.advertised.port,
+                broker_id=broker.node_id, host=told.host, port=told.port
             )
         ],
     )

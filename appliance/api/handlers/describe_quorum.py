@@ -20,14 +20,15 @@ VERSIONS = (0, 2)
 
 METADATA = ("__cluster_metadata", 0)
 LEADER_EPOCH = 1  # the first; there never was another election
-LISTENER = "PLAINTEXT"
 
 PartitionRow = DescribeQuorumResponse.PartitionData
 
 
 def handle(broker: Broker, request: DescribeQuorumRequest, call: Call) -> DescribeQuorumResponse:
-    address = broker.advertised
-    listener = DescribeQuorumResponse.Listener(name=LISTENER, host=address.host, port=address.port)
+    listeners = [
+        DescribeQuorumResponse.Listener(name=it.name, host=told.host, port=told.port)
+        for it, told in zip(broker.config.listeners, broker.told, strict=True)
+    ]
     topics = [
         DescribeQuorumResponse.TopicData(
             topic_name=topic.topic_name,
@@ -38,7 +39,7 @@ def handle(broker: Broker, request: DescribeQuorumRequest, call: Call) -> Descri
         )
         for topic in request.topics
     ]
-    node = DescribeQuorumResponse.Node(node_id=broker.node_id, listeners=[listener])
+    node = DescribeQuorumResponse.Node(node_id=broker.node_id, listeners=listeners)
     return DescribeQuorumResponse(error_message=None, topics=topics, nodes=[node])
 
 

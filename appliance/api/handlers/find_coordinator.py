@@ -37,9 +37,9 @@ def handle(broker: Broker, request: FindCoordinatorRequest, call: Call) -> FindC
     if call.version >= FIRST_WITH_MANY:
         keys = request.coordinator_keys
         return FindCoordinatorResponse(
-            coordinators=[_find(broker, request.key_type, each, call.version) for each in keys]
+            coordinators=[_find(broker, request.key_type, each, call) for each in keys]
         )
-    found = _find(broker, request.key_type, request.key, call.version)
+    found = _find(broker, request.key_type, request.key, call)
     return FindCoordinatorResponse(
         error_code=found.error_code,
         error_message=found.error_message or None,
@@ -49,14 +49,14 @@ def handle(broker: Broker, request: FindCoordinatorRequest, call: Call) -> FindC
     )
 
 
-def _find(broker: Broker, key_type: int, key: str, version: int) -> Answer:
+def _find(broker: Broker, key_type: int, key: str, call: Call) -> Answer:
     try:
-        _check(key_type, key, version)
+        _check(key_type, key, call.version)
     except ApplianceError as error:
         return Answer(
             key=key, node_id=-1, port=-1, error_code=error.kafka_code, error_message=str(error)
         )
-    told = broker.advertised
+    told = broker.told[call.listener]
     return Answer(key=key, node_id=broker.node_id, host=told.host, port=told.port, error_message="")
 
 

@@ -37,8 +37,9 @@ Answer = MetadataResponse.MetadataResponseTopic
 
 
 async def handle(broker: Broker, request: MetadataRequest, call: Call) -> MetadataResponse:
+    told = broker.told[call.listener]
     broker_row = MetadataResponse.MetadataResponseBroker(
-        node_id=broker.node_id, host=broker.advertised.host, port=broker.advertised.port
+        node_id=broker.node_id, host=told.host, port=told.port
     )
     answer = MetadataResponse(
         brokers=[broker_row],

@@ -148,6 +148,7 @@ class Dispatcher:
             self._waiting.drop(connection)
             self._broker.share_partitions.connection_gone(connection)
             self._broker.software.pop(connection, None)
+            self._broker.logins.gone(connection)
         closures, left_out = self._data_plane.closures()
         for each in closures:
             self._closures.note(each)
@@ -216,6 +217,8 @@ class Dispatcher:
             SERVED,
             self._threads,
             self._turns,
+            self._broker.logins.principal_of(punt.connection),
+            self._broker.authorizer,
         )
         asker.set(punt.peer)
         result = kind.handler.handle(self._broker, request, call)

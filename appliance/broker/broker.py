@@ -21,8 +21,10 @@ from contextlib import ExitStack
 
 from appliance.access.acl_rows import AclRows
 from appliance.access.acls import Acls
+from appliance.access.authorizer import Authorizer
 from appliance.access.client_quotas import ClientQuotas
 from appliance.access.kept_per_address import Kept
+from appliance.access.logins import Logins
 from appliance.access.scram import ScramCredentials
 from appliance.access.scram_rows import ScramRows
 from appliance.broker.client_metrics import ClientMetrics
@@ -131,6 +133,8 @@ class Broker:
     def _own_access(self) -> None:
         catalog, change, entities = self.catalog, self.change, self.entities
         self.acls = Acls(AclRows(catalog), change, entities)
+        self.authorizer = Authorizer()
+        self.logins = Logins()
         self.scram = ScramCredentials(ScramRows(catalog), change, entities)
         quotas: ConfigRows[str, float] = ConfigRows(catalog, "client_quotas", "entity")
         self.quotas = ClientQuotas(quotas, change, entities)

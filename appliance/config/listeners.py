@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from appliance.config.addresses import Address
 
-PLAINTEXT = "PLAINTEXT"
-UNSERVED = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")  # Kafka's other protocols
+PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"
+UNSERVED = (SSL, SASL_PLAINTEXT, SASL_SSL)
+ENCRYPTED = (SSL, SASL_SSL)
+WITH_LOGIN = (SASL_PLAINTEXT, SASL_SSL)  # by SASL; certificates are another way
 NAME = re.compile(r"[A-Z0-9_]+")
 
 

@@ -9,6 +9,9 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from appliance.access.acls import Operation, ResourceType
+from appliance.access.authorizer import Authorizer
+from appliance.access.principal import Principal
 from appliance.errors import ApplianceError
 from appliance.protocol.headers import RequestHeader
 
@@ -67,6 +70,12 @@ class Call:
     served: Mapping[int, tuple[int, int]]  # API key to the versions that this listener answers
     threads: Executor
     turns: MutableMapping[int, asyncio.Lock]  # by connection
+    principal: Principal
+    authorizer: Authorizer
+
+    def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Whether who asks may do it."""
+        return self.authorizer.allows(self.principal, self.peer, operation, resource_type, name)
 
     @property
     def client_id(self) -> str:

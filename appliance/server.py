@@ -188,6 +188,9 @@ class Server:
     async def _clients(self, broker: Broker) -> AsyncIterator[None]:
         """Kafka clients are served inside; on the way out they get the answers that are due."""
         network = within_descriptors(self.config)
+        for each in self.config.listeners:
+            if self.config.asks_who(each):
+                raise ListenFailed(f"listeners: got {each}, and logins are not served yet")
         listeners = listening([each.address for each in self.config.listeners])
         self.kafka_addresses = [Address(*each.getsockname()[:2]) for each in listeners]
         assert self.admin_address is not None, "the admin pages listen before recovery"
@@ -196,8 +199,8 @@ class Server:
         broker.connect(data_plane, network.max_connections)
         dispatcher = Dispatcher(broker, data_plane)
         dispatcher.start()
-        for each in listeners:
-            data_plane.listen(each)
+        for opened in listeners:
+            data_plane.listen(opened)
         data_plane.start()
         try:
             yield

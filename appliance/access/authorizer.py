@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from appliance.access.acls import Operation, ResourceType
 from appliance.access.principal import Principal
 
 
 class Authorizer:
+    def __init__(
+        self,
+        is_enforced: bool = False,
+        super_users: Collection[str] = (),
+        allows_everyone: bool = False,
+    ) -> None:
+        self.is_enforced = is_enforced
+
     def allows(
         self,
         principal: Principal,

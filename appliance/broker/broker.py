@@ -133,7 +133,10 @@ class Broker:
     def _own_access(self) -> None:
         catalog, change, entities = self.catalog, self.change, self.entities
         self.acls = Acls(AclRows(catalog), change, entities)
-        self.authorizer = Authorizer()
+        access = self.config.access
+        self.authorizer = Authorizer(
+            self.config.enforces_rights, access.super_users.all, access.allows_without_rule
+        )
         self.logins = Logins()
         self.scram = ScramCredentials(ScramRows(catalog), change, entities)
         quotas: ConfigRows[str, float] = ConfigRows(catalog, "client_quotas", "entity")

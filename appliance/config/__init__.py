@@ -12,13 +12,15 @@ transactions  transactions, and the topic in which they are kept
 zookeeper     registration in a ZooKeeper
 admin         the admin pages: who may reach them, and what may be done
 export        bulk export: how fast, and how much at a time
+access        logins and rights
 broker        directory, addresses and timers; it holds the parts above
 
-Below them `setting`, what a setting is, and `addresses`; above them `sources`, where values come
-from. Names are Kafka's where Kafka has the setting. The table in `docs/operations.md` is printed by
-`python -m appliance.config`.
+Below them `setting`, what a setting is, `addresses`, `listeners` and `names`; above them `sources`,
+where values come from. Names are Kafka's where Kafka has the setting. The table in
+`docs/operations.md` is printed by `python -m appliance.config`.
 """
 
+from appliance.config.access import AccessConfig
 from appliance.config.addresses import (
     EVERY_INTERFACE,
     NO_ADDRESS,
@@ -54,6 +56,7 @@ __all__ = [
     "NO_HOSTS",
     "PARTS",
     "SECOND_MS",
+    "AccessConfig",
     "Address",
     "AdminConfig",
     "BrokerConfig",

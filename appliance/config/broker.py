@@ -6,7 +6,9 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
+from appliance.config.access import PLAIN, AccessConfig
 from appliance.config.addresses import EVERY_INTERFACE, NO_ADDRESS, Address
 from appliance.config.admin import AdminConfig
 from appliance.config.control_plane import ControlConfig
@@ -14,10 +16,13 @@ from appliance.config.export import ExportConfig
 from appliance.config.groups import ConsumerGroupsConfig, GroupsConfig
 from appliance.config.kept_limits import KeptConfig
 from appliance.config.listeners import (
+    ENCRYPTED,
     NO_LISTENERS,
     NO_PROTOCOLS,
     PLAINTEXT,
+    PROTOCOLS,
     UNSERVED,
+    WITH_LOGIN,
     Listener,
     Listeners,
     Protocols,
@@ -41,6 +46,8 @@ from appliance.config.zookeeper import ZooKeeperConfig
 
 PORT_MAX = 65535
 
+Kind = TypeVar("Kind", bound=Part)
+
 
 @dataclass(frozen=True)
 class BrokerConfig(Part):
@@ -59,8 +66,9 @@ class BrokerConfig(Part):
     listeners: Listeners = setting(
         "listeners",
         Listeners((Listener(PLAINTEXT, Address("127.0.0.1", 9092)),)),
-        "Where clients of the Kafka protocol are served. The first is in the ready line. There is "
-        "no login yet, so all are on loopback. Former versions had one, `listen.address`.",
+        "Where clients of the Kafka protocol are served: PLAINTEXT, or SASL_PLAINTEXT with a "
+        "login. The first is in the ready line. Without a login a listener is on loopback. Former "
+        "versions had one, `listen.address`.",
     )
     advertised_listeners: Listeners = setting(
         "advertised.listeners",
@@ -131,6 +139,9 @@ class BrokerConfig(Part):
     share_groups: ShareGroupsConfig = field(default_factory=ShareGroupsConfig)
     share_state: ShareStateConfig = field(default_factory=ShareStateConfig)
     kept: KeptConfig = field(default_factory=KeptConfig)
+    access: AccessConfig = field(default_factory=AccessConfig)
+    # What was set for one listener: values by the name of the setting, by the listener's name
+    of_listeners: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -138,6 +149,8 @@ class BrokerConfig(Part):
             self._check_listener(each)
         for told in self.advertised_listeners:
             self._check_advertised(told)
+        for name in self.of_listeners:
+            self._check_own(name)
         check_reachable("export.advertised.address", self.export.advertised_address)
         if self.export_listens.port > PORT_MAX:
             raise SettingInvalid(
@@ -149,13 +162,16 @@ class BrokerConfig(Part):
         protocol = self.protocols.of(each.name)
         if protocol in UNSERVED:
             raise SettingInvalid(
-                f"listeners: got {each}; {protocol} is not served yet, wanted {PLAINTEXT}"
+                f"listeners: got {each}; {protocol} is not served yet, wanted "
+                f"{' or '.join(it for it in PROTOCOLS if it not in UNSERVED)}"
             )
-        if protocol != PLAINTEXT:
+        if protocol not in PROTOCOLS:
             raise SettingInvalid(
                 f"listeners: got {each}, and {protocol} is no protocol; wanted {PLAINTEXT}, or "
                 f"listener.security.protocol.map={each.name}:{PLAINTEXT} with it"
             )
+        if protocol in WITH_LOGIN:
+            self._check_plain(each, protocol)
         if each in self.open_listeners and not self.may_be_open:
             raise SettingInvalid(
                 f"listeners: got {each}, which other machines can reach, and there is no login; "
@@ -167,6 +183,25 @@ class BrokerConfig(Part):
                 f"listeners: got {each}, which is every interface, so clients must be told which "
                 "one to connect to; wanted advertised.listeners with it, for example "
                 f"advertised.listeners={each.name}://{socket.gethostname()}:{each.address.port}"
+            )
+
+    def _check_plain(self, each: Listener, protocol: str) -> None:
+        access = self.access_of(each.name)
+        if protocol not in ENCRYPTED and PLAIN in access.mechanisms.all and not (
+            access.is_plain_open
+        ):
+            raise SettingInvalid(
+                f"sasl.enabled.mechanisms: got {access.mechanisms} for {each}, which is not "
+                "encrypted: everybody on the way could read the passwords of PLAIN; wanted SCRAM "
+                "only, or sasl.plain.without.encryption=true with it"
+            )
+
+    def _check_own(self, name: str) -> None:
+        """Settings of a listener."""
+        if all(each.name != name for each in self.listeners):
+            raise SettingInvalid(
+                f"listener.name.{name.lower()}.: no listener has this name; wanted names of "
+                f"listeners ({self.listeners})"
             )
 
     def _check_advertised(self, told: Listener) -> None:
@@ -190,7 +225,30 @@ class BrokerConfig(Part):
     @property
     def open_listeners(self) -> list[Listener]:
         """Those that other machines can reach, and that ask nobody who they are."""
-        return [each for each in self.listeners if not each.address.is_loopback]
+        return [
+            each
+            for each in self.listeners
+            if not each.address.is_loopback and not self.asks_who(each)
+        ]
+
+    def asks_who(self, listener: Listener) -> bool:
+        """Whether its clients must say and prove who they are."""
+        return self.protocols.of(listener.name) in WITH_LOGIN
+
+    @property
+    def enforces_rights(self) -> bool:
+        """One listener that asks is enough: another must not undo what it asks for."""
+        return bool(self.access.authorizer) or any(map(self.asks_who, self.listeners))
+
+    def access_of(self, listener: str) -> AccessConfig:
+        """Logins at the listener of this name."""
+        return self._of_listener(self.access, listener)
+
+    def _of_listener(self, part: Kind, listener: str) -> Kind:
+        """A part of the settings with what was set for this listener."""
+        own = self.of_listeners.get(listener, {})
+        found = {f: own.get(row.name, getattr(part, f)) for f, row in part.rows.items()}
+        return type(part)(**found)
 
     def bound(self, addresses: Sequence[Address]) -> BrokerConfig:
         """With what is so in fact, where the broker came to listen at these addresses."""

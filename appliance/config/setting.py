@@ -17,6 +17,7 @@ from appliance.config.addresses import (
     Hosts,
 )
 from appliance.config.listeners import NO_LISTENERS, NO_PROTOCOLS, Listeners, Protocols
+from appliance.config.names import NO_NAMES, NO_PRINCIPALS, Mechanisms, Names, Principals
 from appliance.errors import ApplianceError
 
 LONG_MAX = 2**63 - 1
@@ -24,9 +25,12 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 SECOND_MS, HOUR_MS, DAY_MS = 1000, 3_600_000, 86_400_000
 
 PARSED: dict[type, Callable[[str], Any]] = {
-    each: each.parse for each in (Address, Ensemble, Hosts, Listeners, Protocols)
+    each: each.parse
+    for each in (Address, Ensemble, Hosts, Listeners, Mechanisms, Names, Principals, Protocols)
 }
-NONE = (NO_ADDRESS, NO_ENSEMBLE, NO_HOSTS, NO_LISTENERS, NO_PROTOCOLS)
+NONE = (
+    NO_ADDRESS, NO_ENSEMBLE, NO_HOSTS, NO_LISTENERS, NO_NAMES, NO_PRINCIPALS, NO_PROTOCOLS,
+)  # fmt: skip
 
 ENVIRONMENT_PREFIX = "APPLIANCE_"
 
@@ -64,6 +68,7 @@ class Setting:
     # One group may have its own value, between two settings of these defaults and reasons.
     least: tuple[int, str] | None = None
     most: tuple[int, str] | None = None
+    of_listener: bool = False  # `listener.name.<name>.` may stand in front of it
 
     @property
     def kind(self) -> type:
@@ -95,6 +100,9 @@ class Setting:
                 Ensemble: "HOST:PORT[,HOST:PORT...][/PATH]",
                 Hosts: "HOST[,HOST...]",
                 Listeners: "[NAME://]HOST:PORT[,...]",
+                Mechanisms: "MECHANISM[,...]",
+                Names: "NAME[,...]",
+                Principals: "TYPE:NAME[;...]",
                 Protocols: "NAME:PROTOCOL[,...]",
                 bool: "true or false",
                 str: "a word, or nothing",

@@ -24,6 +24,8 @@ from appliance.config.setting import ENVIRONMENT_PREFIX, PARSED, SettingInvalid,
 # read by setup.py, the crash tests and commands: not settings of a running broker
 ENVIRONMENT_OF_OTHERS = {"DEBUG", "SANITIZE", "MUTANTS", "MUTANT", "BUILD_TAG", "TOKEN"}
 
+OF_LISTENER = "listener.name."
+
 # Names of versions before, which files of settings may still have
 FORMER = {"listen.address": "listeners", "advertised.address": "advertised.listeners"}
 
@@ -40,8 +42,26 @@ class Given:
     def named_anew(self) -> Given:
         return replace(self, name=FORMER.get(self.name, self.name))
 
+    def split(self) -> tuple[str, str]:
+        """The listener that it is for, or "", and the name of the setting.
+
+        In variables of the environment the name of a listener has dots for its underscores, so the
+        longest name of a setting at the end counts."""
+        if not self.name.lower().startswith(OF_LISTENER):
+            return "", self.name
+        rest = self.name[len(OF_LISTENER) :]
+        own = (name for name, row in settings().items() if row.of_listener)
+        found = max((name for name in own if rest.endswith(f".{name}")), key=len, default="")
+        if not found:
+            raise SettingInvalid(
+                f"{self.name}: no such setting of a listener ({self.origin}); wanted "
+                f"{OF_LISTENER}<name>.<setting>"
+            )
+        return rest[: -len(found) - 1].upper().replace(".", "_"), found
+
     def resolve(self) -> Any:
-        row = settings().get(self.name)
+        name = self.split()[1]
+        row = settings().get(name)
         if row is None:
             near = difflib.get_close_matches(self.name, settings(), n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
@@ -102,13 +122,18 @@ def load(
         *(Given("flag", name, text) for name, text in (flags or {}).items() if text is not None),
     )
     given = [each.named_anew() for each in told]
-    values = {each.name: each.resolve() for each in given}
+    values: dict[str, Any] = {}
+    of_listeners: dict[str, dict[str, Any]] = {}
+    for each in given:
+        listener, name = each.split()
+        (of_listeners.setdefault(listener, {}) if listener else values)[name] = each.resolve()
     made = {
         part: {field: values[row.name] for field, row in rows.items() if row.name in values}
         for part, rows in ((part, settings_of(config)) for part, config in PARTS.items())
     }
     parts = {part: PARTS[part](**made[part]) for part in PARTS if part}
-    return BrokerConfig(**made[""], **parts, origins={each.name: each.origin for each in given})
+    origins = {each.name: each.origin for each in given}
+    return BrokerConfig(**made[""], **parts, of_listeners=of_listeners, origins=origins)
 
 
 def values_of(config: BrokerConfig) -> dict[str, Any]:

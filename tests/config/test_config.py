@@ -7,6 +7,7 @@ import pytest
 
 from appliance import config
 from appliance.config import Address, LogConfig, SettingInvalid, StorageConfig, load
+from appliance.config.access import STANDARD_AUTHORIZER
 
 LIMITS = ("min", "max")  # of what one group may be given
 
@@ -105,7 +106,11 @@ def test_every_setting_is_read_by_somebody() -> None:
         ("advertised.listeners=[::]:9092", "advertised.listeners: got [::]:9092, which is every"),
         ("listeners=a://127.0.0.1:1", "got A://127.0.0.1:1, and A is no protocol; wanted"),
         ("listeners=a b://127.0.0.1:1", "wanted [NAME://]HOST:PORT[,...]"),
-        ("listeners=SASL_SSL://127.0.0.1:1", "SASL_SSL is not served yet, wanted PLAINTEXT"),
+        ("listeners=SASL_SSL://127.0.0.1:1", "not served yet, wanted PLAINTEXT or SASL_PLAINTEXT"),
+        ("sasl.enabled.mechanisms=GSSAPI,plain", "got GSSAPI, wanted one or more of SCRAM-SHA-512"),
+        ("super.users=ann", "super.users: got 'ann' (--set), wanted TYPE:NAME[;...]"),
+        ("listener.name.b.node.id=1", "listener.name.b.node.id: no such setting of a listener"),
+        ("listener.name.b.sasl.enabled.mechanisms=PLAIN", "listener.name.b.: no listener has this"),
         ("listeners=127.0.0.1:1,10.1.1.1:2", "got PLAINTEXT://10.1.1.1:2, which other machines"),
         ("listeners=box.example:9092", "wanted an address of loopback, or allow.open.listeners="),
         ("advertised.listeners=B://h:1", "got B://h:1, and no listener has this name; wanted"),
@@ -220,3 +225,42 @@ def test_open_listeners_are_those_that_others_reach() -> None:
 )
 def test_bulk_data_is_beside_the_admin_port(pairs: list[str], wanted: str) -> None:
     assert str(config.load(pairs=pairs).export_listens) == wanted
+
+
+def test_a_listener_with_a_login_may_be_reached_by_others() -> None:
+    found = load(pairs=["listeners=SASL_PLAINTEXT://10.1.1.1:1"])
+    assert found.open_listeners == []
+    assert found.enforces_rights
+    with pytest.raises(SettingInvalid, match="wanted an address of loopback, or allow"):
+        load(pairs=["listeners=SASL_PLAINTEXT://10.1.1.1:1,10.1.1.1:2"])
+
+
+def test_rights_are_enforced_where_nobody_logs_in_if_that_is_said() -> None:
+    assert not load().enforces_rights
+    assert load(pairs=[f"authorizer.class.name={STANDARD_AUTHORIZER}"]).enforces_rights
+
+
+def test_plain_on_an_open_line_is_refused_unless_it_is_said() -> None:
+    told = ["listeners=A://127.0.0.1:1", "listener.security.protocol.map=A:SASL_PLAINTEXT",
+            "listener.name.a.sasl.enabled.mechanisms=PLAIN"]
+    with pytest.raises(SettingInvalid, match=r"got PLAIN for A:.*, which is not encry"):
+        load(pairs=told)
+    found = load(pairs=[*told, "sasl.plain.without.encryption=true"])
+    assert str(found.access_of("A").mechanisms) == "PLAIN"
+
+
+def test_a_listener_has_settings_of_its_own_from_every_source(tmp_path: Path) -> None:
+    listeners = "IN_SIDE://127.0.0.1:1,OUT://127.0.0.1:2"
+    protocols = "IN_SIDE:SASL_PLAINTEXT,OUT:SASL_PLAINTEXT"
+    told = [f"listeners={listeners}", f"listener.security.protocol.map={protocols}"]
+    file = written(tmp_path, '[listener.name.out]\n"sasl.enabled.mechanisms" = "scram-sha-256"\n')
+    variable = "APPLIANCE_LISTENER_NAME_IN_SIDE_SASL_ENABLED_MECHANISMS"
+    found = load(file, {variable: "SCRAM-SHA-512"}, told)
+    assert found.access_of("OUT").mechanisms.all == ("SCRAM-SHA-256",)
+    assert found.access_of("IN_SIDE").mechanisms.all == ("SCRAM-SHA-512",)
+    assert found.access.mechanisms.all == ("SCRAM-SHA-512", "SCRAM-SHA-256")
+
+
+def test_super_users_may_have_commas() -> None:
+    found = load(pairs=["super.users=User:CN=ann,O=us;User:bob"]).access.super_users
+    assert found.all == ("User:CN=ann,O=us", "User:bob")

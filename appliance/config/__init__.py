@@ -10,6 +10,7 @@ share_groups  share groups: the pace of their members, and how records are given
 share_state   share groups: where it is kept what became of records
 transactions  transactions, and the topic in which they are kept
 zookeeper     registration in a ZooKeeper
+tls           the certificate of this broker
 admin         the admin pages: who may reach them, and what may be done
 export        bulk export: how fast, and how much at a time
 access        logins and rights
@@ -43,9 +44,10 @@ from appliance.config.share_groups import ShareGroupsConfig
 from appliance.config.share_state import ShareStateConfig
 from appliance.config.sources import as_markdown, load, values_of
 from appliance.config.storage import StorageConfig
+from appliance.config.tls import NO_FILE, TlsConfig
 from appliance.config.topics import TopicsConfig
 from appliance.config.transactions import TransactionsConfig
-from appliance.config.zookeeper import NO_FILE, ZooKeeperConfig
+from appliance.config.zookeeper import ZooKeeperConfig
 
 __all__ = [
     "EVERY_INTERFACE",
@@ -74,6 +76,7 @@ __all__ = [
     "ShareGroupsConfig",
     "ShareStateConfig",
     "StorageConfig",
+    "TlsConfig",
     "TopicsConfig",
     "TransactionsConfig",
     "ZooKeeperConfig",

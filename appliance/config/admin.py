@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from appliance.config.addresses import NO_HOSTS, Hosts
-from appliance.config.setting import KIB, SECOND_MS, Part, setting
+from appliance.config.setting import DAY_MS, KIB, SECOND_MS, Part, setting
+
+AUTO, ON, OFF = "auto", "on", "off"
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,21 @@ class AdminConfig(Part):
         "admin.read.only",
         False,
         "Refuse every change over the admin pages.",
+    )
+    tls: str = setting(
+        "admin.tls",
+        AUTO,
+        "Whether the admin port speaks TLS only, with the certificate of ssl.keystore.location. "
+        "auto: if there is one, and admin.address is not loopback. Then nobody's password crosses "
+        "a network as it is, and commands and proxies on this machine need no certificate.",
+        choices=(AUTO, ON, OFF),
+    )
+    hsts_seconds: int = setting(
+        "admin.hsts.max.age.seconds",
+        365 * DAY_MS // SECOND_MS,
+        "How long a browser that was here over TLS asks this host for nothing without TLS (HSTS): "
+        "at no port, also not what other programs serve there. 0: it forgets.",
+        minimum=0,
     )
     is_behind_tls: bool = setting(
         "admin.behind.tls",

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from appliance.config.access import PLAIN, AccessConfig
 from appliance.config.addresses import EVERY_INTERFACE, NO_ADDRESS, Address
-from appliance.config.admin import AdminConfig
+from appliance.config.admin import AUTO, ON, AdminConfig
 from appliance.config.control_plane import ControlConfig
 from appliance.config.export import ExportConfig
 from appliance.config.groups import ConsumerGroupsConfig, GroupsConfig
@@ -40,6 +40,7 @@ from appliance.config.setting import (
 from appliance.config.share_groups import ShareGroupsConfig
 from appliance.config.share_state import ShareStateConfig
 from appliance.config.storage import StorageConfig
+from appliance.config.tls import TlsConfig
 from appliance.config.topics import TopicsConfig
 from appliance.config.transactions import TransactionsConfig
 from appliance.config.zookeeper import ZooKeeperConfig
@@ -140,6 +141,7 @@ class BrokerConfig(Part):
     share_state: ShareStateConfig = field(default_factory=ShareStateConfig)
     kept: KeptConfig = field(default_factory=KeptConfig)
     access: AccessConfig = field(default_factory=AccessConfig)
+    tls: TlsConfig = field(default_factory=TlsConfig)
     # What was set for one listener: values by the name of the setting, by the listener's name
     of_listeners: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -152,6 +154,7 @@ class BrokerConfig(Part):
         for name in self.of_listeners:
             self._check_own(name)
         check_reachable("export.advertised.address", self.export.advertised_address)
+        self._check_tls()
         if self.export_listens.port > PORT_MAX:
             raise SettingInvalid(
                 f"export.address: admin.address is {self.admin_address}, and there is no port "
@@ -212,6 +215,14 @@ class BrokerConfig(Part):
                 f"wanted names of listeners ({self.listeners})"
             )
 
+    def _check_tls(self) -> None:
+        for name, told in (("admin.tls", self.admin.tls), ("export.tls", self.export.tls)):
+            if told == ON and not self.tls.has_keystore:
+                raise SettingInvalid(
+                    f"{name}: got {told}, and there is no certificate; wanted "
+                    "ssl.keystore.location with it"
+                )
+
     def _told(self, name: str) -> Address | None:
         """What clients of a listener are told, if it is not where they came in."""
         return next((it.address for it in self.advertised_listeners if it.name == name), None)
@@ -221,6 +232,19 @@ class BrokerConfig(Part):
         """Where bulk data is to be served: beside the admin port, if nothing else is said."""
         told, admin = self.export.address, self.admin_address
         return Address(admin.host, admin.port and admin.port + 1) if told == NO_ADDRESS else told
+
+    @property
+    def admin_has_tls(self) -> bool:
+        """By what is set, not by where it listens before the first password: links stay good."""
+        is_beyond = self.tls.has_keystore and not self.admin_address.is_loopback
+        return is_beyond if self.admin.tls == AUTO else self.admin.tls == ON
+
+    @property
+    def export_has_tls(self) -> bool:
+        """Who was sent here over TLS must not go on without it."""
+        is_beyond = self.tls.has_keystore and not self.export_listens.is_loopback
+        is_meant = is_beyond or self.admin_has_tls
+        return is_meant if self.export.tls == AUTO else self.export.tls == ON
 
     @property
     def open_listeners(self) -> list[Listener]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from appliance.config.addresses import NO_ADDRESS, Address
+from appliance.config.admin import AUTO, OFF, ON
 from appliance.config.setting import GIB, Part, setting
 
 
@@ -24,6 +25,13 @@ class ExportConfig(Part):
         "machine from theirs. Port 0 means the one that is listened on.",
         default_words="export.address; of every interface, the name by which the admin port was "
         "reached",
+    )
+    tls: str = setting(
+        "export.tls",
+        AUTO,
+        "Whether the port of bulk data speaks TLS only. auto: if the admin port does, which sends "
+        "its clients there, or if there is a certificate, and export.address is not loopback.",
+        choices=(AUTO, ON, OFF),
     )
     bytes_per_second: int = setting(
         "export.bytes.per.second",

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from appliance.config.addresses import NO_ENSEMBLE, Ensemble
 from appliance.config.setting import HOUR_MS, SECOND_MS, Part, setting
-
-NO_FILE = Path(os.devnull)
+from appliance.config.tls import NO_FILE
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from loadtest.ports import lasting_ports
 from tests.interop import kafka_jars
+from tests.interop.kafka_security import CONTROLLER, INTERNAL, Security, write_tool_settings
 from tests.interop.kafka_tools import KafkaTools
 
 READY = b"Kafka Server started"
@@ -48,14 +49,18 @@ def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 60) 
 
 
 class KafkaBroker:
-    """`with KafkaBroker(directory) as kafka:` formats a directory, starts, and stops cleanly."""
+    """`with KafkaBroker(directory) as kafka:` formats a directory, starts, and stops cleanly.
+
+    `security` gives it logins, TLS and rights."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None,
-                 flags: Sequence[str] = FLAGS) -> None:
+                 flags: Sequence[str] = FLAGS, security: Security | None = None) -> None:
         self.directory = directory
         self.log_dir = directory / "logs"
         self.output = directory / "broker.out"
         self.address = ""
+        self.addresses: dict[str, str] = {}  # by the name of a listener
+        self.security = security
         self._settings = SETTINGS if settings is None else settings
         self._flags = flags
         self._process: subprocess.Popen[bytes] | None = None
@@ -71,8 +76,9 @@ class KafkaBroker:
     def format(self) -> None:
         """Formats a new directory; `start` does it if necessary."""
         properties = self.write_properties()
+        users = self.security.format_words() if self.security else []
         kafka_jars.must_run("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID,
-                            "-c", str(properties))
+                            "-c", str(properties), *users)
 
     def start(self) -> None:
         if not (self.log_dir / "meta.properties").exists():
@@ -115,10 +121,16 @@ class KafkaBroker:
             process.wait()
 
     def tool(self, main: str, *arguments: str, stdin: str = "") -> str:
-        """Runs one of Kafka's own clients against this broker. Returns its output."""
+        """Runs one of Kafka's own clients against this broker, as the broker itself if there are
+        logins. Returns its output."""
+        address, login = self.address, list[str]()
+        if self.security:
+            address = self.addresses[INTERNAL]
+            settings = write_tool_settings(self.directory / "tools.properties")
+            login = ["--command-config", str(settings)]
         if self._tools is None:
-            self._tools = KafkaTools(self.address, self.directory / "tools")
-        words = (main, "--bootstrap-server", self.address, *arguments)
+            self._tools = KafkaTools(address, self.directory / "tools")
+        words = (main, "--bootstrap-server", address, *login, *arguments)
         ended = self._tools.run_main(words, stdin)
         assert ended.code == 0, f"{words}: {ended}"
         return ended.said
@@ -135,15 +147,21 @@ class KafkaBroker:
 
     def write_properties(self) -> Path:
         self.directory.mkdir(parents=True, exist_ok=True)
-        client, controller = lasting_ports(2)
-        self.address = f"127.0.0.1:{client}"
+        names = (*self.security.protocols, INTERNAL) if self.security else ("PLAINTEXT",)
+        *ports, controller = lasting_ports(len(names) + 1)
+        self.addresses = {
+            name: f"127.0.0.1:{port}" for name, port in zip(names, ports, strict=True)}
+        self.address = self.addresses[names[0]]
+        listeners = ",".join(f"{name}://{where}" for name, where in self.addresses.items())
         here = {
-            "listeners": f"PLAINTEXT://{self.address},CONTROLLER://127.0.0.1:{controller}",
-            "advertised.listeners": f"PLAINTEXT://{self.address}",
+            "listeners": f"{listeners},{CONTROLLER}://127.0.0.1:{controller}",
+            "advertised.listeners": listeners,
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
             "log.dirs": str(self.log_dir),
+            **(self.security.properties() if self.security else {}),
         }
-        lines = [f"{key}={value}\n" for key, value in {**self._settings, **here}.items()]
+        lines = [f"{key}={value}\n".replace("\\", "\\\\")
+                 for key, value in {**self._settings, **here}.items()]
         path = self.directory / "server.properties"
         path.write_text("".join(lines))
         return path

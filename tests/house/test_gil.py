@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from Cython.Build.Dependencies import create_dependency_tree
+
+from tests.house.offenders import offenders
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "appliance"
@@ -24,10 +25,6 @@ DATA_PLANE = re.compile(r"^(\s*)cdef\b.*\(")
 
 def core(*ends: str) -> list[Path]:
     return sorted(path for end in ends for path in PACKAGE.rglob(f"_*.{end}"))
-
-
-def name_of(path: Path) -> str:
-    return str(path.relative_to(PACKAGE))
 
 
 def banner_faults(text: str) -> str:
@@ -80,37 +77,32 @@ def generated(path: Path) -> Path:
     return BUILD / path.relative_to(ROOT).with_suffix(".cpp")
 
 
-@pytest.fixture(scope="module")
-def newest_source() -> Callable[[Path], float]:
-    """When it changed, or what it cimports: as the build asks before it compiles."""
-    tree = create_dependency_tree()
-    return lambda path: tree.newest_dependency(str(path))[0]
+def test_banners_divide_the_file() -> None:
+    assert offenders(core("pyx"), lambda path: banner_faults(path.read_text())) == {}
 
 
-@pytest.mark.parametrize("path", core("pyx"), ids=name_of)
-def test_banners_divide_the_file(path: Path) -> None:
-    assert not banner_faults(path.read_text())
-
-
-@pytest.mark.parametrize("path", core("pyx", "pxd"), ids=name_of)
-def test_the_gil_is_let_go_and_never_taken(path: Path) -> None:
+def test_the_gil_is_let_go_and_never_taken() -> None:
     """The edges turn codes into exceptions after their `with nogil:` block; nothing needs more."""
-    assert not takes_the_gil(path.read_text())
+    assert offenders(core("pyx", "pxd"), lambda path: takes_the_gil(path.read_text())) == {}
 
 
-@pytest.mark.parametrize("path", core("pyx", "pxd"), ids=name_of)
-def test_the_data_plane_does_not_assert(path: Path) -> None:
-    assert data_plane_asserts(path.read_text()) == []
+def test_the_data_plane_does_not_assert() -> None:
+    found = offenders(core("pyx", "pxd"), lambda path: data_plane_asserts(path.read_text()))
+    assert found == {}
 
 
-@pytest.mark.parametrize("path", core("pyx"), ids=name_of)
-def test_no_call_takes_the_gil_to_ask_for_an_exception(
-    path: Path, newest_source: Callable[[Path], float]
-) -> None:
+def test_no_call_takes_the_gil_to_ask_for_an_exception() -> None:
     """What the compiler gives a performance hint for, which never fails a build."""
-    code = generated(path)
-    assert code.stat().st_mtime >= newest_source(path), "an old build; make build compiles it"
-    assert asks_for_errors(code.read_text()) == []
+    tree = create_dependency_tree()
+
+    def faults(path: Path) -> list[str]:
+        code = generated(path)
+        # when the source changed, or what it cimports: as the build asks before it compiles
+        if not code.exists() or code.stat().st_mtime < tree.newest_dependency(str(path))[0]:
+            return ["an old build; make build compiles it"]
+        return asks_for_errors(code.read_text())
+
+    assert offenders(core("pyx"), faults) == {}
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from test_layers import modules_of
 
 from appliance.api.handlers import HANDLERS
 from appliance.protocol import MODULES
+from tests.house.offenders import offenders
 from tests.sanitizers import ENGINE_TESTS, SANITIZERS
 
 ROOT = Path(__file__).parents[2]
@@ -89,10 +89,13 @@ def is_module(name: str) -> bool:
     return name.endswith((".py", ".pyx", ".pxd"))
 
 
-@pytest.mark.parametrize("path", sources("py", "pyx"), ids=name_of)
-def test_functions_are_short(path: Path) -> None:
+def long_functions(path: Path) -> list[tuple[str, int]]:
     reader = functions_of_python if path.suffix == ".py" else functions_of_cython
-    assert [each for each in reader(path.read_text()) if each[1] > FUNCTION_LINES_MAX] == []
+    return [each for each in reader(path.read_text()) if each[1] > FUNCTION_LINES_MAX]
+
+
+def test_functions_are_short() -> None:
+    assert offenders(sources("py", "pyx"), long_functions) == {}
 
 
 def hand_written() -> list[Path]:
@@ -100,17 +103,21 @@ def hand_written() -> list[Path]:
     return [path for path in files if "vendor" not in path.parts]
 
 
-@pytest.mark.parametrize("path", hand_written(), ids=name_of)
-def test_lines_are_short_and_work_is_numbered(path: Path) -> None:
-    lines = list(enumerate(path.read_text().splitlines(), 1))
-    assert lines or path.name == "py.typed", "an empty file says nothing"
-    assert [number for number, line in lines if len(line) > LINE_MAX] == []
-    assert [number for number, line in lines if UNNUMBERED.search(line)] == []
+def untidy_lines(text: str) -> list[str]:
+    lines = list(enumerate(text.splitlines(), 1))
+    if not lines:
+        return ["an empty file says nothing"]
+    found = [f"line {number} is long" for number, line in lines if len(line) > LINE_MAX]
+    unnumbered = [number for number, line in lines if UNNUMBERED.search(line)]
+    return found + [f"line {number} has work without a number" for number in unnumbered]
 
 
-@pytest.mark.parametrize("path", core(), ids=name_of)
-def test_the_core_has_no_banned_words(path: Path) -> None:
-    assert banned_words(path.read_text()) == []
+def test_lines_are_short_and_work_is_numbered() -> None:
+    assert offenders(hand_written(), lambda path: untidy_lines(path.read_text())) == {}
+
+
+def test_the_core_has_no_banned_words() -> None:
+    assert offenders(core(), lambda path: banned_words(path.read_text())) == {}
 
 
 def test_no_file_is_an_orphan() -> None:
@@ -134,6 +141,13 @@ def test_a_long_function_is_found() -> None:
     assert dict(functions_of_cython(head + wide)) == {"short": 2, "long": 73}
     method = f"cdef class C:\n    def long(self):\n    {body.replace('    x', '        x')}"
     assert dict(functions_of_cython(method)) == {"long": 71}
+
+
+def test_untidy_lines_are_found() -> None:
+    work = "TO" + "DO"
+    text = f"x = 1\n{'y' * (LINE_MAX + 1)}\n# {work}: later\n"
+    assert untidy_lines(text) == ["line 2 is long", "line 3 has work without a number"]
+    assert untidy_lines("") == ["an empty file says nothing"]
 
 
 def test_banned_words_are_found() -> None:

@@ -1,7 +1,8 @@
-"""Access rules (ACLs) as in Kafka, kept in the catalog.
+"""Access rules (ACLs) as in Kafka, kept in the catalog. `authorizer.py` decides by them.
 
-The broker keeps and shows them but does not enforce them yet: every client may do everything. The
-log warns when the first rule is created.
+A rule that was written while rules were not enforced could be anybody's: it waits in a list of its
+own, and decides nothing, until an administrator has confirmed it. Where rules are not enforced
+nothing waits, and the log warns when the first rule is created.
 
 An ACL allows or denies an operation to a principal, from a host (`*`: any), on a resource pattern
 (literal or prefixed; the literal name `*` means every resource). A filter selects ACLs: a null or
@@ -11,7 +12,7 @@ ANY field matches all, and the pattern type MATCH selects the patterns that appl
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import astuple, dataclass
 from enum import IntEnum
 from typing import Any
@@ -25,7 +26,6 @@ from appliance.process.detached_tasks import Changes
 events = event_log.named("acls")
 
 UNKNOWN, ANY = 0, 1  # in each of the numberings below
-IS_ENFORCED = False  # shown together with the rules
 WILDCARD = "*"
 CLUSTER_NAME = "kafka-cluster"
 
@@ -147,23 +147,49 @@ def _check(is_so: bool, what: str, got: object) -> None:
         raise RequestInvalid(f"got {what} {got!r}")
 
 
+EVERY = AclFilter(ANY, None, ANY, None, None, ANY, ANY)
+
+# Hears of rules that come into force, and of those that go
+Told = Callable[[Collection[Acl], Collection[Acl]], object]
+
+
 class Acls:
     """All ACLs, in memory and in the catalog. `change` runs one change after the other."""
 
-    def __init__(self, rows: AclRows, change: Changes, kept: Kept) -> None:
+    def __init__(
+        self, rows: AclRows, change: Changes, kept: Kept, is_enforced: bool = False
+    ) -> None:
         self._rows = rows
         self._change = change
         self._kept = kept
-        self._acls = {Acl(*row) for row in rows.all()}
-        for each in self._acls:
-            kept.put(each, each.size)
+        self.is_enforced = is_enforced
+        self._acls: set[Acl] = set()
+        self._waiting: set[Acl] = set()
+        self._told: list[Told] = []
+        for *fields, is_confirmed in rows.all():
+            acl = Acl(*fields)
+            (self._acls if is_confirmed or not is_enforced else self._waiting).add(acl)
+            kept.put(acl, acl.size)
+
+    def on_change(self, told: Told) -> None:
+        """From now on `told` hears of what comes into force and what goes, and at once of all."""
+        self._told.append(told)
+        told(self._acls, ())
 
     def find(self, wanted: AclFilter) -> list[Acl]:
+        """Of those that decide, or would if rules were enforced."""
         wanted.check()
         return sorted(each for each in self._acls if wanted.matches(each))
 
+    def waiting(self, wanted: AclFilter | None = None) -> list[Acl]:
+        """Those that wait for an administrator."""
+        if wanted is not None:
+            wanted.check()
+        return sorted(each for each in self._waiting if wanted is None or wanted.matches(each))
+
     async def create(self, acls: Sequence[Acl]) -> list[ApplianceError | None]:
-        """Returns the result of each in order. An existing ACL is a success."""
+        """Returns the result of each in order. An existing ACL is a success; one that waits is
+        confirmed by it."""
         faults = [_fault(each) for each in acls]
         made = [each for each, fault in zip(acls, faults, strict=True) if fault is None]
         try:
@@ -172,18 +198,41 @@ class Acls:
             return [fault or error for fault in faults]
         return faults
 
+    async def confirm(self, wanted: AclFilter) -> list[Acl]:
+        """Those that wait and match come into force."""
+        confirmed: list[Acl] = await self._change(self._confirm(wanted))
+        return confirmed
+
+    async def _confirm(self, wanted: AclFilter) -> list[Acl]:
+        found = self.waiting(wanted)
+        await self._put(found)
+        return found
+
+    async def drop(self, wanted: AclFilter) -> list[Acl]:
+        """Those that wait and match are deleted."""
+        dropped: list[Acl] = await self._change(self._drop(wanted))
+        return dropped
+
+    async def _drop(self, wanted: AclFilter) -> list[Acl]:
+        found = self.waiting(wanted)
+        await self._remove(found)
+        return found
+
     async def _put(self, acls: Iterable[Acl]) -> None:
         added = set(acls) - self._acls
         if not added:
             return
-        self._kept.check("", sum(each.size for each in added), len(added))
-        await asyncio.to_thread(self._rows.change, _rows(added), [])
-        if not self._acls:
+        new = added - self._waiting
+        self._kept.check("", sum(each.size for each in new), len(new))
+        await asyncio.to_thread(self._rows.change, _rows(added), [], self.is_enforced)
+        if not self._acls and not self.is_enforced:
             events.warning("ACLs are kept but not enforced: every client may do everything")
         self._acls |= added
-        for each in added:
+        self._waiting -= added
+        for each in new:
             self._kept.put(each, each.size)
         events.info("ACLs created", count=len(added))
+        self._tell(added, ())
 
     async def delete(self, filters: Sequence[AclFilter]) -> list[list[Acl] | ApplianceError]:
         """Deletes the ACLs that match, and returns them for each filter."""
@@ -200,14 +249,25 @@ class Acls:
                 found.append(self.find(each))
             except ApplianceError as error:
                 found.append(error)
-        removed = {acl for each in found if isinstance(each, list) for acl in each}
-        if removed:
-            await asyncio.to_thread(self._rows.change, [], _rows(removed))
-            self._acls -= removed
-            for acl in removed:
-                self._kept.drop(acl)
-            events.info("ACLs deleted", count=len(removed))
+        await self._remove({acl for each in found if isinstance(each, list) for acl in each})
         return found
+
+    async def _remove(self, acls: Collection[Acl]) -> None:
+        if not acls:
+            return
+        await asyncio.to_thread(self._rows.change, [], _rows(acls))
+        removed = self._acls.intersection(acls)
+        self._acls.difference_update(acls)
+        self._waiting.difference_update(acls)
+        for acl in acls:
+            self._kept.drop(acl)
+        events.info("ACLs deleted", count=len(acls))
+        if removed:
+            self._tell((), removed)
+
+    def _tell(self, added: Collection[Acl], removed: Collection[Acl]) -> None:
+        for each in self._told:
+            each(added, removed)
 
 
 def _fault(acl: Acl) -> ApplianceError | None:

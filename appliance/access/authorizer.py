@@ -1,21 +1,90 @@
-"""Decides who may do what: the one owner of rules, for Kafka's APIs and for the admin port."""
+"""Decides who may do what: the one owner of rules, for Kafka's APIs and for the admin port.
+
+As in Kafka, the first that applies decides:
+
+    1. super users and administrators may do everything
+    2. a rule that denies
+    3. a rule that allows
+    4. the resource has any rule, of whomever: denied
+    5. allow.everyone.if.no.acl.found
+
+Rules are enforced as soon as a listener has authentication, or `authorizer.class.name` says so.
+Whether they are is settled at the start. Where nothing is enforced nobody asks: `is_enforced` is
+looked at before anything is.
+
+Whoever keeps decisions keeps `generation` with them: it moves with every change of rules, of super
+users and administrators, and makes older decisions worthless.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple
 
-from appliance.access.acls import Operation, ResourceType
-from appliance.access.principal import Principal
+from appliance.access.acl_index import AclIndex, Grant
+from appliance.access.acls import WILDCARD, Acl, Operation, PermissionType, ResourceType
+from appliance.access.principal import USER, Principal
+
+DENY, ALLOW = PermissionType.DENY, PermissionType.ALLOW
+ANY_NAME = "hardcode"  # Kafka's stand-in for "a resource that has no rules of its own"
+
+ANY_MAX = 10_000  # answers kept: principals times addresses, of which anybody may have many
+
+
+class Decision(NamedTuple):
+    is_allowed: bool
+    why: str
+    acl: Acl | None = None  # the rule that decided, where one did
 
 
 class Authorizer:
+    """On the event loop."""
+
     def __init__(
         self,
         is_enforced: bool = False,
         super_users: Collection[str] = (),
         allows_everyone: bool = False,
     ) -> None:
+        """`super_users` are principals as text. `allows_everyone` to resources without rules."""
         self.is_enforced = is_enforced
+        self.generation = 1
+        self._super_users = frozenset(super_users)
+        self._administrators: frozenset[str] = frozenset()
+        self._allows_everyone = allows_everyone
+        self._index = AclIndex()
+        self._told: list[Callable[[int], object]] = []
+        # What `allows_any` found in this generation
+        self._any: dict[tuple[str, str, int, int], bool] = {}
+
+    # What decides
+
+    def change(self, added: Iterable[Acl], removed: Iterable[Acl]) -> None:
+        """Rules came into force, or went."""
+        for acl in removed:
+            self._index.remove(acl)
+        for acl in added:
+            self._index.add(acl)
+        self._moved()
+
+    def set_administrators(self, names: Iterable[str]) -> None:
+        """Users that may do everything, by their names."""
+        found = frozenset(str(Principal(USER, each)) for each in names)
+        if found != self._administrators:
+            self._administrators = found
+            self._moved()
+
+    def on_change(self, callback: Callable[[int], object]) -> None:
+        """Called with each new generation, when it is in force."""
+        self._told.append(callback)
+
+    def _moved(self) -> None:
+        self.generation += 1
+        self._any.clear()
+        for each in self._told:
+            each(self.generation)
+
+    # Decisions
 
     def allows(
         self,
@@ -25,4 +94,100 @@ class Authorizer:
         resource_type: ResourceType,
         name: str,
     ) -> bool:
-        return True
+        if not self.is_enforced:
+            return True
+        who = str(principal)
+        if who in self._super_users or who in self._administrators:
+            return True
+        return self._by_rules(who, host, operation, resource_type, name)[0]
+
+    def allows_any(
+        self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType
+    ) -> bool:
+        """Whether it may do this to at least one resource, which need not exist: an idempotent
+        producer may begin if there is a topic that it may write to."""
+        if not self.is_enforced or self.allows(principal, host, operation, resource_type, ANY_NAME):
+            return True
+        key = (str(principal), host, int(operation), int(resource_type))
+        if key not in self._any:
+            if len(self._any) >= ANY_MAX:
+                self._any.clear()
+            self._any[key] = self._any_pattern(*key)
+        return self._any[key]
+
+    def allowed_operations(
+        self, principal: Principal, host: str, operations: Sequence[Operation],
+        resource_type: ResourceType, name: str,
+    ) -> int:  # fmt: skip
+        """As a bit field, by their numbers."""
+        return sum(
+            1 << each
+            for each in operations
+            if self.allows(principal, host, each, resource_type, name)
+        )
+
+    def decide(
+        self,
+        principal: Principal,
+        host: str,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str,
+    ) -> Decision:
+        """The same as `allows`, with the reason, for people."""
+        why = self.why_everything(principal)
+        if why is not None:
+            return Decision(True, why)
+        is_allowed, grant = self._by_rules(str(principal), host, operation, resource_type, name)
+        if grant is not None:
+            acl = grant.rule(operation, ALLOW if is_allowed else DENY)
+            return Decision(is_allowed, f"a rule {'allows' if is_allowed else 'denies'} it", acl)
+        if self._index.is_ruled(resource_type, name):
+            return Decision(False, "the resource has rules, and none of them allows it")
+        setting = f"allow.everyone.if.no.acl.found is {str(self._allows_everyone).lower()}"
+        return Decision(is_allowed, f"no rule is about the resource, and {setting}")
+
+    def why_everything(self, principal: Principal) -> str | None:
+        """Why it may do everything; None: it may do what rules say."""
+        who = str(principal)
+        if not self.is_enforced:
+            return "rules are not enforced"
+        if who in self._super_users:
+            return "it is one of super.users"
+        return "it is an administrator" if who in self._administrators else None
+
+    def _by_rules(
+        self, who: str, host: str, operation: int, resource_type: int, name: str
+    ) -> tuple[bool, Grant | None]:
+        """What the rules say, and which of them; None: none of them is about it."""
+        bit = 1 << operation
+        allowing = None
+        for grant in self._index.grants(who, host, resource_type, name):
+            if grant.denied & bit:
+                return False, grant
+            if allowing is None and grant.allowed & bit:
+                allowing = grant
+        if allowing is not None:
+            return True, allowing
+        if not self._allows_everyone:
+            return False, None
+        return not self._index.is_ruled(resource_type, name), None
+
+    def _any_pattern(self, who: str, host: str, operation: int, resource_type: int) -> bool:
+        """A literal name counts unless it, or a prefix of it, is denied; a prefix, unless it or a
+        shorter one is. `*` counts whatever else is denied, unless `*` is."""
+        bit = 1 << operation
+        allowed, denied = set[tuple[bool, str]](), set[tuple[bool, str]]()
+        for is_prefix, name, grant in self._index.patterns(who, host, resource_type):
+            if grant.denied & bit:
+                denied.add((is_prefix, name))
+            if grant.allowed & bit:
+                allowed.add((is_prefix, name))
+        everything = (False, WILDCARD)
+        if everything in denied or everything in allowed:
+            return everything not in denied
+        return any(
+            pattern not in denied
+            and not any((True, pattern[1][:i]) in denied for i in range(1, len(pattern[1]) + 1))
+            for pattern in allowed
+        )

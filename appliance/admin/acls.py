@@ -8,7 +8,6 @@ from typing_extensions import NotRequired
 
 from appliance.access.acls import (
     ANY,
-    IS_ENFORCED,
     Acl,
     AclFilter,
     Operation,
@@ -99,8 +98,8 @@ def operation_of(text: str) -> int:
 def listed(call: Call) -> AclList:
     every = AclFilter(ANY, None, ANY, None, None, ANY, ANY)
     return {
-        "is_enforced": IS_ENFORCED,
-        "warning": None if IS_ENFORCED else WARNING,
+        "is_enforced": call.broker.authorizer.is_enforced,
+        "warning": None if call.broker.authorizer.is_enforced else WARNING,
         "acls": [row_of(each) for each in call.broker.acls.find(every)],
     }
 

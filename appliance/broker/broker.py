@@ -132,11 +132,15 @@ class Broker:
 
     def _own_access(self) -> None:
         catalog, change, entities = self.catalog, self.change, self.entities
-        self.acls = Acls(AclRows(catalog), change, entities)
-        access = self.config.access
+        access, rows = self.config.access, AclRows(catalog)
         self.authorizer = Authorizer(
             self.config.enforces_rights, access.super_users.all, access.allows_without_rule
         )
+        if self.authorizer.is_enforced:
+            rows.begin_enforcement(self.clock.now_ms())
+        self.acls_enforced_since_ms = rows.enforced_since_ms()
+        self.acls = Acls(rows, change, entities, self.authorizer.is_enforced)
+        self.acls.on_change(self.authorizer.change)
         self.logins = Logins()
         self.scram = ScramCredentials(ScramRows(catalog), change, entities)
         quotas: ConfigRows[str, float] = ConfigRows(catalog, "client_quotas", "entity")

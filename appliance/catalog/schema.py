@@ -7,7 +7,8 @@
     broker_configs  configs set at run time, for this broker or as the default of all brokers
     group_configs   configs set for a consumer group, which need not exist
     producer_ids    one row: the first id that was never reserved
-    acls            access rules
+    acls            access rules, and whether each may decide
+    acl_enforcement one row, once rules are enforced: since when
     scram           SCRAM credentials, never the password
     client_quotas   entity (as JSON), name and value of each quota
     admin_users     users of the admin port, with the hash of the password
@@ -185,6 +186,13 @@ SCHEMA = [
         aside TEXT NOT NULL,
         acknowledged_ms INTEGER,
         acknowledged_by TEXT NOT NULL
+    )
+    """,
+    """
+    ALTER TABLE acls ADD COLUMN is_confirmed INTEGER NOT NULL DEFAULT 0;
+    CREATE TABLE acl_enforcement (
+        one INTEGER PRIMARY KEY CHECK (one = 1),
+        since_ms INTEGER NOT NULL
     )
     """,
 ]

@@ -345,7 +345,7 @@ def test_rights_secrets_and_quotas_survive_a_kill(tmp_path: Path) -> None:
         of_metrics(catalog).set({"slow": {"match": "", "interval.ms": "100"}})
         copy = killed(tmp_path / "own", tmp_path / "copy")
     with opened(copy) as catalog:
-        assert AclRows(catalog).all() == [acl]
+        assert AclRows(catalog).all() == [(*acl, 0)]
         assert ScramRows(catalog).all() == [secret]
         assert of_clients(catalog).all() == {"a": {"x": 4.5}}
         assert of_metrics(catalog).all() == {"slow": {"match": "", "interval.ms": "100"}}

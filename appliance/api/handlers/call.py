@@ -75,6 +75,8 @@ class Call:
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Whether who asks may do it."""
+        if not self.authorizer.is_enforced:
+            return True
         return self.authorizer.allows(self.principal, self.peer, operation, resource_type, name)
 
     @property

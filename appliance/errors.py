@@ -110,6 +110,14 @@ class StorageIoFailed(ApplianceError):
     kafka_code = 56
 
 
+class TlsUnavailable(ApplianceError):
+    """Python's OpenSSL cannot be used for the port of Kafka: too old, or its names are hidden."""
+
+
+class TlsInvalid(ApplianceError):
+    """A certificate, key, trust store or setting of TLS that cannot be used, with the file."""
+
+
 class ListenFailed(ApplianceError):
     """The address for clients is taken, or is none of this machine's."""
 

@@ -30,9 +30,10 @@ cdef extern from "sys/socket.h" nogil:
     int getsockname(int fd, sockaddr* address, socklen_t* size)
     int setsockopt(int fd, int level, int name, const void* value, socklen_t size)
     ssize_t sendmsg(int fd, const msghdr* message, int flags)
+    ssize_t recv(int fd, void* data, size_t size, int flags)
     int shutdown(int fd, int how)
     enum:
-        AF_INET, AF_INET6, SOCK_NONBLOCK, SOCK_CLOEXEC, MSG_NOSIGNAL, MSG_MORE, SHUT_WR
+        AF_INET, AF_INET6, SOCK_NONBLOCK, SOCK_CLOEXEC, MSG_NOSIGNAL, MSG_MORE, MSG_PEEK, SHUT_WR
 
 cdef extern from "netinet/in.h" nogil:
     enum:

@@ -20,10 +20,12 @@ from appliance.native._socket cimport (
 from appliance.network._connection_life cimport connection_give
 from appliance.network._control_plane_inbox cimport (
     CLOSURE_CONNECTION_RATE, CLOSURE_CONNECTIONS, CLOSURE_CONNECTIONS_PER_IP, Plane, closure_put,
+    peer_gone,
 )
 from appliance.network._quota cimport (
     QUOTA_CONNECT, QuotaRef, quota_charge, quota_delay, quota_find,
 )
+from appliance.network._tls_handshake cimport handshake_admit
 
 
 cdef extern from "unistd.h" nogil:
@@ -82,7 +84,7 @@ cdef void _accept(Acceptor* acceptor, int listening_fd, int listener) noexcept n
         return
     _name(&address, &peer)
     mute_until_ns = _pace(acceptor.plane, peer)
-    if mute_until_ns < 0 or not _admit(acceptor.plane, peer):
+    if mute_until_ns < 0 or not _admit(acceptor.plane, listener, peer):
         acceptor.plane.counters.refused.fetch_add(1)
         close(fd)
         return
@@ -138,7 +140,17 @@ cdef int64_t _pace(Plane* plane, const string& peer) noexcept nogil:
     return -1
 
 
-cdef bint _admit(Plane* plane, const string& peer) noexcept nogil:
+cdef bint _admit(Plane* plane, int listener, const string& peer) noexcept nogil:
+    if not _admit_connection(plane, peer):
+        return False
+    if plane.tls[listener].get() == NULL or handshake_admit(plane, peer):
+        return True
+    plane.counters.open.fetch_add(-1)
+    peer_gone(plane, peer)
+    return False
+
+
+cdef bint _admit_connection(Plane* plane, const string& peer) noexcept nogil:
     cdef int64_t open, of_peer = 0, of_peer_max
     cdef ScopeLock lock
     lock.hold(plane.peers.guard)

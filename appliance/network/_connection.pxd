@@ -15,6 +15,7 @@ from appliance.native._histogram cimport Traffic
 from appliance.native._native cimport RawBytes
 from appliance.network._control_plane_inbox cimport Plane
 from appliance.network._quota cimport ClientQuotas, Quota
+from appliance.network._tls cimport Tls
 from appliance.network._topic_table cimport TopicRef
 from appliance.storage._cold_reads cimport ColdReadRef
 from appliance.storage._partition_log cimport LogRef
@@ -107,6 +108,7 @@ cdef cppclass Connection:
     int listener                   # the number of the one that it came to
     string peer
     Plane* plane
+    Tls* tls                       # owned; NULL: it is a plain one
     Traffic* traffic               # its processor's, as is the next
     int thread
     InboxRef inbox                 # its processor's
@@ -136,6 +138,7 @@ cdef cppclass Connection:
     uint32_t interest              # what epoll was told
     bint is_bulky                  # its last frame did not fit into the scratch bytes
     bint is_full                   # the socket takes no more now
+    bint is_arriving               # the control plane has not said yet who it is
     bint is_starved                # its frame waits for memory
     bint is_listed                 # among the processor's connections with answers to send
     int64_t active_ns
@@ -161,6 +164,19 @@ cdef enum SendResult:
     SEND_FULL = 2                  # the socket takes no more now
     SEND_BROKEN = 3
     SEND_COLD = 4                  # what comes next is being read from the disk
+
+# The steps of sending, which those with TLS (`_tls_send.pyx`) share: whether all of the first answer
+# is sent, which then leaves; whether a span is next, and can be sent without waiting for the disk;
+# `sent` of its own bytes are gone; a file was the reason that it cannot be finished.
+cdef bint answer_is_sent(Connection* connection) noexcept nogil
+cdef void answer_end(Connection* connection) noexcept nogil
+cdef bint answer_stands_at_span(Connection* connection, Slot* slot) noexcept nogil
+cdef bint answer_span_is_at_hand(Connection* connection, Slot* slot) noexcept nogil
+cdef int64_t answer_advance(Connection* connection, int64_t sent) noexcept nogil
+cdef void answer_note_fault(Connection* connection, Slot* slot, int error) noexcept nogil
+
+cdef enum:
+    TURN_BYTES = 1048576           # of one connection; then others have their turn
 
 # Sends what is ready, at most about one turn's worth.
 cdef int connection_send(Connection* connection) noexcept nogil

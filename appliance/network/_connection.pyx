@@ -17,6 +17,7 @@ from appliance.native._socket cimport (
     sendfile, sendmsg,
 )
 from appliance.network._quota cimport Quota, quota_charge
+from appliance.network._tls cimport tls_interest
 from appliance.protocol._frame cimport put_i32, put_room, put_tags
 from appliance.storage._cold_reads cimport COLD_BYTES, cold_read_new, cold_read_put
 from appliance.storage._partition_waits cimport MAIL_READ
@@ -24,7 +25,6 @@ from appliance.storage._read cimport log_note_fault
 
 cdef enum:
     PARTS_MAX = 64                 # answers that leave in one sendmsg
-    TURN_BYTES = 1048576           # then other connections have their turn
     HELD_MAX = 4194304             # answers in memory beyond which no request is read
 
 
@@ -70,7 +70,7 @@ cdef bint connection_has_room(Connection* connection) noexcept nogil:
     return (connection.slots.size() < <size_t>connection.plane.limits.requests_per_connection
             and connection.passed < connection.plane.limits.passed_per_connection
             and connection.held_bytes < HELD_MAX and connection.lookups == 0
-            and connection.mute_until_ns == 0)
+            and connection.mute_until_ns == 0 and not connection.is_arriving)
 
 
 cdef void connection_set_interest(Connection* connection, int epoll_fd,
@@ -81,6 +81,8 @@ cdef void connection_set_interest(Connection* connection, int epoll_fd,
         wanted |= EPOLLIN
     if connection.is_full:
         wanted |= EPOLLOUT
+    if connection.tls != NULL:
+        wanted = tls_interest(connection.tls, wanted)
     if wanted == connection.interest:
         return
     if wanted & ~connection.interest & EPOLLIN and connection.frame_ns > 0:
@@ -108,10 +110,10 @@ cdef int connection_send(Connection* connection) noexcept nogil:
     cdef int64_t sent = 0, got
     cdef Slot* slot
     while True:
-        while _first_is_sent(connection):
+        while answer_is_sent(connection):
             if connection.slots.front().closes:
                 return SEND_BROKEN
-            _end_first(connection)
+            answer_end(connection)
             connection.sent_of_span = 0
         if connection.slots.empty() or not connection.slots.front().is_ready:
             connection.stalled_ns = 0
@@ -119,8 +121,8 @@ cdef int connection_send(Connection* connection) noexcept nogil:
         if sent >= TURN_BYTES:
             return SEND_MORE
         slot = &connection.slots.front()
-        if _stands_at_span(connection, slot):
-            if not _is_at_hand(connection, slot):
+        if answer_stands_at_span(connection, slot):
+            if not answer_span_is_at_hand(connection, slot):
                 connection.stalled_ns = 0
                 return SEND_COLD
             got = _send_span(connection, slot)
@@ -130,13 +132,13 @@ cdef int connection_send(Connection* connection) noexcept nogil:
             if errno == EINTR:
                 continue
             if errno != EAGAIN:
-                _note_fault(connection, slot, errno)
+                answer_note_fault(connection, slot, errno)
                 return SEND_BROKEN
             if connection.stalled_ns == 0:
                 connection.stalled_ns = monotonic_ns()
             return SEND_FULL
         if got == 0:
-            _note_fault(connection, slot, 0)
+            answer_note_fault(connection, slot, 0)
             return SEND_BROKEN  # the file is shorter than it was: the answer cannot be finished
         connection.stalled_ns = 0
         sent += got
@@ -144,7 +146,7 @@ cdef int connection_send(Connection* connection) noexcept nogil:
         connection.bytes_out += got
 
 
-cdef void _end_first(Connection* connection) noexcept nogil:
+cdef void answer_end(Connection* connection) noexcept nogil:
     cdef Slot* slot = &connection.slots.front()
     times_note(&connection.traffic.requests[slot.row], monotonic_ns() - slot.begun_ns)
     connection.held_bytes -= slot.held_bytes
@@ -156,7 +158,7 @@ cdef void _end_first(Connection* connection) noexcept nogil:
     connection.sent_bytes = connection.sent_spans = 0
 
 
-cdef bint _first_is_sent(Connection* connection) noexcept nogil:
+cdef bint answer_is_sent(Connection* connection) noexcept nogil:
     cdef Slot* slot
     if connection.slots.empty():
         return False
@@ -165,12 +167,12 @@ cdef bint _first_is_sent(Connection* connection) noexcept nogil:
             and connection.sent_spans == slot.answer.spans.size())
 
 
-cdef bint _stands_at_span(Connection* connection, Slot* slot) noexcept nogil:
+cdef bint answer_stands_at_span(Connection* connection, Slot* slot) noexcept nogil:
     return (connection.sent_spans < slot.answer.spans.size()
             and slot.answer.spans[connection.sent_spans].at == connection.sent_bytes)
 
 
-cdef bint _is_at_hand(Connection* connection, Slot* slot) noexcept nogil:
+cdef bint answer_span_is_at_hand(Connection* connection, Slot* slot) noexcept nogil:
     """Whether the next bytes of a file can be sent without waiting for the disk; else they are
     being read. What was read for it is sent even if memory was so short that it is gone again."""
     cdef Span* span = &slot.answer.spans[connection.sent_spans]
@@ -206,10 +208,10 @@ cdef int64_t _send_span(Connection* connection, Slot* slot) noexcept nogil:
     return got
 
 
-cdef void _note_fault(Connection* connection, Slot* slot, int error) noexcept nogil:
+cdef void answer_note_fault(Connection* connection, Slot* slot, int error) noexcept nogil:
     """Where it was the file, and not the client, that ended the answer."""
     cdef Span* span
-    if not _stands_at_span(connection, slot) or error != 0 and not is_media_error(error):
+    if not answer_stands_at_span(connection, slot) or error != 0 and not is_media_error(error):
         return
     span = &slot.answer.spans[connection.sent_spans]
     log_note_fault(span.log.get(), span.segment_base, span.segment_base,
@@ -246,11 +248,11 @@ cdef int64_t _send_bytes(Connection* connection) noexcept nogil:
     got = sendmsg(connection.fd, &message, MSG_NOSIGNAL | (MSG_MORE if more else 0))
     left = got
     while left > 0:
-        left -= _advance(connection, left)
+        left -= answer_advance(connection, left)
     return got
 
 
-cdef int64_t _advance(Connection* connection, int64_t sent) noexcept nogil:
+cdef int64_t answer_advance(Connection* connection, int64_t sent) noexcept nogil:
     """Takes `sent` bytes as gone from the first answer; whole answers leave the queue."""
     cdef Slot* slot = &connection.slots.front()
     cdef size_t to_byte = slot.answer.bytes.size()
@@ -259,6 +261,6 @@ cdef int64_t _advance(Connection* connection, int64_t sent) noexcept nogil:
         to_byte = slot.answer.spans[connection.sent_spans].at
     step = min(sent, <int64_t>(to_byte - connection.sent_bytes))
     connection.sent_bytes += step
-    if _first_is_sent(connection):
-        _end_first(connection)
+    if answer_is_sent(connection):
+        answer_end(connection)
     return step

@@ -10,12 +10,13 @@ from appliance.native._native cimport close
 from appliance.native._socket cimport EPOLL_CTL_ADD, EPOLLIN, epoll_ctl, epoll_event
 from appliance.network._connection cimport Connection, Slot
 from appliance.network._control_plane_inbox cimport (
-    CLOSURE_MALFORMED, closure_put, gone_put, peer_gone,
+    CLOSURE_MALFORMED, closure_put, gone_put, handshake_over, peer_gone,
 )
 from appliance.network._fetch_park cimport fetch_forget
 from appliance.network._fetch_session cimport session_end
 from appliance.network._processor cimport Processor, processor_list
 from appliance.network._produce cimport produce_forget
+from appliance.network._tls cimport TlsListener, tls_free, tls_new
 from appliance.storage._partition_waits cimport MAIL_CONNECTION, Mail, inbox_put
 
 
@@ -50,12 +51,29 @@ cdef void connection_take(Processor* processor, Mail* mail) noexcept nogil:
     connection.active_ns = connection.since_ns = processor.now_ns
     connection.mute_until_ns = mail.mute_until_ns
     processor.connections[connection.id] = connection
+    if not _secure(processor, connection):
+        connection_close(processor, connection)
+        return
     event.events = EPOLLIN
     event.data.u64 = <uint64_t>connection.id
     if epoll_ctl(processor.epoll_fd, EPOLL_CTL_ADD, connection.fd, &event) != 0:
         connection_close(processor, connection)
     elif connection.mute_until_ns > 0:
         processor_list(processor, connection)  # where it is muted before it is read
+
+
+cdef bint _secure(Processor* processor, Connection* connection) noexcept nogil:
+    """With TLS, if its listener has it. The acceptor has counted the handshake."""
+    cdef TlsListener* listener = processor.plane.tls[connection.listener].get()
+    if listener == NULL:
+        return True
+    connection.tls = tls_new(listener, connection.fd)
+    if connection.tls == NULL:
+        handshake_over(processor.plane, connection.peer)
+        return False
+    connection.tls.deadline_ns = (max(processor.now_ns, connection.mute_until_ns)
+                                  + processor.plane.limits.handshake_ns)
+    return True
 
 
 cdef void connection_refuse(Processor* processor, Connection* connection, int kind, int64_t got,
@@ -82,6 +100,10 @@ cdef void connection_close(Processor* processor, Connection* connection) noexcep
     session_end(connection)
     # Also one that waits for nothing: it may hold records of a share group.
     gone_put(processor.plane, connection.id)
+    if connection.tls != NULL:
+        if not connection.tls.is_open:
+            handshake_over(processor.plane, connection.peer)
+        tls_free(connection.tls)
     processor.plane.counters.open.fetch_add(-1)
     peer_gone(processor.plane, connection.peer)
     processor.connections.erase(connection.id)

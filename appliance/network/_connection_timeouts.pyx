@@ -14,6 +14,7 @@ from appliance.network._fetch_park cimport fetch_check
 from appliance.network._processor cimport Processor, processor_list
 from appliance.network._produce cimport produce_check
 from appliance.network._response_memory cimport responses_take_too_much
+from appliance.network._tls_handshake cimport handshake_is_late
 
 
 cdef enum:
@@ -62,6 +63,8 @@ cdef bint _is_hopeless(Processor* processor, Connection* connection) noexcept no
                     plane.limits.send_ns // 1000000)
         return True
     if connection.stalled_ns > 0 and responses_take_too_much(connection):
+        return True
+    if connection.tls != NULL and handshake_is_late(processor, connection):
         return True
     if _is_late_frame(connection, now):
         plane.counters.closed_frame.fetch_add(1)

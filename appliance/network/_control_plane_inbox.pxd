@@ -7,6 +7,7 @@ from libcpp.vector cimport vector
 
 from appliance.native._native cimport atomic_bool, atomic_i64, mutex
 from appliance.network._quota cimport QuotaTable
+from appliance.network._tls cimport TlsListenerRef
 from appliance.network._topic_table cimport TopicTable
 from appliance.storage._cold_reads cimport ColdReaders
 from appliance.storage._commit_requests cimport CommitterRef
@@ -31,6 +32,9 @@ cdef struct Limits:
     int64_t fetch_partitions_all   # of all connections
     int64_t sendfile_bytes
     int32_t cold_readers
+    int64_t handshakes             # of TLS, under way
+    int64_t handshakes_per_ip
+    int64_t handshake_ns
 
 # A request for the control plane.
 cdef cppclass Punt:
@@ -40,10 +44,19 @@ cdef cppclass Punt:
     int listener
     vector[uint8_t] frame
 
+# A connection whose client showed a certificate, or was asked to. It is not read until the control
+# plane has said who it is.
+cdef cppclass Arrival:
+    int64_t connection
+    int listener
+    string peer
+    string subject                 # in DER; empty: there is no certificate
+
 # Connections by address: the acceptor and all processors count them.
 cdef cppclass Peers:
     mutex guard                    # of `Limits.connections_per_ip`, too
     unordered_map[string, int64_t] count       # guard; none of those without a connection
+    unordered_map[string, int64_t] handshakes  # guard; of those, under way
 
 # Why a connection ended that its client wanted to keep. `got` and `wanted` are the numbers of it.
 cdef enum ClosureKind:
@@ -56,6 +69,11 @@ cdef enum ClosureKind:
     CLOSURE_CONNECTIONS = 6        # got: connections of all; wanted: the limit
     CLOSURE_CONNECTIONS_PER_IP = 7
     CLOSURE_CONNECTION_RATE = 8    # got: milliseconds to wait; wanted: the most
+    CLOSURE_HANDSHAKE = 9          # got: OpenSSL's reason; wanted: what it says of the certificate
+    CLOSURE_HANDSHAKE_TIMEOUT = 10 # wanted: milliseconds
+    CLOSURE_HANDSHAKES = 11        # got: handshakes under way; wanted: the limit
+    CLOSURE_HANDSHAKES_PER_IP = 12
+    CLOSURE_NOT_TLS = 13           # got: the first four bytes
 
 cdef cppclass Closure:
     string peer
@@ -73,6 +91,10 @@ cdef cppclass Counters:
     atomic_i64 closed_frame        # a frame that did not arrive, or is not one
     atomic_i64 closed_slow         # did not take its answers
     atomic_i64 closed_malformed
+    atomic_i64 handshakes          # under way
+    atomic_i64 handshakes_done
+    atomic_i64 handshakes_resumed  # of those done
+    atomic_i64 handshakes_failed
     atomic_i64 produce_requests
     atomic_i64 fetch_requests
     atomic_i64 punted_requests
@@ -86,6 +108,7 @@ cdef cppclass Counters:
 cdef cppclass Plane:
     Limits limits                  # constant, as is the committer
     CommitterRef committer
+    vector[TlsListenerRef] tls     # by the number of a listener; empty: plain. Constant after start
     Peers peers
     TopicTable topics
     QuotaTable quotas
@@ -99,6 +122,7 @@ cdef cppclass Plane:
     mutex guard
     vector[Punt] punts             # guard
     vector[int64_t] gone           # guard; connections that ended
+    vector[Arrival] arrivals       # guard
     vector[Closure] closures       # guard
     int64_t closures_left_out      # guard
     bint is_signalled              # guard
@@ -116,5 +140,10 @@ cdef void closure_put(Plane* plane, const string& peer, int kind, int64_t got, i
 # The result: how many more there were than are kept.
 cdef int64_t closures_take(Plane* plane, vector[Closure]* into) noexcept nogil
 
-# An address has a connection less.
+cdef void arrival_put(Plane* plane, int64_t connection, int listener, const string& peer,
+                      const string& subject) noexcept nogil
+cdef void arrivals_take(Plane* plane, vector[Arrival]* into) noexcept nogil
+
+# An address has a handshake less, or a connection.
+cdef void handshake_over(Plane* plane, const string& peer) noexcept nogil
 cdef void peer_gone(Plane* plane, string peer) noexcept nogil

@@ -88,6 +88,33 @@ cdef int64_t closures_take(Plane* plane, vector[Closure]* into) noexcept nogil:
     return left_out
 
 
+cdef void arrival_put(Plane* plane, int64_t connection, int listener, const string& peer,
+                      const string& subject) noexcept nogil:
+    cdef Arrival arrival
+    arrival.connection = connection
+    arrival.listener = listener
+    arrival.peer = peer
+    arrival.subject = subject
+    plane.guard.lock()
+    plane.arrivals.push_back(arrival)
+    _signal_and_unlock(plane)
+
+
+cdef void arrivals_take(Plane* plane, vector[Arrival]* into) noexcept nogil:
+    cdef ScopeLock lock
+    lock.hold(plane.guard)
+    into.swap(plane.arrivals)
+
+
+cdef void handshake_over(Plane* plane, const string& peer) noexcept nogil:
+    cdef ScopeLock lock
+    lock.hold(plane.peers.guard)
+    plane.counters.handshakes.fetch_add(-1)
+    plane.peers.handshakes[peer] -= 1
+    if plane.peers.handshakes[peer] <= 0:
+        plane.peers.handshakes.erase(peer)
+
+
 cdef void peer_gone(Plane* plane, string peer) noexcept nogil:
     cdef ScopeLock lock
     lock.hold(plane.peers.guard)

@@ -29,13 +29,17 @@ from appliance.network._acceptor cimport (
 from appliance.network._connection_list cimport ConnectionFacts as CConnectionFacts, view_ask
 from appliance.network._control_plane_inbox cimport (
     CLOSURE_CONNECTION_RATE, CLOSURE_CONNECTIONS, CLOSURE_CONNECTIONS_PER_IP, CLOSURE_CONTROL_SIZE,
-    CLOSURE_FRAME_SIZE, CLOSURE_FRAME_TIMEOUT, CLOSURE_HELD, CLOSURE_MALFORMED,
-    CLOSURE_SEND_TIMEOUT, Closure as CClosure, Plane, Punt as CPunt, closures_take, punts_take,
+    CLOSURE_FRAME_SIZE, CLOSURE_FRAME_TIMEOUT, CLOSURE_HANDSHAKE, CLOSURE_HANDSHAKE_TIMEOUT,
+    CLOSURE_HANDSHAKES, CLOSURE_HANDSHAKES_PER_IP, CLOSURE_HELD, CLOSURE_MALFORMED,
+    CLOSURE_NOT_TLS, CLOSURE_SEND_TIMEOUT, Arrival as CArrival, Closure as CClosure, Plane,
+    Punt as CPunt, arrivals_take, closures_take, punts_take,
 )
 from appliance.network._processor cimport (
     Processor, processor_start, processor_stop, processor_visit,
 )
 from appliance.network._quota cimport quotas_count, quotas_init, quotas_set
+from appliance.network._tls cimport TlsListenerRef
+from appliance.network._tls_context cimport TlsContext
 from appliance.network._topic_table cimport (
     TOPIC_COUNTS, Topic, TopicRef, topics_counted, topics_put, topics_remove,
 )
@@ -44,6 +48,8 @@ from appliance.storage._partition_log cimport LogRef
 from appliance.storage._partition_waits cimport (
     MAIL_CLOSE, MAIL_REPLY, Mail, inbox_new, inbox_put, inbox_put_all,
 )
+
+Arrival = namedtuple("Arrival", "connection listener peer subject")
 
 Closure = namedtuple("Closure", "peer kind got wanted key version")
 
@@ -57,7 +63,9 @@ CLOSURE_NAMES = {
     CLOSURE_FRAME_TIMEOUT: "frame timeout", CLOSURE_MALFORMED: "malformed",
     CLOSURE_SEND_TIMEOUT: "send timeout", CLOSURE_HELD: "held",
     CLOSURE_CONNECTIONS: "connections", CLOSURE_CONNECTIONS_PER_IP: "connections per ip",
-    CLOSURE_CONNECTION_RATE: "connection rate",
+    CLOSURE_CONNECTION_RATE: "connection rate", CLOSURE_HANDSHAKE: "handshake",
+    CLOSURE_HANDSHAKE_TIMEOUT: "handshake timeout", CLOSURE_HANDSHAKES: "handshakes",
+    CLOSURE_HANDSHAKES_PER_IP: "handshakes per ip", CLOSURE_NOT_TLS: "not tls",
 }
 
 cdef enum:
@@ -175,10 +183,12 @@ cdef class DataPlane:
             close(self.plane.punt_fd)
             del self.plane
 
-    def listen(self, listener not None):
+    def listen(self, listener not None, TlsContext tls=None):
         """Takes connections of a socket that listens; it stays open until `stop`. Its number is the
         count of those before it."""
+        cdef TlsListenerRef none
         listener.setblocking(False)
+        self.plane.tls.push_back(none if tls is None else tls.listener)
         _checked(acceptor_listen(self.acceptor, listener.fileno(), len(self.listeners)))
         self.listeners.append(listener)
 
@@ -216,6 +226,18 @@ cdef class DataPlane:
         cdef size_t i
         punts_take(self.plane, &punts, &gone)
         return [_punt(self, &punts[i]) for i in range(punts.size())], list(gone)
+
+    def arrivals(self):
+        """Connections of listeners where the client's certificate is the login, since the last
+        call: its subject in DER, b"" without one. Each is read once `log_in` has said who it is."""
+        cdef vector[CArrival] arrivals
+        cdef size_t i
+        arrivals_take(self.plane, &arrivals)
+        return [
+            Arrival(arrivals[i].connection, arrivals[i].listener, arrivals[i].peer.decode(),
+                    <bytes>arrivals[i].subject)
+            for i in range(arrivals.size())
+        ]
 
     def closures(self):
         """Connections that were ended since the last call although their clients wanted more, and
@@ -316,6 +338,10 @@ cdef class DataPlane:
             "connections_closed_frame": plane.counters.closed_frame.load(),
             "connections_closed_slow": plane.counters.closed_slow.load(),
             "connections_closed_malformed": plane.counters.closed_malformed.load(),
+            "tls_handshakes": plane.counters.handshakes_done.load(),
+            "tls_handshakes_open": plane.counters.handshakes.load(),
+            "tls_handshakes_resumed": plane.counters.handshakes_resumed.load(),
+            "tls_handshakes_failed": plane.counters.handshakes_failed.load(),
             "produce_requests": plane.counters.produce_requests.load(),
             "fetch_requests": plane.counters.fetch_requests.load(),
             "punted_requests": plane.counters.punted_requests.load(),
@@ -422,5 +448,8 @@ cdef int _fill_limits(Plane* plane, config) except -1:
     plane.limits.fetch_partitions = config.fetch_max_partitions
     plane.limits.sendfile_bytes = config.sendfile_min_bytes
     plane.limits.cold_readers = config.disk_threads
+    plane.limits.handshakes = config.max_handshakes
+    plane.limits.handshakes_per_ip = config.max_handshakes_per_ip
+    plane.limits.handshake_ns = config.handshake_timeout_ms * 1000000
     quotas_init(&plane.quotas, config.quota_window_s * <int64_t>1000000000)
     return 0

@@ -17,10 +17,11 @@ from appliance.network._connection cimport (
 )
 from appliance.network._connection_life cimport connection_close
 from appliance.network._dispatch cimport dispatch
-from appliance.network._processor cimport Processor, processor_find
+from appliance.network._processor cimport Processor, processor_find, processor_list
 from appliance.network._request_size cimport (
     HEADER_MIN, UNRESERVED_MAX, request_admit, request_is_whole, request_may_go_on,
 )
+from appliance.network._tls cimport tls_read
 from appliance.storage._partition_waits cimport inboxes_keep
 
 
@@ -50,7 +51,10 @@ cdef void frames_read(Processor* processor, Connection* connection) noexcept nog
         # The beginning of a large frame is copied once more, so let it be short.
         parts[count].iov_len = HEAD_BYTES if connection.is_bulky else processor.scratch.size()
         count += 1
-    got = readv(connection.fd, parts, count)
+    if connection.tls == NULL:
+        got = readv(connection.fd, parts, count)
+    else:
+        got = tls_read(connection.tls, parts, count)
     if got <= 0:
         connection.partial.resize(used)
         if got == 0 or errno not in (EAGAIN, EINTR):
@@ -61,6 +65,8 @@ cdef void frames_read(Processor* processor, Connection* connection) noexcept nog
     connection.active_ns = processor.now_ns
     processor.plane.counters.bytes_in.fetch_add(got)
     connection.bytes_in += got
+    if connection.tls != NULL and connection.tls.has_more:
+        processor_list(processor, connection)  # it is read again when this turn sends
     if used > 0:
         connection.partial.resize(used + min(got, <int64_t>room))
         got -= min(got, <int64_t>room)
@@ -122,6 +128,23 @@ cdef void _run_frames(Processor* processor, Connection* connection, uint8_t* dat
 
 
 cdef bint frames_resume(Processor* processor, Connection* connection) noexcept nogil:
+    if not _run_held(processor, connection):
+        return False
+    if connection.tls == NULL or not connection.tls.has_more or connection.is_starved:
+        return True
+    return _read_on(processor, connection)
+
+
+cdef bint _read_on(Processor* processor, Connection* connection) noexcept nogil:
+    """What OpenSSL has taken from the socket, epoll does not tell of."""
+    cdef int64_t id = connection.id
+    if not connection_has_room(connection):
+        return True
+    frames_read(processor, connection)
+    return processor_find(processor, id) != NULL
+
+
+cdef bint _run_held(Processor* processor, Connection* connection) noexcept nogil:
     cdef RawBytes held
     if connection.partial.size() < 4 or not connection_has_room(connection):
         return True

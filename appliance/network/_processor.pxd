@@ -45,6 +45,9 @@ cdef cppclass Processor:
     vector[Woken] woken            # each once, however many of its partitions moved
     RawBytes scratch
     RawBytes spare                 # memory of the last large frame, for the next one
+    RawBytes stage                 # what goes to a connection with TLS next
+    int64_t handshakes_at_ns       # the turn in which `handshakes_ns` were spent on handshakes
+    int64_t handshakes_ns
     bint must_signal               # it put punts of which the control plane does not know yet
     int64_t now_ns
     int64_t sweep_ns               # the next one

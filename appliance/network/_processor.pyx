@@ -34,6 +34,8 @@ from appliance.network._frames cimport SCRATCH_BYTES, frames_feed, frames_read, 
 from appliance.network._produce cimport produce_check
 from appliance.network._response_memory cimport responses_take_too_much
 from appliance.network._timers cimport timer_mute, timers_next, timers_run
+from appliance.network._tls_handshake cimport handshake_go_on
+from appliance.network._tls_send cimport tls_send
 from appliance.storage._partition_waits cimport (
     MAIL_CLOSE, MAIL_CONNECTION, MAIL_READ, MAIL_REPLY, MAIL_VIEW, MAIL_WAKE, Inbox, InboxRef, Mail,
     inbox_may_sleep, inbox_take, inbox_wake, inboxes_keep, inboxes_visit,
@@ -119,6 +121,8 @@ cdef void _on_event(Processor* processor, int64_t id, uint32_t events) noexcept 
         return
     if events & (EPOLLERR | EPOLLHUP):
         connection_close(processor, connection)
+        return
+    if connection.tls != NULL and not handshake_go_on(processor, connection, &events):
         return
     if events & EPOLLOUT:
         processor_list(processor, connection)
@@ -236,7 +240,10 @@ cdef void _send_all(Processor* processor) noexcept nogil:
         if connection == NULL:
             continue
         connection.is_listed = False
-        result = connection_send(connection)
+        if connection.tls == NULL or connection.tls.is_kernel:
+            result = connection_send(connection)
+        else:
+            result = tls_send(connection, &processor.stage)
         if result == SEND_BROKEN or result == SEND_FULL and responses_take_too_much(connection):
             connection_close(processor, connection)
             continue

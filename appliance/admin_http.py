@@ -102,6 +102,9 @@ async def say_how_to_take_it(request: web.Request, response: web.StreamResponse)
     for name, text in api.ANSWER_HEADERS.items():
         response.headers.setdefault(name, text)
     response.headers["Server"] = api.ANSWER_HEADERS["Server"]  # aiohttp names itself
+    if request.secure:  # without TLS browsers do not believe it
+        seconds = request.app[PROCESS].config.admin.hsts_seconds
+        response.headers["Strict-Transport-Security"] = f"max-age={seconds}"
 
 
 def make_app(process: Process) -> web.Application:
@@ -150,19 +153,25 @@ async def move(runner: web.AppRunner, address: Address) -> None:
     """Listens there and nowhere else; requests under way go on."""
     for site in list(runner.sites):
         await site.stop()
-    await Site(runner, runner.app[CONNECTIONS], address.host, address.port).start()
+    await site_at(runner, address).start()
+
+
+def site_at(runner: web.AppRunner, address: Address) -> Site:
+    process = runner.app[PROCESS]
+    https = process.https if process.config.admin_has_tls else None
+    return Site(runner, runner.app[CONNECTIONS], address, https)
 
 
 async def start(process: Process, address: Address) -> tuple[web.AppRunner, Address]:
     """Listens; also says where, since port 0 is the kernel's choice."""
     app, config = make_app(process), process.config
     most = within_descriptors(config.admin, config.network.max_connections)
-    app[CONNECTIONS] = connections = Connections("admin", config.admin, most)
+    app[CONNECTIONS] = Connections("admin", config.admin, most)
     app.on_cleanup.append(stop_connections)
     runner = web.AppRunner(app, shutdown_timeout=STOP_SECONDS)
     await runner.setup()
     try:
-        await Site(runner, connections, address.host, address.port).start()
+        await site_at(runner, address).start()
     except OSError:
         await runner.cleanup()
         raise

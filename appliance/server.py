@@ -20,7 +20,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,7 @@ from appliance.broker.broker import Broker
 from appliance.broker.health import Health, PortConnections, Watch, decide, sentence
 from appliance.bulk_http.listener import Listener
 from appliance.catalog.catalog import NAME as CATALOG
+from appliance.certificates.https import Https
 from appliance.config import NO_ENSEMBLE, Address, BrokerConfig, NetworkConfig
 from appliance.config.dynamic_broker_config import CLEANER_BACKOFF
 from appliance.data_dir import descriptor_budget
@@ -56,6 +57,8 @@ LOOPBACK = "127.0.0.1"
 COUNTED_LINES_MS = 5000
 # How old the engine's idea of the time may be while the machine's clock is being set.
 CLOCK_MS = 1000
+# How late a new certificate may be in use. A look is a stat of each file.
+CERTIFICATES_MS = 5000
 
 # New objects before the collector looks at them: of some hundred requests under way.
 YOUNG_OBJECTS_MAX = 10_000
@@ -98,6 +101,7 @@ class Server:
         self.has_users = has_users(config.data_dir / CATALOG)
         self.setup_secret = ""
         self.export_address: Address | None = None  # of bulk data
+        self.https: Https | None = None
         self._admin_runner: web.AppRunner | None = None
         self._export: Listener | None = None
         self.started = time.monotonic()
@@ -142,6 +146,8 @@ class Server:
     async def _serve(self, progress: RecoveryProgress) -> None:
         limits.require(threads_of(self.config), limits.look())
         tell_of_memory(self.config)
+        if self.config.admin_has_tls or self.config.export_has_tls:
+            self.https = await asyncio.to_thread(Https, self.config.tls)
         runner, self.admin_address = await admin_http.start(
             self, self._guarded(self.config.admin_address)
         )
@@ -213,7 +219,8 @@ class Server:
     async def _bulk(self, runner: web.AppRunner) -> AsyncIterator[None]:
         """Who reads bulk data is served inside; on the way out streams may end for a while."""
         services, most = runner.app[admin_http.SERVICES], runner.app[admin_http.CONNECTIONS].most
-        self._export = export = Listener(services, most)
+        https = self.https if self.config.export_has_tls else None
+        self._export = export = Listener(services, most, https)
         try:
             wanted = self._guarded(self.config.export_listens)
             self.export_address = await export.listen(wanted)
@@ -291,7 +298,8 @@ class Server:
             return
         self.setup_secret = secrets.token_urlsafe(24)
         if not self.is_embedded:
-            link = f"http://{self.admin_address}/#/setup/{self.setup_secret}"
+            scheme = "https" if self.config.admin_has_tls else "http"
+            link = f"{scheme}://{self.admin_address}/#/setup/{self.setup_secret}"
             print(f"No password is set for the admin pages. Set one, once: {link}",
                   file=sys.stderr, flush=True)
 
@@ -322,9 +330,16 @@ class Server:
             self._every("compaction", compaction, log_dir.compact),
             self._every("scrub", Interval(scrub.TURN_MS), broker.scrubber.turn),
             self._look_at_refused(broker),
+            *self._certificates(),
             broker.reopening.run(lambda ms: self._stops_before(Interval(ms))),
             self._every_so_often(Interval(COUNTED_LINES_MS), event_log.repeats.flush),
         ]
+
+    def _certificates(self) -> Iterator[Coroutine[Any, Any, None]]:
+        if self.https is not None:
+            yield self._every(
+                "new certificate of HTTP", Interval(CERTIFICATES_MS), self.https.reload
+            )
 
     async def _look_at_refused(self, broker: Broker) -> None:
         """Reads that were refused: health tells of them already, the ledger soon."""

@@ -57,6 +57,8 @@ REASONS = {
     "pipelined": "{got} requests wait for a response, wanted at most {wanted}",
     "upgrade": "another protocol was asked for: {got}",
     "malformed": "no request: {got}",
+    "no tls": "no TLS was agreed upon: {got}",
+    "handshake timeout": "no TLS was agreed upon within {wanted} ms (admin.request.timeout.ms)",
     "request timeout": "a request did not arrive within {wanted} ms (admin.request.timeout.ms)",
     "send timeout": "no response read for {wanted} ms (admin.send.timeout.ms), {got} bytes wait",
     "idle": "",  # normal for a browser
@@ -150,7 +152,9 @@ class Connections:
         self.went(last)  # its descriptor goes in the next turn of the loop
         return True
 
-    def came(self, connection: Member) -> None:
+    def came(self, connection: Member, instead_of: Member | None = None) -> None:
+        if instead_of is not None:
+            self._all.discard(instead_of)
         self._all.add(connection)
         self._some.set()
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from appliance.broker.health import Health, Subject, Watch
+from appliance.certificates.https import Https
 from appliance.config import Address
 from appliance.network._data_plane import DataPlane
 
@@ -21,6 +22,8 @@ class Process(Subject, Protocol):
     def admin_address(self) -> Address | None: ...
     @property
     def export_address(self) -> Address | None: ...  # of bulk data
+    @property
+    def https(self) -> Https | None: ...  # what ports of HTTP speak TLS with, if one does
     @property
     def has_users(self) -> bool: ...  # as far as is known before the catalog is open
     watch: Watch

@@ -46,7 +46,8 @@ def go_there(call: Call) -> web.Response:
         there = Address(host_of(request.headers.get("Host", "")), listens.port)
     else:
         there = listens
-    scheme = "https" if call.process.config.admin.is_behind_tls else "http"
+    config = call.process.config
+    scheme = "https" if config.export_has_tls or config.admin.is_behind_tls else "http"
     plain = URL.build(scheme=scheme, authority=str(there), path=request.path, query=request.query)
     url = str(call.tickets.url(plain, call.identity))
     return web.json_response(

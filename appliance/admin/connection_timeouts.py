@@ -1,6 +1,7 @@
 """How long each connection of the admin port may take. How many there may be is `admission.py`'s.
 
-    a head     comes whole within `admin.request.timeout.ms`, in HEAD_BYTES_MAX
+    TLS        is agreed upon within `admin.request.timeout.ms`
+    a head     comes whole within the same time, in HEAD_BYTES_MAX
     a body     comes within that time and what its bytes take at BODY_BYTES_PER_SECOND
     an answer  is taken: some of it every `admin.send.timeout.ms`
     idle       for `admin.idle.timeout.ms` at most
@@ -12,6 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -30,13 +33,19 @@ from appliance.admin.admission import (
     Phase,
     listening,
 )
-from appliance.config import AdminConfig
+from appliance.certificates.https import Https
+from appliance.config import Address, AdminConfig
 
 LINE_BYTES_MAX = 8190
 # Requests that wait for an earlier response. Browsers send none before they have it.
 PIPELINED_MAX = 8
 # The slowest connection for large bodies, as at the Kafka port.
 BODY_BYTES_PER_SECOND = 4 << 10
+# Who does not say that he has gone gets as long as one who does not read our last answer; the
+# option came with Python 3.11.
+SHUTDOWN: dict[str, Any] = (
+    {"ssl_shutdown_timeout": LINGER_SECONDS} if sys.version_info >= (3, 11) else {}
+)
 
 
 class Connection(web.RequestHandler):
@@ -54,6 +63,7 @@ class Connection(web.RequestHandler):
         )
         self._owner = owner
         self.address = address
+        self.handshake: Handshake | None = None  # that came before
         self._out: asyncio.Transport | None = None  # aiohttp forgets it while bytes are left
         self.phase = Phase.IDLE
         self.since = time.monotonic()  # of the phase
@@ -68,7 +78,7 @@ class Connection(web.RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._out = cast(asyncio.Transport, transport)
         super().connection_made(transport)
-        self._owner.came(self)
+        self._owner.came(self, self.handshake)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
@@ -162,32 +172,68 @@ class Connection(web.RequestHandler):
             self._out.abort()
 
 class Site(web.BaseSite):
-    def __init__(self, runner: web.AppRunner, connections: Connections, host: str, port: int):
+    def __init__(
+        self, runner: web.AppRunner, connections: Connections, address: Address, https: Https | None
+    ) -> None:
         super().__init__(runner)
-        self._connections, self._host, self._port = connections, host, port
+        self._connections, self._address, self._https = connections, address, https
 
     @property
     def name(self) -> str:
-        return f"http://{self._host}:{self._port}"
+        return f"{'https' if self._https else 'http'}://{self._address}"
 
     async def start(self) -> None:
         await super().start()
         server = self._runner.server
         assert server is not None
-        sockets = await listening("admin.address", self._host, self._port)
-        begin = partial(begun, server, self._connections)
+        sockets = await listening("admin.address", self._address.host, self._address.port)
+        begin = partial(begun, server, self._connections, self._https)
         self._server = cast(Any, Accepting(sockets, self._connections, begin))
 
 async def begun(
-    server: web.Server, connections: Connections, found: socket.socket, address: str
-) -> None:
+    server: web.Server, connections: Connections, https: Https | None, found: socket.socket,
+    address: str,
+) -> None:  # fmt: skip
     made = Connection(connections, server, address)
+    accept = asyncio.get_running_loop().connect_accepted_socket
+    if https is None:
+        try:
+            await accept(lambda: made, found)
+        except OSError:  # it is gone already
+            found.close()
+            if not made.has_begun:
+                connections.left(address)
+        return
+    made.handshake = handshake = Handshake(connections, address)
+    connections.came(handshake)
     try:
-        await asyncio.get_running_loop().connect_accepted_socket(lambda: made, found)
-    except OSError:  # it is gone already
-        found.close()
-        if not made.has_begun:
-            connections.left(address)
+        await accept(lambda: made, found, ssl=https.context, **SHUTDOWN)
+    except OSError as error:
+        if not made.has_begun and isinstance(error, ssl.SSLError):
+            connections.told(handshake, "no tls", error.reason)
+    finally:
+        connections.went(handshake)
+
+
+class Handshake:
+    """A connection that has yet to show that it speaks TLS."""
+
+    def __init__(self, owner: Connections, address: str) -> None:
+        self.owner, self.address, self.since = owner, address, time.monotonic()
+        task = asyncio.current_task()
+        assert task is not None, "a handshake is made by the task that waits for it"
+        self._task = task
+
+    def waits_since(self, now: float) -> float | None:
+        return self.since
+
+    def sweep(self, config: AdminConfig, now: float) -> None:
+        if now - self.since > config.request_timeout_ms / 1000:
+            self.end("handshake timeout", 0, config.request_timeout_ms)
+
+    def end(self, reason: str, got: object = 0, wanted: object = 0) -> None:
+        self.owner.told(self, reason, got, wanted)
+        self._task.cancel()
 
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

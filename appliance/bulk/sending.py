@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import select
-import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from appliance.bulk._range_reader import RangeReader
+from appliance.bulk.line import Buffer, Line
 
 # For a reader that keeps up, the socket has room again within that. For all others the event loop
 # waits, and the thread is somebody else's.
@@ -23,8 +23,6 @@ WAIT_MS = 5
 # So long a reader may be busy with what it has, as a Spark task that waits for its sink. It goes on
 # where it was cut off; one that never reads again would hold a stream and a connection for good.
 STALLED_SECONDS = 600.0
-
-Buffer = bytes | memoryview
 
 
 @dataclass(frozen=True)
@@ -40,14 +38,14 @@ class Body:
 
 class Sending:
     def __init__(
-        self, body: Body, line: socket.socket, framed: Callable[[Buffer], Sequence[Buffer]]
+        self, body: Body, line: Line, framed: Callable[[Buffer], Sequence[Buffer]]
     ) -> None:
         """`framed`: as a piece stands in the answer."""
         self.has_ended = False
-        self._body, self._socket, self._framed = body, line, framed
+        self._body, self._line, self._framed = body, line, framed
         self._left: deque[memoryview] = deque()  # of the piece at hand
         self._room = select.poll()
-        self._room.register(line, select.POLLOUT)
+        self._room.register(line.socket, select.POLLOUT)
 
     def step(self) -> None:
         """Reads and sends until the socket is full, the range ends, or it was enough for once."""
@@ -72,14 +70,14 @@ class Sending:
             if not is_stalled.done():
                 is_stalled.set_result(found)
 
-        loop.add_writer(self._socket, tell, False)
+        loop.add_writer(self._line.socket.fileno(), tell, False)
         timer = loop.call_later(STALLED_SECONDS, tell, True)
         try:
             if await is_stalled:
                 raise TimeoutError(f"nothing was taken for {STALLED_SECONDS:.0f} s")
         finally:
             timer.cancel()
-            loop.remove_writer(self._socket)
+            loop.remove_writer(self._line.socket.fileno())
 
     def _read(self) -> None:
         piece = self._body.piece()
@@ -92,7 +90,7 @@ class Sending:
         """False when the socket was full for a while."""
         while self._left:
             try:
-                sent = self._socket.sendmsg(self._left, (), socket.MSG_DONTWAIT)
+                sent = self._line.send_some(self._left)
             except BlockingIOError:
                 if not self._room.poll(WAIT_MS):
                     return False

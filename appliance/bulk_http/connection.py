@@ -1,6 +1,7 @@
 """One connection of the bulk port: heads in, answers out, one after the other.
 
-    a head     comes whole within `admin.request.timeout.ms`, in HEAD_BYTES_MAX; no body comes
+    TLS        is agreed upon within `admin.request.timeout.ms`
+    a head     comes whole within the same time, in HEAD_BYTES_MAX; no body comes
     an answer  in JSON is taken, some of it every `admin.send.timeout.ms`; of bulk data
                `bulk/sending.py` says how long nothing may be taken
     idle       for `admin.idle.timeout.ms` at most
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
+import ssl
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -32,7 +33,7 @@ from appliance.admin.admission import (
     Phase,
 )
 from appliance.admin.api import ANSWER_HEADERS
-from appliance.bulk.sending import Buffer
+from appliance.bulk.line import Buffer, Line
 from appliance.bulk_http.request import Request, request_of
 from appliance.config import AdminConfig
 
@@ -49,11 +50,10 @@ class HeadRefused(Exception):
 
 
 class Connection:
-    def __init__(self, owner: Connections, line: socket.socket, address: str) -> None:
-        self.owner, self.socket, self.address = owner, line, address
-        self.phase, self.since = Phase.IDLE, time.monotonic()
+    def __init__(self, owner: Connections, line: Line, address: str) -> None:
+        self.owner, self.line, self.address = owner, line, address
+        self.phase, self.since = Phase.HEAD, time.monotonic()  # of TLS, before that of HTTP
         self._http = h11.Connection(h11.SERVER, HEAD_BYTES_MAX)
-        self._loop = asyncio.get_running_loop()
         self._blocked_since: float | None = None
         task = asyncio.current_task()
         assert task is not None, "a connection is made by the task that runs it"
@@ -63,15 +63,25 @@ class Connection:
     async def run(self, answer: Answer) -> None:
         self.owner.came(self)
         try:
-            await self._requests(answer)
+            if await self._begin():
+                await self._requests(answer)
         except OSError:
             pass  # whoever it was is gone, or takes nothing
         finally:
-            self.socket.close()
+            self.line.close()
             self.owner.went(self)
 
+    async def _begin(self) -> bool:
+        try:
+            await self.line.begin()
+        except ssl.SSLError as error:
+            self.owner.told(self, "no tls", error.reason)
+            return False
+        self._now(Phase.IDLE)
+        return True
+
     async def _requests(self, answer: Answer) -> None:
-        remote, arrived = self.socket.getpeername()[0], self.socket.getsockname()
+        remote, arrived = self.line.socket.getpeername()[0], self.line.socket.getsockname()
         try:
             while (head := await self._head()) is not None:
                 self._now(Phase.ANSWER)
@@ -99,7 +109,7 @@ class Connection:
                 return event
             if event is not h11.NEED_DATA:
                 return None
-            data = await self._loop.sock_recv(self.socket, HEAD_BYTES_MAX)
+            data = await self.line.receive(HEAD_BYTES_MAX)
             if self.phase is Phase.IDLE:
                 self._now(Phase.HEAD)
             self._http.receive_data(data)
@@ -151,7 +161,7 @@ class Connection:
         timeout_ms = self.owner.config.send_timeout_ms
         for at in range(0, len(data), UNSENT_MAX):
             self._blocked_since = time.monotonic()
-            sent = self._loop.sock_sendall(self.socket, data[at : at + UNSENT_MAX])
+            sent = self.line.send_all(data[at : at + UNSENT_MAX])
             try:
                 await asyncio.wait_for(sent, timeout_ms / 1000)
             except asyncio.TimeoutError as error:
@@ -164,13 +174,13 @@ class Connection:
             return
         await self.refuse(status, code, text, [("Connection", "close")])
         self._now(Phase.HEAD)  # we wait for it again, and not for long
-        self.socket.shutdown(socket.SHUT_WR)
+        self.line.end_sending()
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._linger(), LINGER_SECONDS)
 
     async def _linger(self) -> None:
         """What is left unread would reset the connection before the answer is seen."""
-        while await self._loop.sock_recv(self.socket, HEAD_BYTES_MAX):
+        while await self.line.receive(HEAD_BYTES_MAX):
             pass
 
     # As all of them together see it

@@ -7,16 +7,19 @@ import socket
 
 from appliance.admin.admission import Accepting, Connections, listening
 from appliance.admin.route import AdminServices
+from appliance.bulk.line import Line, TlsLine
 from appliance.bulk_http.connection import Connection
 from appliance.bulk_http.routes import Answers
+from appliance.certificates.https import Https
 from appliance.config import Address
 
 STOP_SECONDS = 2.0  # what a stream gets to end when the broker stops
 
 
 class Listener:
-    def __init__(self, services: AdminServices, most: int) -> None:
+    def __init__(self, services: AdminServices, most: int, https: Https | None) -> None:
         """`most`: connections, as many as there are descriptors for."""
+        self._https = https
         self.connections = Connections("export", services.process.config.admin, most)
         self._answers = Answers(services)
         self._accepting: Accepting | None = None
@@ -32,7 +35,8 @@ class Listener:
         return Address(host, port)
 
     async def _begin(self, line: socket.socket, address: str) -> None:
-        await Connection(self.connections, line, address).run(self._answers.answer)
+        made = Line(line) if self._https is None else TlsLine(line, self._https.context)
+        await Connection(self.connections, made, address).run(self._answers.answer)
 
     async def stop(self) -> None:
         """Streams may end for a while; who only waits has nothing to wait for."""

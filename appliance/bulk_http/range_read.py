@@ -20,7 +20,8 @@ from appliance.admin.route import Call
 from appliance.admin.topic_lookup import check_meant, log_of, topic_of
 from appliance.bulk._range_reader import RangeReader
 from appliance.bulk.bounds import LIMITS
-from appliance.bulk.sending import Body, Buffer
+from appliance.bulk.line import Buffer
+from appliance.bulk.sending import Body
 from appliance.bulk_http.formats import FORMATS, Decoded
 from appliance.errors import RequestInvalid
 

@@ -108,7 +108,7 @@ async def send_batches(call: Call, line: Connection) -> None:
     is_complete = False
     try:
         body = await body_of(call)
-        choose_congestion(line.socket)
+        choose_congestion(line.line.socket)
         await line.begin(HTTPStatus.OK, [*body.headers, ("Content-Type", body.media)])
         await send_body(call.reading, body, line)
         await line.finish()
@@ -119,7 +119,7 @@ async def send_batches(call: Call, line: Connection) -> None:
 
 async def send_body(reading: Reading, body: Body, line: Connection) -> None:
     """At the pace of all bulk reads."""
-    sending, reader = Sending(body, line.socket, line.framed), body.reader
+    sending, reader = Sending(body, line.line, line.framed), body.reader
     while not sending.has_ended:
         passed, sent = reader.passed_bytes, reader.bytes
         await reading.on_thread(sending.step)

@@ -18,7 +18,7 @@ LAYERS = [
     ("__init__", "errors"),
     ("config",),
     ("process",),
-    ("native",),
+    ("native", "certificates"),
     ("_crc",),
     ("record", "protocol", "machine"),
     ("storage",),

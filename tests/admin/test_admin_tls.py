@@ -1,0 +1,259 @@
+"""The admin port over TLS: who may come in, certificates that change, handshakes without an end."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    pkcs12,
+)
+
+from appliance import server
+from appliance.config import SettingInvalid, load
+from appliance.testing import RunningBroker, running_broker
+from tests.support.own_authority import TestAuthority
+from tests.support.people import PASSWORD, make_people
+from tests.support.zookeeper import eventually
+
+PASSPHRASE = "only the broker knows"
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> TestAuthority:
+    return TestAuthority(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="module")
+def broker(
+    tmp_path_factory: pytest.TempPathFactory, authority: TestAuthority
+) -> Iterator[RunningBroker]:
+    path = tmp_path_factory.mktemp("appliance")
+    make_people(path)
+    settings = {**authority.settings, "admin.request.timeout.ms": "400"}
+    with running_broker(path, settings) as running:
+        yield running
+
+
+@contextmanager
+def asked(
+    address: str, context: ssl.SSLContext, method: str, path: str, body: Any = None
+) -> Iterator[http.client.HTTPResponse]:
+    data = None if body is None else json.dumps(body)
+    with closing(http.client.HTTPSConnection(address, timeout=10, context=context)) as connection:
+        connection.request(method, path, data, {"Content-Type": "application/json"})
+        yield connection.getresponse()
+
+
+def address_of(broker: RunningBroker) -> tuple[str, int]:
+    host, _, port = broker.admin.rpartition(":")
+    return host, int(port)
+
+
+def serial_at(broker: RunningBroker, authority: TestAuthority) -> str:
+    with (
+        socket.create_connection(address_of(broker)) as plain,
+        authority.trusted().wrap_socket(plain, server_hostname="127.0.0.1") as line,
+    ):
+        shown = line.getpeercert()
+    assert shown is not None
+    return str(shown["serialNumber"])
+
+
+
+
+def test_browsers_are_told_to_come_over_tls_only(
+    broker: RunningBroker, authority: TestAuthority
+) -> None:
+    with asked(broker.admin, authority.trusted(), "GET", "/") as page:
+        assert page.status == 200
+        assert page.headers["Strict-Transport-Security"] == "max-age=31536000"
+    who = {"name": "vera", "password": PASSWORD}
+    with asked(broker.admin, authority.trusted(), "POST", "/api/v1/login", who) as answer:
+        assert answer.status == 204
+        cookies = answer.headers.get_all("Set-Cookie") or []
+    assert len(cookies) == 2
+    assert all("Secure" in each and "HttpOnly" in each for each in cookies)
+
+
+def test_who_comes_without_tls_gets_nothing(broker: RunningBroker) -> None:
+    with socket.create_connection(address_of(broker)) as plain:
+        plain.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        plain.settimeout(10)
+        assert not plain.recv(1000).startswith(b"HTTP")
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_both_versions_of_today_are_served(
+    broker: RunningBroker, authority: TestAuthority, version: ssl.TLSVersion
+) -> None:
+    context = authority.trusted()
+    context.minimum_version = context.maximum_version = version
+    with asked(broker.admin, context, "GET", "/livez") as answer:
+        assert answer.status == 200
+
+
+def test_older_versions_are_refused(broker: RunningBroker) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_ciphers("DEFAULT:@SECLEVEL=0")
+    with pytest.warns(DeprecationWarning, match="TLSv1"):
+        context.minimum_version = ssl.TLSVersion.TLSv1
+    with pytest.warns(DeprecationWarning, match="TLSv1"):
+        context.maximum_version = ssl.TLSVersion.TLSv1_1
+    with pytest.raises(ssl.SSLError), asked(broker.admin, context, "GET", "/livez"):
+        pass
+
+
+def test_half_a_handshake_ends_after_a_while(broker: RunningBroker) -> None:
+    with socket.create_connection(address_of(broker)) as silent:
+        silent.sendall(b"\x16\x03\x01\x02\x00\x01")
+        silent.settimeout(10)
+        assert silent.recv(1) == b""
+
+
+def test_who_never_agrees_on_tls_makes_room(tmp_path: Path, authority: TestAuthority) -> None:
+    settings = {**authority.settings, "admin.max.connections.total": "8"}
+    with running_broker(tmp_path, settings) as broker:
+        silent = [socket.create_connection(address_of(broker)) for _ in range(8)]
+        try:
+            for _ in range(3):
+                with asked(broker.admin, authority.trusted(), "GET", "/livez") as answer:
+                    assert answer.status == 200
+        finally:
+            for each in silent:
+                each.close()
+        with asked(broker.admin, authority.trusted(), "GET", "/metrics") as page:
+            text = page.read().decode()
+    closed = [line for line in text.splitlines() if 'reason="room"' in line]
+    assert closed, text
+    assert int(float(closed[0].rpartition(" ")[2])) >= 1
+
+
+def test_a_pkcs12_is_served(tmp_path: Path, authority: TestAuthority) -> None:
+    made = authority.signed()
+    secret = BestAvailableEncryption(PASSPHRASE.encode())
+    chain = [authority.authority.certificate]
+    data = pkcs12.serialize_key_and_certificates(
+        b"broker", made.key, made.certificate, chain, secret
+    )
+    (tmp_path / "server.p12").write_bytes(data)
+    (tmp_path / "password").write_text(PASSPHRASE + "\n")
+    settings = {
+        "ssl.keystore.location": str(tmp_path / "server.p12"),
+        "ssl.keystore.type": "PKCS12",
+        "ssl.keystore.password.file": str(tmp_path / "password"),
+        "admin.tls": "on",
+    }
+    with running_broker(tmp_path / "data", settings) as broker:
+        with asked(broker.admin, authority.trusted(), "GET", "/livez") as answer:
+            assert answer.status == 200
+        assert int(serial_at(broker, authority), 16) == made.certificate.serial_number
+    (tmp_path / "password").write_text("another\n")
+    refused = "ssl.keystore.password.file"
+    with pytest.raises(SettingInvalid, match=refused), running_broker(tmp_path / "data", settings):
+        pass
+
+
+def test_a_new_certificate_is_shown_without_a_restart(
+    tmp_path: Path, authority: TestAuthority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "CERTIFICATES_MS", 20)
+    own = TestAuthority(tmp_path / "tls")
+    with running_broker(tmp_path / "data", own.settings) as broker:
+        before = serial_at(broker, own)
+        open_since = http.client.HTTPSConnection(broker.admin, timeout=10, context=own.trusted())
+        with closing(open_since):
+            open_since.request("GET", "/livez")
+            open_since.getresponse().read()
+            own.keystore()
+            eventually(lambda: serial_at(broker, own) != before)
+            now = serial_at(broker, own)
+            path = tmp_path / "tls" / "server.pem"
+            good = path.read_bytes()
+            path.write_bytes(good[: len(good) // 2])  # as one that is just being written
+            eventually(lambda: "ssl.keystore.location" in str(health(broker, own)["reasons"]))
+            assert serial_at(broker, own) == now
+            path.write_bytes(good)
+            eventually(lambda: health(broker, own)["reasons"] == [])
+            open_since.request("GET", "/livez")
+            assert open_since.getresponse().status == 200
+
+
+def health(broker: RunningBroker, authority: TestAuthority) -> Any:
+    with asked(broker.admin, authority.trusted(), "GET", "/healthz") as answer:
+        return json.loads(answer.read())
+
+
+def broken(kind: str, authority: TestAuthority, folder: Path) -> dict[str, str]:
+    good, other = authority.signed(), authority.signed()
+    secret = BestAvailableEncryption(PASSPHRASE.encode())
+    locked = good.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, secret)
+    parts = {
+        "no such file": None,
+        "no key": good.certificate_pem,
+        "no certificate": good.key_pem,
+        "another key": other.key_pem + good.certificate_pem,
+        "locked key": locked + good.certificate_pem,
+        "noise": b"\x00" * 100,
+    }
+    path, data = folder / "server.pem", parts[kind]
+    if data is not None:
+        path.write_bytes(data)
+    return {"ssl.keystore.location": str(path), "admin.tls": "on"}
+
+
+WORDS = {
+    "no such file": "No such file",
+    "no key": "no private key is in it",
+    "no certificate": "no certificate is in it",
+    "another key": "not that of the first certificate",
+    "locked key": "the key has a password",
+    "noise": "no certificate is in it",
+}
+
+
+@pytest.mark.parametrize("kind", WORDS)
+def test_a_certificate_that_cannot_be_used_is_told_of(
+    kind: str, authority: TestAuthority, tmp_path: Path
+) -> None:
+    settings = broken(kind, authority, tmp_path)
+    wanted = f"ssl.keystore.location: .*{WORDS[kind]}"
+    with pytest.raises(SettingInvalid, match=wanted), running_broker(tmp_path / "data", settings):
+        pass
+
+
+KEYSTORE = "ssl.keystore.location=/etc/appliance/server.pem"
+ELSEWHERE = "admin.address=192.0.2.1:8780"
+PORTS = {
+    "no certificate": ([ELSEWHERE], (False, False)),
+    "loopback": ([KEYSTORE], (False, False)),
+    "elsewhere": ([KEYSTORE, ELSEWHERE], (True, True)),
+    "bulk data elsewhere": ([KEYSTORE, "export.address=192.0.2.1:1"], (False, True)),
+    "on": ([KEYSTORE, "admin.tls=on"], (True, True)),
+    "off": ([KEYSTORE, ELSEWHERE, "admin.tls=off"], (False, True)),
+    "bulk data off": ([KEYSTORE, ELSEWHERE, "export.tls=off"], (True, False)),
+}
+
+
+@pytest.mark.parametrize("kind", PORTS)
+def test_which_ports_speak_tls(kind: str) -> None:
+    pairs, wanted = PORTS[kind]
+    config = load(pairs=pairs)
+    assert (config.admin_has_tls, config.export_has_tls) == wanted
+
+
+@pytest.mark.parametrize("name", ["admin.tls", "export.tls"])
+def test_tls_without_a_certificate_is_refused(name: str) -> None:
+    with pytest.raises(SettingInvalid, match=rf"{name}: got on.*ssl\.keystore\.location"):
+        load(pairs=[f"{name}=on"])

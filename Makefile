@@ -3,6 +3,7 @@ PYTHON ?= python3
 ARGS ?=
 # Test processes side by side. Most tests wait, for a disk, a timer or a JVM that starts.
 JOBS ?= $(shell expr $$(nproc) + 2)
+SIDE_BY_SIDE = -n $(JOBS) --dist loadfile --no-loadscope-reorder
 # Those that have such tests; to collect all others takes as long as these run
 ALONE = $(shell grep -rl --include='test_*.py' 'mark\.alone' tests)
 BIN := .venv/bin
@@ -18,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make serve   build, and start a broker on embedded defaults (ARGS='--data-dir D' to change)"
 	@echo "make test    bring what the tests need, build, and run them (ARGS='-k name' for some)"
-	@echo "make test-long  before a release: the long forms, the sanitizers, the fuzzer; hours"
+	@echo "make test-long  before a release: all tests in long forms, the sanitizers, the fuzzer; hours"
 	@echo "make lint    ruff, oxfmt, cython-lint, mypy, and the stubs of the compiled modules"
 	@echo "make bench   beside Apache Kafka, an hour (ARGS=--quick: 15 minutes), on an idle machine"
 	@echo "make build   the virtual environment and the compiled modules, nothing more"
@@ -27,22 +28,24 @@ help:
 serve: build
 	@exec $(BIN)/appliance serve $(ARGS)
 
-# A file's tests stay in one process, and the longest files come first, by their mark or by name. Those
+# The gate: one of each kind. What repeats it has the mark `release`, and is for `test-long`; ARGS run
+# what they name. A file's tests stay in one process, and the longest files come first, by their mark or by name. Those
 # that measure times have the machine for themselves.
 test: machine .venv/dev build
 ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
 else
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not alone"
-	$(BIN)/python -m pytest -m alone $(ALONE)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not alone and not release"
+	$(BIN)/python -m pytest -m "alone and not release" $(ALONE)
 endif
 
-# Before a release: the same tests in their long forms, then the sanitizers' builds and the fuzzer. It
-# takes hours, and makes file systems, which wants root.
+# Before a release: all tests, those that have the mark `release` too, in their long forms, then the
+# sanitizers' builds and the fuzzer. It takes hours, and makes file systems, which wants root.
 LONG := CRASH_NIGHTLY=1 TRANSACTION_KILLS=50 MIRROR_KILLS=30 STREAM_KILLS=10 TORTURE_TIMES=60 \
 	APPLIANCE_MODEL_EXAMPLES=5000 APPLIANCE_THREADS_S=60
 test-long: test
-	$(LONG) $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not alone"
+	$(LONG) $(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not alone"
+	$(LONG) $(BIN)/python -m pytest -m "alone" $(ALONE)
 	$(BIN)/python tests/sanitizers.py address thread
 	$(BIN)/python -m tests.hostile.fuzz --minutes 30
 

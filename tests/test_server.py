@@ -40,19 +40,20 @@ class Broker:
 
     def __init__(self, data: Path, *options: str, **environment: str) -> None:
         command = [sys.executable, "-m", "appliance", "serve", "--data-dir", str(data)]
-        self.process = subprocess.Popen(
-            [*command, "--admin", "127.0.0.1:0", "--listen", "127.0.0.1:0", *SMALL, *options],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **environment},
-        )
+        command += ["--admin", "127.0.0.1:0", "--listen", "127.0.0.1:0", *SMALL, *options]
+        self.process = self._start(command, environment)
         assert self.process.stdout is not None
         self.ready = self.process.stdout.readline().strip()
         facts = dict(word.split("=", 1) for word in self.ready.split()[1:])
         self.kafka = facts.get("kafka", "")
         self.admin, self.data = facts.get("admin", ""), facts.get("data", "")
         self.export = facts.get("export", "")
+
+    def _start(self, command: list[str], environment: dict[str, str]) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, **environment},
+        )  # fmt: skip
 
     def __enter__(self) -> Broker:
         return self

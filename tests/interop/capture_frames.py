@@ -26,8 +26,8 @@ from tests.interop import kafka_jars, test_client_admins, test_clients
 from tests.interop.clients import CLIENTS, Client, Record
 from tests.interop.kafka_tools import TOOLS
 from tests.support.frame_relay import FrameRelay
+from tests.support.warm_broker import WarmBroker as Broker
 from tests.support.wire_frames import FOLDER
-from tests.test_server import Broker
 
 GROUPS_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 SIZE_MAX = 500

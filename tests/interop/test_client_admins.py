@@ -22,8 +22,8 @@ from appliance.protocol.messages.delete_records import DeleteRecordsRequest, Del
 from appliance.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from tests.interop.clients import AioKafka, Client, Confluent, KafkaPython, Record
 from tests.support.logs import batch
+from tests.support.warm_broker import WarmBroker as Broker
 from tests.support.wire_client import WireClient, frame_of, with_length
-from tests.test_server import Broker
 
 DEADLINE_S = 30.0
 THEN_MS = 1_600_000_000_000

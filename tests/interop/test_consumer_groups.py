@@ -36,7 +36,7 @@ from tests.interop.test_groups import (
     shared,
     until,
 )
-from tests.test_server import Broker
+from tests.support.warm_broker import WarmBroker as Broker
 
 SESSION_MS, HEARTBEAT_MS = 6000, 300
 PACE = [

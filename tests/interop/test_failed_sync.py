@@ -31,7 +31,7 @@ from tests.interop.kafka_tools import TOOLS
 from tests.interop.test_transactions import DEADLINE_S, values
 from tests.support.frame_relay import FrameRelay
 from tests.support.logs import until
-from tests.test_server import Broker
+from tests.support.warm_broker import WarmBroker as Broker
 
 SOURCE = Path(__file__).with_name("failing_sync.c")
 PRODUCE = b"\0\0"

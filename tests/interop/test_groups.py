@@ -24,8 +24,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from appliance.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from loadtest.ports import lasting_port
+from tests.support.warm_broker import WarmBroker as Broker
 from tests.support.wire_client import WireClient, frame_of
-from tests.test_server import Broker
 
 DEADLINE_S = 60.0
 PARTITIONS = 6

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop import kafka_jars
-from tests.test_server import Broker
+from tests.support.warm_broker import WarmBroker as Broker
 
 PROGRAM = ("ClientChecks", "ProduceChecks", "ConsumeChecks", "GroupChecks", "ShareChecks",
            "TransactionChecks", "AdminChecks")

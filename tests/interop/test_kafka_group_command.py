@@ -14,7 +14,7 @@ from tests.interop.kafka_tools import KafkaTools
 from tests.interop.test_groups import Member, until
 from tests.interop.test_kafka_group_tools import described
 from tests.interop.test_transactions import rows
-from tests.test_server import Broker
+from tests.support.warm_broker import WarmBroker as Broker
 
 TOPIC, PARTITIONS, EACH = "numbers", 2, 10  # records in each partition
 FIRST_MS = 1_700_000_000_000  # timestamps, one second apart

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.interop.kafka_tools import KafkaTools
-from tests.test_server import Broker
+from tests.support.warm_broker import WarmBroker as Broker
 
 COUNT = 30
 PARTITIONS = 3

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from tests.interop import kafka_jars
-from tests.test_server import Broker
+from tests.support.warm_broker import WarmBroker as Broker
 
 DEADLINE_S = 120
 # Very short segments, and no delay before compaction

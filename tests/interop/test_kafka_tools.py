@@ -19,7 +19,7 @@ from appliance.config import topic_config
 from appliance.protocol import API
 from tests.interop import kafka_jars
 from tests.interop.kafka_tools import TOOLS, KafkaTools
-from tests.test_server import Broker
+from tests.support.warm_broker import WarmBroker as Broker
 
 # A value other than the default for every config of a topic that Kafka knows
 CONFIGS = {

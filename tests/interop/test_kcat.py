@@ -7,15 +7,18 @@ import json
 import shutil
 import subprocess
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import confluent_kafka
 import pytest
 
-from tests.test_server import Broker
+from tests.support.release import gate_has
+from tests.support.warm_broker import WarmBroker as Broker
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+ACKS = ("0", "1", "all")
 LIMIT = 1_048_588  # message.max.bytes
 OVERHEAD = 72  # bytes of a batch of one such record, without key and headers
 THEN_MS = 1_600_000_000_000
@@ -66,8 +69,11 @@ def timed(kcat: Kcat) -> str:
     return "timed"
 
 
-@pytest.mark.parametrize("acks", ["0", "1", "all"])
-@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(
+    ("codec", "acks"),
+    gate_has(zip(CODECS, (*ACKS, "all", "all"), strict=True), "each codec with each acks",
+             product(CODECS, ACKS)),
+)
 def test_keys_values_headers_and_nulls(kcat: Kcat, codec: str, acks: str) -> None:
     topic = f"{codec}-{acks}"
     sent = [("k1", "v1"), ("k2", None), (None, "v3"), (None, None)]

@@ -16,7 +16,7 @@ import confluent_kafka
 import pytest
 
 from tests.interop.kafka_tools import KafkaTools
-from tests.test_server import Broker
+from tests.support.warm_broker import WarmBroker as Broker
 
 pytestmark = pytest.mark.alone
 

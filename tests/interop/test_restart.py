@@ -19,7 +19,7 @@ from tests.interop.clients import CLIENTS, Client, Record
 from tests.interop.kafka_tools import TOOLS
 from tests.support.frame_relay import FrameRelay
 from tests.support.logs import until
-from tests.test_server import Broker
+from tests.support.warm_broker import WarmBroker as Broker
 
 COUNT = 12_000
 KILL_AT = (2000, 5000, 8000)

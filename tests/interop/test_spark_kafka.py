@@ -16,7 +16,7 @@ from tests.interop import kafka_jars
 from tests.interop.test_transactions import created
 from tests.support.spark_classes import start_flags
 from tests.support.spark_data import a_new_jvm
-from tests.test_server import Broker
+from tests.support.warm_broker import WarmBroker as Broker
 
 PARTITIONS = 3
 DEADLINE_S = 60

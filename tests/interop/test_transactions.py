@@ -33,7 +33,7 @@ from tests.interop import kafka_jars
 from tests.interop.kafka_tools import KafkaTools
 from tests.interop.test_restart import Restarted
 from tests.support.logs import until
-from tests.test_server import Broker
+from tests.support.warm_broker import WarmBroker as Broker
 
 DEADLINE_S = 60.0
 KILLS = int(os.environ.get("TRANSACTION_KILLS", "6"))

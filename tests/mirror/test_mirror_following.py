@@ -33,8 +33,8 @@ from tests.support.mirroring import (
     until,
 )
 from tests.support.unserved import unopened
+from tests.support.warm_broker import WarmBroker as Broker
 from tests.support.wire_client import WireClient
-from tests.test_server import Broker
 
 pytestmark = pytest.mark.first
 

@@ -31,7 +31,7 @@ from appliance_spark.export_layout import Target
 from tests.support.exporting import DISK_STEPS, Export, send
 from tests.support.folder_readers import READERS, Doubled, by_spark
 from tests.support.spark_data import Topics, spark_session
-from tests.test_server import Broker
+from tests.support.warm_broker import WarmBroker as Broker
 
 TOPIC = "drilled"
 NOT_THERE = ("No such file", "No files found", "FileNotFoundException", "PATH_NOT_FOUND")

@@ -13,7 +13,7 @@ from tests.support.exporting import Export, Make
 from tests.support.spark_classes import start_flags
 from tests.support.spark_data import Topics, end_jvm, few_commands, shared_session
 from tests.support.spark_home import spark_home
-from tests.test_server import Broker
+from tests.support.warm_broker import WarmBroker as Broker
 
 COMPACTS_AT_ONCE = ("log.roll.ms=200", "log.cleaner.backoff.ms=100",
                     "log.cleaner.min.cleanable.ratio=0.01")  # fmt: skip

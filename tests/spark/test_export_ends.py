@@ -38,7 +38,7 @@ from tests.support.exporting import rows_in
 from tests.support.people import logged_in, make_people
 from tests.support.rest import Rest
 from tests.support.spark_data import DEADLINE_S, log_of
-from tests.test_server import Broker
+from tests.support.warm_broker import WarmBroker as Broker
 
 SIZE = 90_000  # per record: ten are more than the small disk has
 

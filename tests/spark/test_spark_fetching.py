@@ -17,7 +17,7 @@ from appliance_spark.columns import Column
 from appliance_spark.endpoint import Endpoint, Refused, check_safe
 from appliance_spark.fetching import Fetching, Source, StreamDamaged
 from appliance_spark.planning import DataLost, Split
-from tests.test_server import Broker
+from tests.support.warm_broker import WarmBroker as Broker
 
 RECORDS = 5000
 DEADLINE_S = 30.0

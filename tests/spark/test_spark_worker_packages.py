@@ -29,7 +29,7 @@ from tests.support.spark_data import (
     spark_session,
 )
 from tests.support.spark_home import class_path, spark_home
-from tests.test_server import Broker
+from tests.support.warm_broker import WarmBroker as Broker
 
 pytestmark = pytest.mark.first
 

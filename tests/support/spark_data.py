@@ -19,7 +19,7 @@ from appliance_spark import ApplianceDataSource
 from appliance_spark.export_broker import AdminPort
 from appliance_spark.stream_read import may_bound_batches
 from tests.support.spark_classes import JAVA_FLAGS
-from tests.test_server import Broker
+from tests.support.warm_broker import WarmBroker as Broker
 
 DEADLINE_S = 180.0  # a driver starts, on a machine where much else does
 SETTINGS = {

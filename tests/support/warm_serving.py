@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
 
@@ -62,13 +63,27 @@ class Nursery:
         self._process.wait()
 
     def start(self, words: list[str], log: IO[str]) -> Forked:
+        """Its standard error goes to the log."""
         reader, writer = os.pipe()
-        asked = {"words": words, "folder": os.getcwd(), "environment": dict(os.environ)}
         try:
-            pid = self.ask(asked, [writer, log.fileno()])
+            pid = self._fork(words, [writer, log.fileno()])
         finally:
             os.close(writer)
         return Forked(self, pid, os.fdopen(reader))
+
+    def start_with_pipes(self, words: list[str]) -> Forked:
+        """As `subprocess.Popen` with two pipes; any command of `appliance`."""
+        (reader, writer), (error_reader, error_writer) = os.pipe(), os.pipe()
+        try:
+            pid = self._fork(words, [writer, error_writer])
+        finally:
+            os.close(writer)
+            os.close(error_writer)
+        return Forked(self, pid, os.fdopen(reader), os.fdopen(error_reader))
+
+    def _fork(self, words: list[str], descriptors: list[int]) -> int:
+        asked = {"words": words, "folder": os.getcwd(), "environment": dict(os.environ)}
+        return self.ask(asked, descriptors)
 
     def ask(self, what: dict[str, Any], descriptors: list[int]) -> int:
         with self._guard:
@@ -79,12 +94,14 @@ class Nursery:
 class Forked(subprocess.Popen[str]):
     """A child of the nursery's, as if it were this process's."""
 
-    def __init__(self, parent: Nursery, pid: int, stdout: IO[str]) -> None:
+    def __init__(
+        self, parent: Nursery, pid: int, stdout: IO[str], stderr: IO[str] | None = None
+    ) -> None:
         self._parent = parent
         self._ends = os.pidfd_open(pid)
         self.pid = pid
         self.returncode: int | None = None
-        self.stdin, self.stdout, self.stderr = None, stdout, None
+        self.stdin, self.stdout, self.stderr = None, stdout, stderr
 
     def poll(self) -> int | None:
         return self.returncode if self._has_ended(0) else None
@@ -95,6 +112,21 @@ class Forked(subprocess.Popen[str]):
         assert self.returncode is not None
         return self.returncode
 
+    def communicate(
+        self, input: str | None = None, timeout: float | None = None,  # noqa: A002 - as Popen has it
+    ) -> tuple[str, str]:
+        assert input is None, "it has no standard input"
+        pipes = [each for each in (self.stdout, self.stderr) if each is not None]
+        with ThreadPoolExecutor(len(pipes)) as threads:
+            said = [threads.submit(_rest_of, each) for each in pipes]
+            try:
+                self.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self.kill()  # the threads read to its end
+                raise
+        texts = [each.result() for each in said]
+        return texts[0], "".join(texts[1:])
+
     def _has_ended(self, timeout_s: float | None) -> bool:
         poll = select.poll()  # select.select ends at descriptor 1023
         poll.register(self._ends, select.POLLIN)
@@ -102,6 +134,13 @@ class Forked(subprocess.Popen[str]):
             self.returncode = self._parent.ask({"ended": self.pid}, [])
             os.close(self._ends)
         return self.returncode is not None
+
+
+def _rest_of(pipe: IO[str]) -> str:
+    if pipe.closed:
+        return ""
+    with pipe:
+        return pipe.read()
 
 
 # The process that brokers are forked from

@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 from appliance.catalog.catalog import NAME
 from appliance.testing import RunningBroker, running_broker
 from tests.console.conftest import WAIT_S, Console, Faults, opened
+from tests.support.release import gate_has
 from tests.support.rest import Rest
 
 PASSWORD = "correct horse battery"
@@ -210,7 +211,7 @@ def test_a_password_is_changed_and_the_old_one_is_wrong(
     log_in(own_console, "ada", "another password")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", gate_has(["dark"], "the other colours", ["light", "dark"]))
 def test_the_page_is_accessible(
     browser: Browser, own_broker: RunningBroker, axe: Faults, scheme: Any
 ) -> None:

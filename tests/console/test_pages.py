@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import re
+from itertools import product
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from appliance.testing import RunningBroker
 from tests.console.conftest import MARKUP, ORDERS, Console, Faults
+from tests.support.release import gate_has
 
 PAGES = {
     "": "Degraded: the last run of export daily failed",
@@ -28,20 +30,20 @@ PAGES = {
     "records": "Log",
     "records?tab=audit": "Audit",
 }
+COLOURS = ("light", "dark")
 
 
-@pytest.mark.parametrize("place", PAGES)
-def test_a_page_shows_its_content(console: Console, place: str) -> None:
+@pytest.mark.parametrize(
+    ("place", "colours"),
+    gate_has([(place, COLOURS[n % 2]) for n, place in enumerate(PAGES)],
+             "each page in the other colours", product(PAGES, COLOURS)),
+)
+def test_every_page_shows_its_content_and_is_accessible(
+    console: Console, axe: Faults, place: str, colours: str
+) -> None:
     page = console.open(place)
     expect(page.get_by_text(PAGES[place]).first).to_be_visible()
     assert page.evaluate("window.hacked") is None
-
-
-@pytest.mark.parametrize("colours", ["light", "dark"])
-@pytest.mark.parametrize("place", PAGES)
-def test_every_page_is_accessible(console: Console, axe: Faults, place: str, colours: str) -> None:
-    page = console.open(place)
-    expect(page.get_by_text(PAGES[place]).first).to_be_visible()
     assert page.evaluate("document.documentElement.dataset.theme") == colours
     assert axe(page) == []
 

@@ -31,6 +31,7 @@ from appliance.repair.refused_reads import RefusedReads
 from appliance.repair.scrub import Scrubber
 from appliance.topics.topic_rows import TopicRow, TopicRows
 from tests.support.logs import until
+from tests.support.release import gate_has
 
 from .bad_disk import KINDS, BadDisk, why_not
 from .build import engine_environment
@@ -134,7 +135,9 @@ def die_under_load(disk: BadDisk, sync: str, seconds: float) -> list[list[bytes]
 
 
 @of_kinds(KINDS)
-@pytest.mark.parametrize("size", IN_LARGE_FOLIOS)
+@pytest.mark.parametrize(
+    "size", gate_has(IN_LARGE_FOLIOS[-1:], "more sizes of the file", IN_LARGE_FOLIOS)
+)
 def test_what_a_failed_sync_left_in_the_page_cache_is_not_served_after_a_restart(
     disk: BadDisk, size: int
 ) -> None:

@@ -10,7 +10,7 @@ from .harness import NIGHTLY
 from .rounds import Acks, LoadProcess, problems_of
 from .test_power_cut_states import SEED
 
-ROUNDS = 300 if NIGHTLY else 6
+ROUNDS = 300 if NIGHTLY else 4
 
 
 def test_kill_9_under_load_loses_nothing_acknowledged(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from tests.support.wire_client import WireClient
 from .harness import NIGHTLY
 from .test_power_cut_states import SEED
 
-ROUNDS = 100 if NIGHTLY else 4
+ROUNDS = 100 if NIGHTLY else 3
 PARTITIONS = 4
 TOPIC = "load"
 READY_S = 5.0  # far above the figure of bench/start.py, for a busy machine

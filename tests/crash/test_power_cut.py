@@ -16,7 +16,7 @@ from .loop_disk import LoopDisk, why_not
 from .rounds import Acks, LoadProcess, problems_of
 from .test_power_cut_states import SEED
 
-ROUNDS = 300 if NIGHTLY else 8
+ROUNDS = 300 if NIGHTLY else 4
 reason = why_not()
 pytestmark = pytest.mark.skipif(bool(reason), reason=reason)
 

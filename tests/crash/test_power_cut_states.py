@@ -16,8 +16,8 @@ from .harness import NIGHTLY, record
 from .workloads import SCENARIOS
 
 SEED = int(os.environ.get("CRASH_SEED", "1"))
-STATES_MAX = 10_000_000 if NIGHTLY else 280  # half of them damaged in a common way, each in another
-DEEP = 200 if NIGHTLY else 3  # recoveries cut in their turn, in each process
+STATES_MAX = 10_000_000 if NIGHTLY else 160  # half of them damaged in a common way, each in another
+DEEP = 200 if NIGHTLY else 2  # recoveries cut in their turn, in each process
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

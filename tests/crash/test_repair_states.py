@@ -18,7 +18,7 @@ from .states import Enumerator, Materialiser
 from .test_power_cut_states import SEED
 from .trace import History, build_history, read_entries
 
-STATES_MAX = 1_000_000 if NIGHTLY else 250
+STATES_MAX = 1_000_000 if NIGHTLY else 150
 
 
 @contextmanager

@@ -36,6 +36,7 @@ from tests.interop.test_groups import (
     shared,
     until,
 )
+from tests.support.release import gate_has
 from tests.support.warm_broker import WarmBroker as Broker
 
 SESSION_MS, HEARTBEAT_MS = 6000, 300
@@ -58,7 +59,9 @@ def member(bootstrap: str, group: str, topic: str, **configs: Any) -> Member:
     return Member(bootstrap, group, topic, group_protocol="consumer", **configs)
 
 
-@pytest.mark.parametrize("assignor", ["uniform", "range"])
+@pytest.mark.parametrize(
+    "assignor", gate_has(["uniform"], "groups/test_assignors.py has both", ["uniform", "range"])
+)
 def test_members_share_and_take_over(bootstrap: str, assignor: str) -> None:
     topic = filled(bootstrap, f"shared-{assignor}")
     one = member(bootstrap, topic, topic, group_remote_assignor=assignor)
@@ -82,7 +85,11 @@ def test_members_share_and_take_over(bootstrap: str, assignor: str) -> None:
     )
 
 
-@pytest.mark.parametrize("strategy", ["roundrobin", "cooperative-sticky"])
+@pytest.mark.parametrize(
+    "strategy",
+    gate_has(["cooperative-sticky"], "the way from another strategy",
+             ["roundrobin", "cooperative-sticky"]),
+)
 def test_consumers_go_over_to_the_newer_protocol_and_back(bootstrap: str, strategy: str) -> None:
     topic = filled(bootstrap, f"over-{strategy}")
     configs = {"partition_assignment_strategy": strategy}

@@ -24,6 +24,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from appliance.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from loadtest.ports import lasting_port
+from tests.support.release import gate_has
 from tests.support.warm_broker import WarmBroker as Broker
 from tests.support.wire_client import WireClient, frame_of
 
@@ -31,6 +32,7 @@ DEADLINE_S = 60.0
 PARTITIONS = 6
 COUNT = 600
 SESSION_MS = 6000
+STRATEGIES = ["range", "roundrobin", "cooperative-sticky"]
 FENCED = {confluent_kafka.KafkaError._FATAL, confluent_kafka.KafkaError.FENCED_INSTANCE_ID}
 QUICK = ["--set", "group.initial.rebalance.delay.ms=50"]
 
@@ -122,7 +124,10 @@ def shared(*members: Member) -> bool:
     return owned == list(range(PARTITIONS)) and all(each.assigned for each in members)
 
 
-@pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
+@pytest.mark.parametrize(
+    "strategy",
+    gate_has(["range", "cooperative-sticky"], "a second strategy that revokes all", STRATEGIES),
+)
 def test_members_share_and_take_over(bootstrap: str, strategy: str) -> None:
     topic = filled(bootstrap, f"shared-{strategy}")
     configs = {"partition_assignment_strategy": strategy}
@@ -280,7 +285,9 @@ async def through_aiokafka(bootstrap: str, topic: str) -> None:
     await last.stop()
 
 
-@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize(
+    "strategy", gate_has(["cooperative-sticky"], "a kill under another strategy", STRATEGIES[::2])
+)
 def test_consumers_carry_on_when_the_broker_is_killed(tmp_path: Path, strategy: str) -> None:
     """Their generation is on disk: no member joins again, and no committed offset is lost."""
     address = f"127.0.0.1:{lasting_port()}"  # the same after the kill, as consumers know it

@@ -6,6 +6,8 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.interop import kafka_jars
 from tests.support.warm_broker import WarmBroker as Broker
 
@@ -23,6 +25,7 @@ def run(main: str, folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.release("tests/interop/test_java_client.py has the same client")
 def test_the_client_compatibility_test(tmp_path: Path) -> None:
     supported = ("cluster-id", "offsets-for-times", "create-topics", "describe-configs",
                  "describe-acls", "idempotent-producer")

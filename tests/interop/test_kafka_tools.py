@@ -19,6 +19,7 @@ from appliance.config import topic_config
 from appliance.protocol import API
 from tests.interop import kafka_jars
 from tests.interop.kafka_tools import TOOLS, KafkaTools
+from tests.support.release import gate_has
 from tests.support.warm_broker import WarmBroker as Broker
 
 # A value other than the default for every config of a topic that Kafka knows
@@ -375,7 +376,9 @@ def log_dir(tools: KafkaTools, *words: str) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("acks", ["0", "1", "all"])
+@pytest.mark.parametrize(
+    "acks", gate_has(["all"], "the Java client has all acks in ClientChecks", ["0", "1", "all"])
+)
 def test_the_performance_tool_sends_all_its_records(tools: KafkaTools, acks: str) -> None:
     topic = f"perf-{acks}"
     create(tools, topic)
@@ -386,6 +389,7 @@ def test_the_performance_tool_sends_all_its_records(tools: KafkaTools, acks: str
     assert offsets(tools, "--topic", topic) == {f"{topic}:0": 2000}
 
 
+@pytest.mark.release("a second tool around the Java client")
 def test_the_consumer_performance_tool_reads_all_records(tools: KafkaTools) -> None:
     create(tools, "perf-read")
     tools.must("kafka-producer-perf-test", "--topic", "perf-read", "--num-records", "2000",
@@ -398,6 +402,7 @@ def test_the_consumer_performance_tool_reads_all_records(tools: KafkaTools) -> N
     assert float(found["data.consumed.in.MB"]) == pytest.approx(2000 * 100 / 2**20, abs=1e-4)
 
 
+@pytest.mark.release("a second tool around the Java client")
 def test_each_record_comes_back_before_the_next_is_sent(tools: KafkaTools) -> None:
     create(tools, "latency")
     said = tools.must("kafka-e2e-latency", "--topic", "latency", "--num-records", "200",

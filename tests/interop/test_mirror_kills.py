@@ -19,6 +19,7 @@ from appliance.testing import RunningBroker, running_broker
 from tests.interop.kafka_broker import KafkaBroker
 from tests.interop.test_restart import Restarted
 from tests.support.mirror_load import Load, MirrorProcess, held, kill_often
+from tests.support.release import gate_has
 
 KILLS = int(os.environ.get("MIRROR_KILLS", "5"))
 SEED = int(os.environ.get("MIRROR_SEED", "1"))
@@ -66,7 +67,9 @@ def test_behind_an_appliance_that_gives_its_own_offsets(
                                  "--commit-interval-ms", "300") > 0
 
 
-@pytest.mark.parametrize("offsets", ["keep", "map"])
+@pytest.mark.parametrize(
+    "offsets", gate_has(["map"], "kills of the mirror with kept offsets are above", ["keep", "map"])
+)
 def test_a_target_that_is_killed_itself(
     offsets: str, tmp_path: Path, source: RunningBroker
 ) -> None:

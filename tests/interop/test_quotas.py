@@ -109,6 +109,7 @@ def test_who_has_no_quota_is_not_held(tools: KafkaTools) -> None:
     assert throttled.seconds == []
 
 
+@pytest.mark.release("a second client that is held to the same rate")
 def test_the_java_producer_is_held_to_its_rate(tools: KafkaTools) -> None:
     limit(tools, "slow-java", "producer_byte_rate")
     said = tools.must(

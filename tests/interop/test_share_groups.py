@@ -147,6 +147,7 @@ def test_members_at_work_are_described(
     assert all(each["success"] for each in events if each["name"] == "offsets_acknowledged")
 
 
+@pytest.mark.release("the console consumer goes on after a kill, in less")
 def test_a_consumer_at_work_survives_the_broker(
     broker: Restarted, tools: KafkaTools, tmp_path: Path
 ) -> None:

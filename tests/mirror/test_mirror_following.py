@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 
 import confluent_kafka as ck
@@ -32,6 +33,7 @@ from tests.support.mirroring import (
     running,
     until,
 )
+from tests.support.release import gate_has
 from tests.support.unserved import unopened
 from tests.support.warm_broker import WarmBroker as Broker
 from tests.support.wire_client import WireClient
@@ -39,8 +41,11 @@ from tests.support.wire_client import WireClient
 pytestmark = pytest.mark.first
 
 
-@BOTH
-@pytest.mark.parametrize("dead", ["source", "target"])
+@pytest.mark.parametrize(
+    ("dead", "offsets"),
+    gate_has([("source", "keep"), ("target", "map")], "the other two of each dead side",
+             product(("source", "target"), ("keep", "map"))),
+)
 def test_a_stop_does_not_wait_for_a_link_that_is_dead(
     offsets: str, dead: str, tmp_path: Path
 ) -> None:

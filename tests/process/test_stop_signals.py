@@ -20,7 +20,7 @@ STORAGE = StorageConfig(low_water_bytes=0, reserve_bytes=1 << 20)
 LOGS = 12
 END_SECONDS_MAX = 60
 NEVER = -1
-MOMENTS = 10  # of the start, at equal distances
+MOMENTS = int(os.environ.get("STOP_MOMENTS", "5"))  # of the start, at equal distances
 
 # A start that signals itself: at the n-th time that Python imports or opens something, counted from
 # the command's import, which takes the first third of it. It ends with how many of them there were.

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
+from itertools import product
 from typing import Any
 
 import pytest
 
 from appliance import protocol
 from appliance.protocol import codec
-from tests.support.wire_frames import FOLDER, Frame, filled, frames
+from tests.support.wire_frames import FOLDER, Frame, by_message, filled, frames
 
 CAPTURED = frames("captured.tsv")
 FILLED = frames("filled.tsv")
 ALL = [*CAPTURED, *frames("defaults.tsv"), *FILLED]
 FLIPS = (0x01, 0x7F, 0x80, 0xFF)  # a small change, the largest and the smallest count, none
+
+
+def of_each_message(given: list[Frame]) -> pytest.MarkDecorator:
+    found = by_message(given)
+    return pytest.mark.parametrize("of_message", found.values(), ids=found)
 
 
 def folded(name: str) -> str:
@@ -57,49 +64,52 @@ def test_there_is_a_frame_of_every_message_and_version() -> None:
     assert set(known[-len(FILLED) :]) == wanted
 
 
-@pytest.mark.parametrize("frame", ALL, ids=str)
-def test_a_frame_is_written_back_to_the_byte(frame: Frame) -> None:
-    message = codec.decode(frame.message, frame.body, frame.version)
-    assert codec.encode(message, frame.version) == frame.body
+@of_each_message(ALL)
+def test_a_frame_is_written_back_to_the_byte(of_message: list[Frame]) -> None:
+    for frame in of_message:
+        message = codec.decode(frame.message, frame.body, frame.version)
+        assert codec.encode(message, frame.version) == frame.body, str(frame)
 
 
-@pytest.mark.parametrize("line", (FOLDER / "captured.jsonl").read_text().splitlines())
-def test_a_frame_means_what_kafka_meant(line: str) -> None:
-    wanted = json.loads(line)
-    where = (wanted["api_key"], wanted["version"], wanted["direction"])
-    (frame,) = [each for each in CAPTURED if each[:3] == where]
-    message = codec.decode(frame.message, frame.body, frame.version)
-    check(plain(message), wanted["fields"], frame.name)
+def test_a_frame_means_what_kafka_meant() -> None:
+    for line in (FOLDER / "captured.jsonl").read_text().splitlines():
+        wanted = json.loads(line)
+        where = (wanted["api_key"], wanted["version"], wanted["direction"])
+        (frame,) = [each for each in CAPTURED if each[:3] == where]
+        message = codec.decode(frame.message, frame.body, frame.version)
+        check(plain(message), wanted["fields"], str(frame))
 
 
-@pytest.mark.parametrize("frame", FILLED, ids=str)
-def test_a_filled_message_is_what_another_library_wrote(frame: Frame) -> None:
-    message = filled(frame.message, frame.version)
-    assert codec.decode(frame.message, frame.body, frame.version) == message
-    assert codec.encode(message, frame.version) == frame.body
+@of_each_message(FILLED)
+def test_a_filled_message_is_what_another_library_wrote(of_message: list[Frame]) -> None:
+    for frame in of_message:
+        message = filled(frame.message, frame.version)
+        assert codec.decode(frame.message, frame.body, frame.version) == message, str(frame)
+        assert codec.encode(message, frame.version) == frame.body, str(frame)
 
 
-@pytest.mark.parametrize("frame", CAPTURED, ids=str)
-def test_a_frame_cut_anywhere_is_malformed(frame: Frame) -> None:
-    for size in range(len(frame.body)):
+@of_each_message(CAPTURED)
+def test_a_frame_cut_anywhere_is_malformed(of_message: list[Frame]) -> None:
+    for frame in of_message:
         wanted = f"{frame.name} version {frame.version}"
+        for size in range(len(frame.body)):
+            with pytest.raises(protocol.MalformedMessage, match=wanted):
+                codec.decode(frame.message, frame.body[:size], frame.version)
+
+
+@of_each_message(ALL)
+def test_a_byte_too_many_is_malformed(of_message: list[Frame]) -> None:
+    for frame in of_message:
+        wanted = rf"{frame.name} version {frame.version}\b.*1 bytes after the end"
         with pytest.raises(protocol.MalformedMessage, match=wanted):
-            codec.decode(frame.message, frame.body[:size], frame.version)
+            codec.decode(frame.message, frame.body + b"\0", frame.version)
 
 
-@pytest.mark.parametrize("frame", ALL, ids=str)
-def test_a_byte_too_many_is_malformed(frame: Frame) -> None:
-    with pytest.raises(protocol.MalformedMessage, match="1 bytes after the end"):
-        codec.decode(frame.message, frame.body + b"\0", frame.version)
-
-
-@pytest.mark.parametrize("frame", CAPTURED, ids=str)
-def test_a_changed_byte_is_read_or_malformed(frame: Frame) -> None:
-    for position in range(len(frame.body)):
-        for flip in FLIPS:
+@of_each_message(CAPTURED)
+def test_a_changed_byte_is_read_or_malformed(of_message: list[Frame]) -> None:
+    for frame in of_message:
+        for position, flip in product(range(len(frame.body)), FLIPS):
             body = bytearray(frame.body)
             body[position] ^= flip
-            try:
+            with suppress(protocol.MalformedMessage):
                 codec.decode(frame.message, bytes(body), frame.version)
-            except protocol.MalformedMessage:
-                continue

@@ -113,7 +113,9 @@ class Forked(subprocess.Popen[str]):
         return self.returncode
 
     def communicate(
-        self, input: str | None = None, timeout: float | None = None,  # noqa: A002 - as Popen has it
+        self,
+        input: str | None = None,  # noqa: A002 - Popen's name
+        timeout: float | None = None,
     ) -> tuple[str, str]:
         assert input is None, "it has no standard input"
         pipes = [each for each in (self.stdout, self.stderr) if each is not None]

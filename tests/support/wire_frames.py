@@ -44,6 +44,22 @@ def frame_of(key: str, version: str, direction: str, name: str, _: str, octets: 
     return Frame(int(key), int(version), direction, name, bytes.fromhex(octets))
 
 
+def by_message(given: list[Frame]) -> dict[str, list[Frame]]:
+    """The frames of each message in all its versions: a test of a message, not of each frame."""
+    found: dict[str, list[Frame]] = {}
+    for frame in given:
+        found.setdefault(frame.name, []).append(frame)
+    return found
+
+
+def versions_of_messages() -> list[tuple[Any, list[int]]]:
+    """Every class that can be written, and in which versions."""
+    found: dict[Any, list[int]] = {}
+    for message, version in messages():
+        found.setdefault(message, []).append(version)
+    return list(found.items())
+
+
 def messages() -> list[tuple[Any, int]]:
     """Every class and version that can be written."""
     return [

@@ -104,7 +104,7 @@ def test_an_idempotent_producer_lives_through_kills(broker: Restarted, client: C
         assert reader.take(COUNT) == list(enumerate(sent))
 
 
-@pytest.mark.release("Kafka's copier writes through kills too")
+@pytest.mark.release("tests/interop/test_streams.py has the Java client through kills")
 def test_apache_kafkas_producer_lives_through_kills(broker: Restarted) -> None:
     tool = ("--bootstrap-server", broker.address, "--topic", "t", "--num-records", str(COUNT),
             "--record-size", "100", "--throughput", str(COUNT // 3))

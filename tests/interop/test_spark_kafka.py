@@ -22,6 +22,10 @@ PARTITIONS = 3
 DEADLINE_S = 60
 
 
+# Spark's connector is the Java client in a JVM of thirty processor seconds.
+pytestmark = pytest.mark.release("tests/interop/test_java_client.py has the client beneath it")
+
+
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     with Broker(tmp_path_factory.mktemp("spark") / "data") as made:

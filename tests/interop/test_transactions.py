@@ -500,6 +500,7 @@ def check_books(address: str, banks: list[Bank]) -> None:
 COPIES = 3000
 
 
+@pytest.mark.release("tests/interop/test_streams.py has the Java client through kills")
 def test_kafkas_copier_copies_each_once_through_kills(broker: Restarted) -> None:
     """Consume, transform, produce: the Java client, with offsets in its transactions."""
     for topic in ("in", "out"):

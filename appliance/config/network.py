@@ -79,6 +79,26 @@ class NetworkConfig(Part):
         minimum=1,
         maximum=100,
     )
+    max_handshakes: int = setting(
+        "ssl.handshakes.max",
+        1000,
+        "Handshakes of TLS that are under way at a time. One takes a thread up to two milliseconds, "
+        "and who only begins them takes memory. The next is refused, and its client tries again.",
+        minimum=1,
+    )
+    max_handshakes_per_ip: int = setting(
+        "ssl.handshakes.max.per.ip",
+        200,
+        "Handshakes of one address that are under way, so that others still get in.",
+        minimum=1,
+    )
+    handshake_timeout_ms: int = setting(
+        "ssl.handshake.timeout.ms",
+        10 * SECOND_MS,
+        "How long a handshake may take, from the connection on.",
+        minimum=100,
+        maximum=120 * SECOND_MS,
+    )
     requests_per_connection: int = setting(
         "connection.max.requests",
         1024,

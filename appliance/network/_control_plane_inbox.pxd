@@ -145,5 +145,5 @@ cdef void arrival_put(Plane* plane, int64_t connection, int listener, const stri
 cdef void arrivals_take(Plane* plane, vector[Arrival]* into) noexcept nogil
 
 # An address has a handshake less, or a connection.
-cdef void handshake_over(Plane* plane, const string& peer) noexcept nogil
+cdef void handshake_over(Plane* plane, string peer) noexcept nogil
 cdef void peer_gone(Plane* plane, string peer) noexcept nogil

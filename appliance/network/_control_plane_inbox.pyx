@@ -106,7 +106,7 @@ cdef void arrivals_take(Plane* plane, vector[Arrival]* into) noexcept nogil:
     into.swap(plane.arrivals)
 
 
-cdef void handshake_over(Plane* plane, const string& peer) noexcept nogil:
+cdef void handshake_over(Plane* plane, string peer) noexcept nogil:
     cdef ScopeLock lock
     lock.hold(plane.peers.guard)
     plane.counters.handshakes.fetch_add(-1)

@@ -64,7 +64,8 @@ cdef class TlsContext:
 
     def __cinit__(self, bint is_login):
         cdef TlsListener* listener
-        if signal.getsignal(signal.SIGPIPE) in (signal.SIG_DFL, None):
+        at_sigpipe = signal.getsignal(signal.SIGPIPE)
+        if at_sigpipe is None or at_sigpipe is signal.SIG_DFL:
             raise TlsUnavailable("TLS: the process must ignore SIGPIPE, as Python does from its "
                                  "start: a client that hangs up would end it")
         listener = new TlsListener()

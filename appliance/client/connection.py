@@ -1,7 +1,9 @@
 """A connection to one broker: requests out, responses in, in the same order.
 
 It has no thread and belongs to one thread at a time. Several requests may be in flight; a broker
-answers them in order. It buffers no received bytes, so `select` on the connection is reliable.
+answers them in order. `select` on the connection is reliable unless `has_answer`: a plain
+connection without a login buffers no received bytes, but TLS may have decrypted the next answer
+with the last one, and a renewed login reads those in front of its own.
 
 Any failure closes it, because the next bytes would belong to a request that has no reader any
 more.
@@ -10,6 +12,7 @@ more.
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import time
 from collections import deque
@@ -19,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from appliance import __version__
+from appliance.client import login, tls
 from appliance.client.config import ClientConfig
 from appliance.client.errors import (
     BrokerRefused,
@@ -26,11 +30,14 @@ from appliance.client.errors import (
     ConfigInvalid,
     ConnectionLost,
     RequestTimedOut,
+    TlsFailed,
 )
 from appliance.native.loopback_congestion import choose_congestion
 from appliance.protocol import Api, ErrorCode, MalformedMessage, VersionUnsupported, codec, headers
 from appliance.protocol.messages.api_versions import API as API_VERSIONS
 from appliance.protocol.messages.api_versions import ApiVersionsRequest
+from appliance.protocol.messages.sasl_authenticate import API as SASL_AUTHENTICATE
+from appliance.protocol.messages.sasl_handshake import API as SASL_HANDSHAKE
 
 Room = Callable[[int], bytearray | memoryview]
 
@@ -41,6 +48,8 @@ CORRELATION_ID_MAX = 2**31 - 1
 LARGE = 64 << 10  # a response of this size arrives in parts
 TIMEVAL = struct.Struct("@ll")  # seconds and microseconds, for SO_RCVTIMEO
 PARTS_MAX = 512  # per sendmsg; Linux allows 1024
+BEFORE_LOGIN = {API_VERSIONS.key, SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key}
+TLS_ALERT = 0x1503  # how TLS begins to refuse what is not TLS
 
 
 @dataclass(frozen=True, order=True)
@@ -68,14 +77,24 @@ class InFlight:
     timeout_ms: float
 
 
+Received = tuple[int, Api, int, memoryview]  # correlation id, API, version, body
+
+
 class Connection:
     def __init__(self, address: Address, config: ClientConfig) -> None:
         self.address, self.config = address, config
         self._in_flight: deque[InFlight] = deque()
+        self._early: deque[Received] = deque()  # in front of the answers in flight
         self._last_id = 0
+        self._login_due = login.NEVER  # of time.monotonic
+        self._is_encrypted = config.is_encrypted
+        self._is_accepted = False  # the broker has answered more than everybody may ask
+        self._versions: dict[int, tuple[int, int]] = {}
         self._socket = self._connected()
         try:
+            self._socket = self._secured()
             self._versions = self._negotiated()
+            self._log_in()
         except BaseException:
             self.close()
             raise
@@ -94,6 +113,39 @@ class Connection:
             for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
                 made.setsockopt(socket.SOL_SOCKET, option, self.config.socket_buffer_size)
         return made
+
+    def _secured(self) -> socket.socket:
+        if not self._is_encrypted:
+            return self._socket
+        where = f"broker {self.address}"
+        try:
+            return tls.secured(self._socket, self.config, self.address.host)
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionError, TimeoutError) as error:
+            why = f"security_protocol is {self.config.security_protocol}: no handshake of TLS"
+            raise BrokerUnavailable(f"{where}: {why}: {error}") from error
+        except ssl.SSLError as error:
+            raise tls.explained(error, self.config, where, self.address.host) from error
+        except OSError as error:
+            raise BrokerUnavailable(f"{where}: {error}") from error
+
+    def _log_in(self) -> None:
+        if self.config.has_login:
+            self._login_due = login.NEVER  # for the requests of the login itself
+            self._login_due = login.log_in(self)
+
+    def _renew_login(self) -> None:
+        """The broker answers in order, so the answers in flight come first and wait here."""
+        try:
+            early = [
+                *self._early,
+                *(self._received(bytearray) for _ in range(len(self._in_flight))),
+            ]
+            self._early.clear()  # the login reads its own answers
+            self._log_in()
+            self._early.extend(early)
+        except BaseException:
+            self.close()
+            raise
 
     def _negotiated(self) -> dict[int, tuple[int, int]]:
         """The API versions of the broker. A broker that does not know our version of this request
@@ -127,7 +179,16 @@ class Connection:
 
     @property
     def in_flight(self) -> int:
-        return len(self._in_flight)
+        return len(self._in_flight) + len(self._early)
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether bytes of an answer are here already, of which `select` does not know."""
+        return bool(self._early) or (self._is_encrypted and self._pending() > 0)
+
+    def _pending(self) -> int:
+        assert isinstance(self._socket, ssl.SSLSocket)
+        return self._socket.pending()
 
     @property
     def deadline(self) -> float | None:
@@ -143,7 +204,8 @@ class Connection:
     def cut(self) -> None:
         """From any thread: makes all waits for this connection fail at once."""
         with suppress(OSError):  # the broker or another thread has closed it already
-            self._socket.shutdown(socket.SHUT_RDWR)
+            # not SSLSocket's, after which the other thread would read encrypted bytes as they are
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def version(self, api: Api, most: int | None = None) -> int:
         """The newest version of this API that both sides speak."""
@@ -163,7 +225,7 @@ class Connection:
         self, api: Api, request: Any, timeout_ms: float | None = None, version: int | None = None
     ) -> Any:
         """Sends a request and returns its response. No other request may be in flight."""
-        if self._in_flight:
+        if self.in_flight:
             raise RuntimeError(f"{self!r}: {api.name} would get the answer of another request")
         self.send(api, request, timeout_ms, version)
         return self.receive()[1]
@@ -183,12 +245,16 @@ class Connection:
         timeout_ms: float | None = None,
     ) -> int:
         """The same for an encoded request. Its bytes are not copied."""
+        now = time.monotonic()
+        if self._login_due <= now:
+            self._renew_login()
+            now = time.monotonic()
         self._last_id = self._last_id % CORRELATION_ID_MAX + 1
         header = headers.RequestHeader(api.key, version, self._last_id, self.config.client_id)
         head = headers.encode_request(header)
         size = len(head) + sum(map(len, body))
         timeout_ms = self.config.socket_timeout_ms if timeout_ms is None else timeout_ms
-        deadline = time.monotonic() + timeout_ms / 1000
+        deadline = now + timeout_ms / 1000
         self._in_flight.append(InFlight(self._last_id, api, version, deadline, timeout_ms))
         self._send_all([SIZE.pack(size) + head, *body], deadline)
         return self._last_id
@@ -217,14 +283,22 @@ class Connection:
             self.close()
             raise
 
-    def receive_bytes(self, room: Room = bytearray) -> tuple[int, Api, int, memoryview]:
+    def receive_bytes(self, room: Room = bytearray) -> Received:
         """Correlation id, API, version and undecoded body of the answer. `room` returns a buffer of
         a given size, because new memory is the largest cost of a large answer."""
+        if self._early:
+            return self._early.popleft()
         if not self._in_flight:
             raise RuntimeError(f"{self!r}: no request is in flight")
+        return self._received(room)
+
+    def _received(self, room: Room) -> Received:
         asked = self._in_flight[0]
         head = self._exactly(SIZE.size, asked.deadline)
         (size,) = SIZE.unpack(head)
+        if size >> 16 == TLS_ALERT and not self._is_encrypted:
+            why = f"security_protocol is {self.config.security_protocol}, this listener wants TLS"
+            self._fail(TlsFailed(f"broker {self.address}: {why}"))
         if not SIZE.size <= size <= FRAME_SIZE_MAX:
             self._fail(MalformedMessage(f"an answer of {size} bytes, {FRAME_SIZE_MAX} allowed"))
         frame = self._exactly(size, asked.deadline, room)
@@ -235,6 +309,7 @@ class Connection:
         except MalformedMessage as error:
             self._fail(error)
         self._in_flight.popleft()
+        self._is_accepted = self._is_accepted or asked.api.key not in BEFORE_LOGIN
         return asked.correlation_id, asked.api, asked.version, body
 
     def _exactly(
@@ -256,7 +331,7 @@ class Connection:
         """Reads a large answer in one call. If other threads keep the GIL busy, each return from a
         call may wait for it longer than the bytes took."""
         self._wait_until(deadline)
-        if len(left) < LARGE:
+        if len(left) < LARGE or self._is_encrypted:  # from TLS a record at a time
             return self._socket.recv_into(left)
         micros = int((self._socket.gettimeout() or 0) * 1e6) + 1
         self._socket.setsockopt(
@@ -278,6 +353,8 @@ class Connection:
 
     def _fail(self, error: Exception) -> NoReturn:
         self.close()
+        if isinstance(error, TlsFailed):
+            raise error
         waiting = ", ".join(
             f"{each.api.name} {each.correlation_id}" for each in list(self._in_flight)[:3]
         )
@@ -286,4 +363,17 @@ class Connection:
         if isinstance(error, TimeoutError):
             waited = f"{self._in_flight[0].timeout_ms:.0f} ms" if self._in_flight else "its time"
             raise RequestTimedOut(f"{facts}: no answer within {waited}") from error
-        raise ConnectionLost(f"{facts}: {error}") from error
+        if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+            raise tls.explained(error, self.config, facts, self.address.host) from error
+        raise ConnectionLost(f"{facts}: {error}{self._hint()}") from error
+
+    def _hint(self) -> str:
+        """A broker that does not want this client often just closes the connection."""
+        protocol = f"security_protocol is {self.config.security_protocol}"
+        if self._is_accepted or self.config.has_login:
+            return ""
+        if self._versions.keys() - BEFORE_LOGIN:
+            return f"; it may want a login: {protocol}"
+        if not self._is_encrypted:
+            return f"; it may want TLS: {protocol}"
+        return f"; it may want another certificate: {tls.own_certificate(self.config)}"

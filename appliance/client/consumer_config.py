@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from appliance.client.config import KIB, MIB, ClientConfig, setting
+from appliance.client.config import ClientConfig
 from appliance.client.errors import ConfigInvalid
+from appliance.client.setting import KIB, MIB, setting
 
 ZOOKEEPER, KAFKA = "zookeeper", "kafka"
 SMALLEST, LARGEST, FAIL = "smallest", "largest", "fail"
@@ -104,9 +105,7 @@ class ConsumerConfig(FetchConfig):
         "reports the release earlier.",
         minimum=1,
     )
-    refetch_backoff_ms: int = setting(
-        200, "Pause after a failure of a broker.", minimum=1
-    )
+    refetch_backoff_ms: int = setting(200, "Pause after a failure of a broker.", minimum=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -35,6 +35,7 @@ from appliance.client.broker_partition import NO_BROKER
 from appliance.client.cluster import Cluster
 from appliance.client.consumer_config import ZOOKEEPER, ConsumerConfig
 from appliance.client.errors import (
+    AccessFailed,
     BrokerRefused,
     BrokerUnavailable,
     CommitFailed,
@@ -248,6 +249,10 @@ class ConsumerConnector:
         try:
             with self._lock:
                 return self._round()
+        except (AccessFailed, ConfigInvalid) as error:
+            for stream in self._streams.values():
+                stream.fail(error)
+            return True
         except (KazooException, ApplianceError) as error:
             if not self._is_closing:
                 log.warning("rebalance will be retried", error=repr(error))

@@ -51,6 +51,20 @@ class BrokerUnavailable(ApplianceError):
     retriable = True
 
 
+class AccessFailed(ApplianceError):
+    """Client and broker do not accept each other. It stays so until somebody changes a setting, a
+    password or a certificate, so nothing is tried again by itself."""
+
+
+class LoginFailed(AccessFailed):
+    """The text has user and mechanism, never the secret."""
+
+
+class TlsFailed(AccessFailed):
+    """One side does not accept the certificate or the protocol of the other one. The text says
+    which file or name to mend."""
+
+
 class ConnectionLost(BrokerUnavailable):
     """The connection broke. Requests in flight may or may not have been executed."""
 

@@ -15,9 +15,11 @@ from appliance.client.cluster import Cluster
 from appliance.client.connection import Connection
 from appliance.client.consumer_config import FAIL, SMALLEST, ConsumerConfig
 from appliance.client.errors import (
+    AccessFailed,
     BrokerRefused,
     BrokerUnavailable,
     CommitFailed,
+    ConfigInvalid,
     OffsetOutOfRange,
     TopicMadeAnew,
 )
@@ -83,6 +85,10 @@ class Fetcher:
                 has_worked = self._round()
             except (BrokerUnavailable, BrokerRefused, CommitFailed) as error:
                 self._leave_alone(error)
+            except (AccessFailed, ConfigInvalid) as error:
+                self._disconnect()
+                for claim in self._claims:
+                    self._tell(claim, error)
             except Exception as error:
                 log.exception("fetching failed unexpectedly")
                 for claim in self._claims:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from appliance.client.config import MIB, ClientConfig, setting
+from appliance.client.config import ClientConfig
 from appliance.client.errors import ConfigInvalid
+from appliance.client.setting import MIB, setting
 from appliance.record import compression
 
 # The number of batches per producer and partition that the broker remembers. With more in flight it
@@ -74,9 +75,7 @@ class ProducerConfig(ClientConfig):
     retry_backoff_ms: int = setting(
         100, "Pause before the second attempt; doubled with each further one.", minimum=1
     )
-    retry_backoff_max_ms: int = setting(
-        2000, "Longest pause between attempts.", minimum=1
-    )
+    retry_backoff_max_ms: int = setting(2000, "Longest pause between attempts.", minimum=1)
     on_broker_down: str = setting(
         FAIL,
         "`fail`: records for an unreachable broker wait for it, and fail at their timeout. `move`: "

@@ -32,8 +32,10 @@ from appliance.client.broker_partition import NO_BROKER, BrokerPartition
 from appliance.client.cluster import Cluster
 from appliance.client.connection import Connection
 from appliance.client.errors import (
+    AccessFailed,
     BrokerRefused,
     BrokerUnavailable,
+    ConfigInvalid,
     PartitionUnknown,
     TopicUnknown,
 )
@@ -68,6 +70,7 @@ UNCERTAIN = {
     ErrorCode.UNKNOWN_SERVER_ERROR,
 }
 ELSEWHERE = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+NOT_AGAIN = (AccessFailed, ConfigInvalid)  # until somebody has mended it
 TOPICS_AND_BROKERS_GONE = (TopicUnknown, PartitionUnknown, BrokerUnavailable)
 
 # A healthy broker answers sooner, and a dead one delays the caller no longer.
@@ -170,19 +173,23 @@ class Sender:
         until = min(until, self._dispatch())
         poll = select.poll()
         waiting = {}
+        here: list[Lane] = []  # with an answer of which the poll does not know
         for lane in self._lanes.values():
             if lane.connection and lane.requests:
                 waiting[lane.connection.fileno()] = lane
                 poll.register(lane.connection, select.POLLIN)
                 until = min(until, lane.connection.deadline or until)
+                if lane.connection.has_answer:
+                    here.append(lane)
         if wake >= 0:
             poll.register(wake, select.POLLIN)
         elif not waiting and not self._busy:
             return
-        left_ms = max(0.0, (until - time.monotonic()) * 1000)
-        for number, _ in poll.poll(left_ms + 1 if left_ms else 0):
-            if number in waiting:
-                self._receive(waiting[number])
+        left_ms = 0.0 if here else max(0.0, (until - time.monotonic()) * 1000)
+        found = poll.poll(left_ms + 1 if left_ms else 0)
+        answered = dict.fromkeys([*here, *(waiting[n] for n, _ in found if n in waiting)])
+        for lane in answered:
+            self._receive(lane)
         for lane in waiting.values():
             self._give_up_late_answers(lane)
 
@@ -220,6 +227,9 @@ class Sender:
                 self._send_over(lane, tracks)
             except (BrokerUnavailable, BrokerRefused, MalformedMessage, VersionUnsupported) as why:
                 again_at = min(again_at, self._failed(lane, why))
+            except NOT_AGAIN as why:
+                self._failed(lane, why)
+                self._give_up(tracks, why)
             if lane.connecting:
                 again_at = min(again_at, now + CONNECT_LOOK_S)
         return again_at
@@ -235,6 +245,9 @@ class Sender:
             self.cluster.address(broker)
         except TOPICS_AND_BROKERS_GONE as error:
             return self._has_no_way(track, error, now), None
+        except NOT_AGAIN as error:
+            self._give_up([track], error)
+            return float("inf"), None
         lane = self._lanes.get(broker)
         if lane is None:
             lane = self._lanes[broker] = Lane(broker)
@@ -389,7 +402,7 @@ class Sender:
     def _ask_who_leads(self, topic: str) -> None:
         try:
             self.cluster.refresh(topic)
-        except BrokerUnavailable as error:
+        except (BrokerUnavailable, *NOT_AGAIN) as error:
             log.warning("no metadata of leaders", topic=topic, error=error)
 
     # failures
@@ -415,6 +428,14 @@ class Sender:
             for topic in {track.topic for track in self._busy}:
                 self._ask_who_leads(topic)
         return lane.retry_at
+
+    def _give_up(self, tracks: list[Track], error: ApplianceError) -> None:
+        """Ends what waits, because no try can succeed. The next batch tries again."""
+        for track in tracks:
+            waiting, track.waiting = track.waiting, deque()
+            self._settle(track)
+            for batch in waiting:
+                self._end(batch, error)
 
     def _pause_s(self, failures: int) -> float:
         doubled = self.config.retry_backoff_ms * 2 ** min(max(failures - 1, 0), 20)

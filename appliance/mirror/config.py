@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from appliance.client.config import MIB, ClientConfig, check, rows_of, setting
+from appliance.client.config import ClientConfig
 from appliance.client.errors import ConfigInvalid
+from appliance.client.setting import MIB, check, rows_of, setting
 from appliance.process import patterns
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,100}")  # becomes part of topic names

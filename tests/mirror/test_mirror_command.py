@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from appliance.cli.main import main
-from appliance.client.config import as_markdown
+from appliance.client.setting import as_markdown
 from appliance.client.errors import ConfigInvalid
 from appliance.mirror.config import MirrorConfig
 from appliance.mirror.progress import serve_metrics

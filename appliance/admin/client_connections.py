@@ -15,6 +15,7 @@ class Connection(TypedDict):
     id: int
     peer: str
     client_id: str
+    principal: str | None  # None: it has not logged in
     software: str | None  # None: the client does not report it, as those before 2019
     software_version: str | None
     connected_ms: int  # age of the connection
@@ -46,6 +47,7 @@ async def list_connections(call: Call) -> Connections:
         row = row_of(
             Connection,
             each,
+            principal=each.principal or None,
             software=software[0] if software else None,
             software_version=software[1] if software else None,
             connected_ms=each.age_ms,

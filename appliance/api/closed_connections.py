@@ -32,6 +32,15 @@ TEXTS = {
     "connections": "there are {got} connections, wanted at most {wanted} (max.connections.total)",
     "connections per ip": "there are {got} connections of this address, wanted at most {wanted} "
     "(max.connections.per.ip, max.connections.percent.per.ip)",
+    "login key": "a request (key {key}, version {version}) before a login, wanted only 17, 18 and "
+    "36: SaslHandshake, ApiVersions and SaslAuthenticate",
+    "login size": "a frame of {got} bytes before a login, wanted at most {wanted} "
+    "(sasl.server.max.receive.size)",
+    "login timeout": "it has not logged in for {wanted} ms (connection.login.timeout.ms), after "
+    "{got} requests",
+    "login over": "a request (key {key}, version {version}) came {got} ms after the end of its "
+    "login, and no new login before (connections.max.reauth.ms)",
+    "login other": "it logged in again as another principal",
     "connection rate": "its turn would come in {got} ms, wanted at most {wanted} (the quota "
     "connection_creation_rate)",
 }
@@ -58,7 +67,8 @@ def words_of(closure: Closure) -> str:
     text = TEXTS[closure.kind].format(
         got=closure.got, wanted=closure.wanted, key=closure.key, version=closure.version
     )
-    what = protocol_of(closure.got) if closure.kind == "frame size" else None
+    is_size = closure.kind in ("frame size", "login size")
+    what = protocol_of(closure.got) if is_size else None
     return f"{text}; it begins like {what}" if what else text
 
 

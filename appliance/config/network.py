@@ -114,6 +114,30 @@ class NetworkConfig(Part):
         minimum=1,
         maximum=1_000_000,
     )
+    login_max_bytes: int = setting(
+        "sasl.server.max.receive.size",
+        64 * KIB,
+        "Largest request of a connection that has not logged in. Anybody can send one, and no "
+        "mechanism served here needs more: a token of OAUTHBEARER has a few KiB. Kafka's 512 KiB "
+        "leave room for Kerberos.",
+        minimum=KIB,
+        maximum=2**31 - 16,
+    )
+    login_timeout_ms: int = setting(
+        "connection.login.timeout.ms",
+        10 * SECOND_MS,
+        "How long a client may take to log in, from the connection to the end of the login. Then "
+        "it is closed: a connection that nobody answers for takes one from those who log in.",
+        minimum=100,
+    )
+    decisions_max: int = setting(
+        "authorizer.max.decisions",
+        200_000,
+        "Decisions about rights that are kept for Produce, Fetch and ListOffsets, each of one "
+        "principal, address and topic, in about 150 bytes. Beyond it those that are least used "
+        "are made again.",
+        minimum=2_000,
+    )
     idle_timeout_ms: int = setting(
         "connections.max.idle.ms",
         600 * SECOND_MS,

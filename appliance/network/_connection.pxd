@@ -15,11 +15,15 @@ from appliance.native._histogram cimport Traffic
 from appliance.native._native cimport RawBytes
 from appliance.network._control_plane_inbox cimport Plane
 from appliance.network._quota cimport ClientQuotas, Quota
+from appliance.network._rights cimport ClientRights
 from appliance.network._tls cimport Tls
 from appliance.network._topic_table cimport TopicRef
 from appliance.storage._cold_reads cimport ColdReadRef
 from appliance.storage._partition_log cimport LogRef
 from appliance.storage._partition_waits cimport InboxRef, Watch
+
+cdef enum:
+    NOT_LOGGED_IN = -1             # in the place of a time
 
 # Bytes of a file that stand before byte `at` of an answer's own bytes.
 cdef cppclass Span:
@@ -55,6 +59,8 @@ cdef cppclass FetchTarget:
     int64_t told_visible           # what a session's client was told last; -1: nothing
     int64_t told_start
     int16_t told_error
+    int64_t decided_at             # the generation of the next; 0: it is not known
+    bint may_read
 
 # Partitions that a client fetches again and again, naming only what changed.
 cdef cppclass FetchSession:
@@ -82,6 +88,8 @@ cdef cppclass Fetch:
     ColdReadRef cold               # the read that it waits for
     int cold_rounds                # of reads, one after the other, that brought nothing
     int64_t cold_total             # bytes that were there when the last one began
+    bint is_asked                  # it waits for rights
+    int64_t generation             # of the rules it was looked at by; 0: none
 
 ctypedef shared_ptr[Fetch] FetchRef
 ctypedef shared_ptr[DurableWait] DurableWaitRef
@@ -91,6 +99,8 @@ cdef cppclass Slot:
     bint is_ready
     bint is_silent                 # acks=0: no answer is sent
     bint closes                    # the connection ends here, after the answers before it
+    bint is_last                   # the connection ends when this was sent
+    bint bars                      # counted in the connection until the control plane answers
     int64_t deadline_ns            # 0: none
     int64_t passed_bytes           # the request's, if the control plane answers it
     bint is_woken                  # among the processor's slots to look at again
@@ -130,7 +140,8 @@ cdef cppclass Connection:
     int64_t sent_of_span
     int64_t warm_of_span           # bytes of it that are in the page cache, sent or not
     ColdReadRef cold               # what reads the next ones; empty: nothing does
-    int64_t lookups                # fetches that wait for the disk to tell where records are
+    int64_t lookups                # fetches that wait for the disk to tell where records are, or
+                                   # for the control plane to tell what may be read
     ColdReadRef left_out           # reads what an answer left out; empty, or done: nothing does
     int64_t held_bytes             # of all answers in memory
     int64_t stalled_ns             # since when the peer takes nothing; 0: it does
@@ -151,6 +162,14 @@ cdef cppclass Connection:
     int64_t mute_until_ns          # a quota wants it not to be read; 0: it is
     bint is_muted                  # the processor has a timer for the end of that
     FetchSession session           # id 0: none
+
+    int64_t good_until_ns          # requests are taken until then; 0: for good; or NOT_LOGGED_IN
+    int64_t login_by_ns            # when a login must be done
+    int barred                     # requests whose answers nothing is read before, and an end that
+                                   # was announced
+    bint is_raw                    # what comes are tokens of a login, without headers
+    bint is_over                   # its last answer was sent
+    ClientRights rights
 
 cdef Slot* slot_at(Connection* connection, int64_t number) noexcept nogil
 cdef int64_t slot_new(Connection* connection) noexcept nogil

@@ -70,7 +70,8 @@ cdef bint connection_has_room(Connection* connection) noexcept nogil:
     return (connection.slots.size() < <size_t>connection.plane.limits.requests_per_connection
             and connection.passed < connection.plane.limits.passed_per_connection
             and connection.held_bytes < HELD_MAX and connection.lookups == 0
-            and connection.mute_until_ns == 0 and not connection.is_arriving)
+            and connection.mute_until_ns == 0 and connection.barred == 0
+            and not connection.is_arriving)
 
 
 cdef void connection_set_interest(Connection* connection, int epoll_fd,
@@ -115,6 +116,8 @@ cdef int connection_send(Connection* connection) noexcept nogil:
                 return SEND_BROKEN
             answer_end(connection)
             connection.sent_of_span = 0
+        if connection.is_over:
+            return SEND_BROKEN
         if connection.slots.empty() or not connection.slots.front().is_ready:
             connection.stalled_ns = 0
             return SEND_DONE
@@ -151,6 +154,7 @@ cdef void answer_end(Connection* connection) noexcept nogil:
     times_note(&connection.traffic.requests[slot.row], monotonic_ns() - slot.begun_ns)
     connection.held_bytes -= slot.held_bytes
     connection.plane.held_bytes.fetch_add(-slot.held_bytes)
+    connection.is_over = connection.is_over or slot.is_last
     connection.passed -= slot.passed_bytes > 0
     connection.passed_bytes -= slot.passed_bytes
     connection.slots.pop_front()
@@ -244,6 +248,8 @@ cdef int64_t _send_bytes(Connection* connection) noexcept nogil:
             message.msg_iovlen += 1
         from_byte = 0
         i += 1
+        if slot.is_last:
+            break
     message.msg_iov = parts
     got = sendmsg(connection.fd, &message, MSG_NOSIGNAL | (MSG_MORE if more else 0))
     left = got

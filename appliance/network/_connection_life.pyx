@@ -8,9 +8,9 @@ from libcpp.string cimport string
 
 from appliance.native._native cimport close
 from appliance.native._socket cimport EPOLL_CTL_ADD, EPOLLIN, epoll_ctl, epoll_event
-from appliance.network._connection cimport Connection, Slot
+from appliance.network._connection cimport NOT_LOGGED_IN, Connection, Slot
 from appliance.network._control_plane_inbox cimport (
-    CLOSURE_MALFORMED, closure_put, gone_put, handshake_over, peer_gone,
+    CLOSURE_MALFORMED, Plane, closure_put, gone_put, handshake_over, peer_gone,
 )
 from appliance.network._fetch_park cimport fetch_forget
 from appliance.network._fetch_session cimport session_end
@@ -18,6 +18,8 @@ from appliance.network._processor cimport Processor, processor_list
 from appliance.network._produce cimport produce_forget
 from appliance.network._tls cimport TlsListener, tls_free, tls_new
 from appliance.storage._partition_waits cimport MAIL_CONNECTION, Mail, inbox_put
+
+cdef const char* ANONYMOUS = b"User:ANONYMOUS"  # as in access/principal.py
 
 
 # ---- without the GIL ----
@@ -29,7 +31,7 @@ cdef void connection_give(Processor* processor, int fd, const string& peer, int 
     mail.kind = MAIL_CONNECTION
     mail.fd = fd
     mail.slot = listener
-    mail.mute_until_ns = mute_until_ns
+    mail.until_ns = mute_until_ns
     mail.connection = serial * processor.plane.limits.processors + processor.index
     mail.bytes.assign(<const uint8_t*>peer.data(), <const uint8_t*>peer.data() + peer.size())
     inbox_put(processor.inbox.get(), &mail)
@@ -49,7 +51,8 @@ cdef void connection_take(Processor* processor, Mail* mail) noexcept nogil:
     connection.handed_produce = -1
     connection.interest = EPOLLIN
     connection.active_ns = connection.since_ns = processor.now_ns
-    connection.mute_until_ns = mail.mute_until_ns
+    connection.mute_until_ns = mail.until_ns
+    _set_gate(connection, processor.now_ns)
     processor.connections[connection.id] = connection
     if not _secure(processor, connection):
         connection_close(processor, connection)
@@ -74,6 +77,15 @@ cdef bint _secure(Processor* processor, Connection* connection) noexcept nogil:
     connection.tls.deadline_ns = (max(processor.now_ns, connection.mute_until_ns)
                                   + processor.plane.limits.handshake_ns)
     return True
+
+
+cdef void _set_gate(Connection* connection, int64_t now_ns) noexcept nogil:
+    cdef Plane* plane = connection.plane
+    if not plane.listeners[connection.listener].asks_login:
+        connection.rights.principal.assign(ANONYMOUS)
+        return
+    connection.good_until_ns = NOT_LOGGED_IN
+    connection.login_by_ns = max(now_ns, connection.mute_until_ns) + plane.limits.login_ns
 
 
 cdef void connection_refuse(Processor* processor, Connection* connection, int kind, int64_t got,

@@ -14,6 +14,7 @@ cdef cppclass ConnectionFacts:
     int64_t id
     string peer
     string client_id
+    string principal               # empty: it has not logged in
     int64_t age_ns
     int64_t idle_ns
     int64_t requests

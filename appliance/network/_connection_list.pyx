@@ -53,6 +53,7 @@ cdef void _fill_facts(Connection* connection, int64_t now_ns,
     facts.id = connection.id
     facts.peer = connection.peer
     facts.client_id = connection.client_id
+    facts.principal = connection.rights.principal
     facts.age_ns = now_ns - connection.since_ns
     facts.idle_ns = now_ns - connection.active_ns
     facts.requests = connection.requests

@@ -11,6 +11,7 @@ from appliance.network._control_plane_inbox cimport (
     CLOSURE_FRAME_TIMEOUT, CLOSURE_SEND_TIMEOUT, Plane, closure_put,
 )
 from appliance.network._fetch_park cimport fetch_check
+from appliance.network._gate cimport gate_is_late
 from appliance.network._processor cimport Processor, processor_list
 from appliance.network._produce cimport produce_check
 from appliance.network._response_memory cimport responses_take_too_much
@@ -70,6 +71,8 @@ cdef bint _is_hopeless(Processor* processor, Connection* connection) noexcept no
         plane.counters.closed_frame.fetch_add(1)
         closure_put(plane, connection.peer, CLOSURE_FRAME_TIMEOUT,
                     <int64_t>connection.partial.size() - 4, connection.frame_size - 4)
+        return True
+    if gate_is_late(connection, now):
         return True
     if (connection.slots.empty() and connection.mute_until_ns == 0
             and now - connection.active_ns > plane.limits.idle_ns):

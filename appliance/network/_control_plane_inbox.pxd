@@ -7,6 +7,7 @@ from libcpp.vector cimport vector
 
 from appliance.native._native cimport atomic_bool, atomic_i64, mutex
 from appliance.network._quota cimport QuotaTable
+from appliance.network._rights cimport RightsTable
 from appliance.network._tls cimport TlsListenerRef
 from appliance.network._topic_table cimport TopicTable
 from appliance.storage._cold_reads cimport ColdReaders
@@ -35,6 +36,15 @@ cdef struct Limits:
     int64_t handshakes             # of TLS, under way
     int64_t handshakes_per_ip
     int64_t handshake_ns
+    int64_t login_bytes            # of a frame before its connection has logged in
+    int64_t login_ns               # for a whole login
+
+cdef enum:
+    LISTENERS_MAX = 64             # a broker has a handful
+
+# What holds for all connections of a listener; constant once it listens.
+cdef struct ListenerRules:
+    bint asks_login
 
 # A request for the control plane.
 cdef cppclass Punt:
@@ -42,6 +52,7 @@ cdef cppclass Punt:
     int64_t slot
     string peer
     int listener
+    bint is_raw                    # a token of a login, without a header
     vector[uint8_t] frame
 
 # A connection whose client showed a certificate, or was asked to. It is not read until the control
@@ -51,6 +62,14 @@ cdef cppclass Arrival:
     int listener
     string peer
     string subject                 # in DER; empty: there is no certificate
+
+# Rights of which a fetch knows nothing yet.
+cdef cppclass Question:
+    int64_t connection
+    int64_t slot
+    string principal
+    string host
+    vector[string] topics
 
 # Connections by address: the acceptor and all processors count them.
 cdef cppclass Peers:
@@ -74,6 +93,11 @@ cdef enum ClosureKind:
     CLOSURE_HANDSHAKES = 11        # got: handshakes under way; wanted: the limit
     CLOSURE_HANDSHAKES_PER_IP = 12
     CLOSURE_NOT_TLS = 13           # got: the first four bytes
+    CLOSURE_LOGIN_KEY = 14          # a request before the login; key and version tell which
+    CLOSURE_LOGIN_SIZE = 15        # of a frame before it; got: the claim; wanted: the limit
+    CLOSURE_LOGIN_TIMEOUT = 16     # got: requests that came; wanted: milliseconds
+    CLOSURE_LOGIN_OVER = 17        # got: milliseconds since it ended; key and version tell what came
+    CLOSURE_LOGIN_OTHER = 18       # it became another principal's
 
 cdef cppclass Closure:
     string peer
@@ -95,6 +119,7 @@ cdef cppclass Counters:
     atomic_i64 handshakes_done
     atomic_i64 handshakes_resumed  # of those done
     atomic_i64 handshakes_failed
+    atomic_i64 closed_login        # before it logged in, or when that was over
     atomic_i64 produce_requests
     atomic_i64 fetch_requests
     atomic_i64 punted_requests
@@ -107,11 +132,13 @@ cdef cppclass Counters:
 # `new Plane()` zeroes it.
 cdef cppclass Plane:
     Limits limits                  # constant, as is the committer
+    ListenerRules[LISTENERS_MAX] listeners
     CommitterRef committer
     vector[TlsListenerRef] tls     # by the number of a listener; empty: plain. Constant after start
     Peers peers
     TopicTable topics
     QuotaTable quotas
+    RightsTable rights
     Counters counters
     ColdReaders cold
     atomic_i64 queued_bytes        # room promised to frames that arrive, and requests passed on
@@ -123,17 +150,21 @@ cdef cppclass Plane:
     vector[Punt] punts             # guard
     vector[int64_t] gone           # guard; connections that ended
     vector[Arrival] arrivals       # guard
+    vector[Question] questions     # guard
     vector[Closure] closures       # guard
     int64_t closures_left_out      # guard
     bint is_signalled              # guard
-    int punt_fd                    # readable while `punts` or `closures` has something
+    int punt_fd                    # readable while any of these has something
 
 # True: whoever put it calls `punts_signal` soon. Until then others rely on it.
 cdef bint punt_put(Plane* plane, int64_t connection, int64_t slot, const string& peer,
-                   int listener, const uint8_t* frame, int64_t size) noexcept nogil
+                   int listener, bint is_raw, const uint8_t* frame,
+                   int64_t size) noexcept nogil
 cdef void punts_signal(Plane* plane) noexcept nogil
 cdef void gone_put(Plane* plane, int64_t connection) noexcept nogil
 cdef void punts_take(Plane* plane, vector[Punt]* into, vector[int64_t]* gone) noexcept nogil
+cdef void question_put(Plane* plane, Question* question) noexcept nogil
+cdef void questions_take(Plane* plane, vector[Question]* into) noexcept nogil
 # Tells the control plane, which keeps the log.
 cdef void closure_put(Plane* plane, const string& peer, int kind, int64_t got, int64_t wanted,
                       int key=*, int version=*) noexcept nogil

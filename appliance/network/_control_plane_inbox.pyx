@@ -13,13 +13,15 @@ cdef enum:
 # ---- without the GIL ----
 
 cdef bint punt_put(Plane* plane, int64_t connection, int64_t slot, const string& peer,
-                   int listener, const uint8_t* frame, int64_t size) noexcept nogil:
+                   int listener, bint is_raw, const uint8_t* frame,
+                   int64_t size) noexcept nogil:
     cdef Punt punt
     cdef bint must_signal
     punt.connection = connection
     punt.slot = slot
     punt.peer = peer
     punt.listener = listener
+    punt.is_raw = is_raw
     punt.frame.assign(frame, frame + size)
     plane.queued_bytes.fetch_add(size)
     plane.guard.lock()
@@ -59,6 +61,23 @@ cdef void punts_take(Plane* plane, vector[Punt]* into, vector[int64_t]* gone) no
         # Nothing to handle: it only says that there is nothing to reset.
         eventfd_read(plane.punt_fd, &count)
         plane.is_signalled = False
+
+
+cdef void question_put(Plane* plane, Question* question) noexcept nogil:
+    plane.guard.lock()
+    plane.questions.resize(plane.questions.size() + 1)
+    plane.questions.back().connection = question.connection
+    plane.questions.back().slot = question.slot
+    plane.questions.back().principal = question.principal
+    plane.questions.back().host = question.host
+    plane.questions.back().topics.swap(question.topics)
+    _signal_and_unlock(plane)
+
+
+cdef void questions_take(Plane* plane, vector[Question]* into) noexcept nogil:
+    cdef ScopeLock lock
+    lock.hold(plane.guard)
+    into.swap(plane.questions)
 
 
 cdef void closure_put(Plane* plane, const string& peer, int kind, int64_t got, int64_t wanted,

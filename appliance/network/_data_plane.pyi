@@ -1,40 +1,11 @@
 import socket
-from typing import NamedTuple
 
 from typing_extensions import disjoint_base
 
 from appliance._log import Engine, Log
 from appliance.config import NetworkConfig
+from appliance.network._handed_out import Arrival, Closure, ConnectionFacts, Question
 from appliance.network._tls_context import TlsContext
-
-class Arrival(NamedTuple):
-    connection: int
-    listener: int
-    peer: str
-    subject: bytes
-
-class Closure(NamedTuple):
-    peer: str
-    kind: str
-    got: int
-    wanted: int
-    key: int
-    version: int
-
-class ConnectionFacts(NamedTuple):
-    id: int
-    peer: str
-    client_id: str
-    age_ms: int
-    idle_ms: int
-    requests: int
-    in_flight: int
-    bytes_in: int
-    bytes_out: int
-    held_bytes: int
-    mute_ms: int
-
-CLOSURE_NAMES: dict[int, str]
 
 @disjoint_base
 class Punt:
@@ -47,12 +18,16 @@ class Punt:
     @property
     def listener(self) -> int: ...
     @property
+    def is_raw(self) -> bool: ...
+    @property
     def frame(self) -> bytes: ...
 
 @disjoint_base
 class DataPlane:
     def __new__(cls, engine: Engine, config: NetworkConfig) -> DataPlane: ...
-    def listen(self, listener: socket.socket, tls: TlsContext | None = ...) -> None: ...
+    def listen(
+        self, listener: socket.socket, asks_login: bool = ..., tls: TlsContext | None = ...
+    ) -> None: ...
     def start(self) -> None: ...
     def stop(self, drain_ms: int) -> None: ...
     @property
@@ -62,6 +37,15 @@ class DataPlane:
     def closures(self) -> tuple[list[Closure], int]: ...
     def reply_all(self, answers: list[tuple[int, int, bytes | None]]) -> None: ...
     def close(self, connection: int) -> None: ...
+    def log_in(self, connection: int, principal: str, expires_ns: int = ...) -> None: ...
+    def expect_raw(self, connection: int) -> None: ...
+    def close_after(self, connection: int, slot: int) -> None: ...
+    def enforce(self, generation: int) -> None: ...
+    def decide(
+        self, principal: str, host: str, topic: str, known: int, allowed: int, generation: int
+    ) -> None: ...
+    def questions(self) -> list[Question]: ...
+    def wake(self, connection: int, slot: int) -> None: ...
     def put_topic(
         self,
         name: str,

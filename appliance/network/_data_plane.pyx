@@ -5,7 +5,6 @@ None of these threads takes the GIL, and no call here blocks on them but `stop` 
 """
 
 cimport cython
-from collections import namedtuple
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy
 from libcpp.memory cimport make_shared
@@ -26,18 +25,20 @@ from appliance.native._socket cimport (
 from appliance.network._acceptor cimport (
     Acceptor, acceptor_listen, acceptor_start, acceptor_stop,
 )
-from appliance.network._connection_list cimport ConnectionFacts as CConnectionFacts, view_ask
+from appliance.network._connection_list cimport ConnectionFacts, view_ask
 from appliance.network._control_plane_inbox cimport (
-    CLOSURE_CONNECTION_RATE, CLOSURE_CONNECTIONS, CLOSURE_CONNECTIONS_PER_IP, CLOSURE_CONTROL_SIZE,
-    CLOSURE_FRAME_SIZE, CLOSURE_FRAME_TIMEOUT, CLOSURE_HANDSHAKE, CLOSURE_HANDSHAKE_TIMEOUT,
-    CLOSURE_HANDSHAKES, CLOSURE_HANDSHAKES_PER_IP, CLOSURE_HELD, CLOSURE_MALFORMED,
-    CLOSURE_NOT_TLS, CLOSURE_SEND_TIMEOUT, Arrival as CArrival, Closure as CClosure, Plane,
-    Punt as CPunt, arrivals_take, closures_take, punts_take,
+    LISTENERS_MAX, Arrival, Closure, Plane, Punt as CPunt, Question, arrivals_take, closures_take,
+    punts_take, questions_take,
 )
+from appliance.network._handed_out cimport (
+    handed_arrivals, handed_closures, handed_facts, handed_questions,
+)
+from appliance.network._plane_limits cimport plane_set_limits
 from appliance.network._processor cimport (
     Processor, processor_start, processor_stop, processor_visit,
 )
-from appliance.network._quota cimport quotas_count, quotas_init, quotas_set
+from appliance.network._quota cimport quotas_count, quotas_set
+from appliance.network._rights cimport rights_count, rights_decide
 from appliance.network._tls cimport TlsListenerRef
 from appliance.network._tls_context cimport TlsContext
 from appliance.network._topic_table cimport (
@@ -46,27 +47,9 @@ from appliance.network._topic_table cimport (
 from appliance.storage._cold_reads cimport cold_readers_start, cold_readers_stop
 from appliance.storage._partition_log cimport LogRef
 from appliance.storage._partition_waits cimport (
-    MAIL_CLOSE, MAIL_REPLY, Mail, inbox_new, inbox_put, inbox_put_all,
+    MAIL_CLOSE, MAIL_DECIDED, MAIL_LAST, MAIL_LOGIN, MAIL_RAW, MAIL_REPLY, MAIL_RULES, Mail,
+    inbox_new, inbox_put, inbox_put_all,
 )
-
-Arrival = namedtuple("Arrival", "connection listener peer subject")
-
-Closure = namedtuple("Closure", "peer kind got wanted key version")
-
-ConnectionFacts = namedtuple(
-    "ConnectionFacts",
-    "id peer client_id age_ms idle_ms requests in_flight bytes_in bytes_out held_bytes mute_ms",
-)
-
-CLOSURE_NAMES = {
-    CLOSURE_FRAME_SIZE: "frame size", CLOSURE_CONTROL_SIZE: "control size",
-    CLOSURE_FRAME_TIMEOUT: "frame timeout", CLOSURE_MALFORMED: "malformed",
-    CLOSURE_SEND_TIMEOUT: "send timeout", CLOSURE_HELD: "held",
-    CLOSURE_CONNECTIONS: "connections", CLOSURE_CONNECTIONS_PER_IP: "connections per ip",
-    CLOSURE_CONNECTION_RATE: "connection rate", CLOSURE_HANDSHAKE: "handshake",
-    CLOSURE_HANDSHAKE_TIMEOUT: "handshake timeout", CLOSURE_HANDSHAKES: "handshakes",
-    CLOSURE_HANDSHAKES_PER_IP: "handshakes per ip", CLOSURE_NOT_TLS: "not tls",
-}
 
 cdef enum:
     LENGTH_BYTES = 4               # before a response; written when it is sent
@@ -112,6 +95,7 @@ cdef class Punt:
     cdef readonly int64_t slot
     cdef readonly str peer
     cdef readonly int listener
+    cdef readonly bint is_raw
     cdef readonly bytes frame
     cdef DataPlane data_plane
 
@@ -126,6 +110,7 @@ cdef Punt _punt(DataPlane data_plane, const CPunt* c_punt):
     punt.slot = c_punt.slot
     punt.peer = c_punt.peer.decode()
     punt.listener = c_punt.listener
+    punt.is_raw = c_punt.is_raw
     punt.frame = PyBytes_FromStringAndSize(<const char*>c_punt.frame.data(), c_punt.frame.size())
     punt.data_plane = data_plane
     return punt
@@ -148,7 +133,7 @@ cdef class DataPlane:
         self.listeners = []
         self.plane = new Plane()
         self.acceptor = new Acceptor()
-        _fill_limits(self.plane, config)
+        plane_set_limits(self.plane, config)
         self.plane.committer = engine.committer
         self.plane.punt_fd = _checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))
         self.acceptor.plane = self.plane
@@ -183,13 +168,17 @@ cdef class DataPlane:
             close(self.plane.punt_fd)
             del self.plane
 
-    def listen(self, listener not None, TlsContext tls=None):
+    def listen(self, listener not None, bint asks_login=False, TlsContext tls=None):
         """Takes connections of a socket that listens; it stays open until `stop`. Its number is the
-        count of those before it."""
+        count of those before it. `asks_login`: they may only log in, until `log_in`."""
         cdef TlsListenerRef none
+        cdef int number = len(self.listeners)
+        if number >= LISTENERS_MAX:
+            raise ValueError(f"got listener {number + 1}, wanted {LISTENERS_MAX} at most")
         listener.setblocking(False)
+        self.plane.listeners[number].asks_login = asks_login
         self.plane.tls.push_back(none if tls is None else tls.listener)
-        _checked(acceptor_listen(self.acceptor, listener.fileno(), len(self.listeners)))
+        _checked(acceptor_listen(self.acceptor, listener.fileno(), number))
         self.listeners.append(listener)
 
     def start(self):
@@ -215,7 +204,7 @@ cdef class DataPlane:
 
     @property
     def punt_fd(self):
-        """Readable when `punts` or `closures` has something."""
+        """Readable when `punts`, `closures` or `questions` has something."""
         return self.plane.punt_fd
 
     def punts(self):
@@ -230,27 +219,16 @@ cdef class DataPlane:
     def arrivals(self):
         """Connections of listeners where the client's certificate is the login, since the last
         call: its subject in DER, b"" without one. Each is read once `log_in` has said who it is."""
-        cdef vector[CArrival] arrivals
-        cdef size_t i
+        cdef vector[Arrival] arrivals
         arrivals_take(self.plane, &arrivals)
-        return [
-            Arrival(arrivals[i].connection, arrivals[i].listener, arrivals[i].peer.decode(),
-                    <bytes>arrivals[i].subject)
-            for i in range(arrivals.size())
-        ]
+        return handed_arrivals(&arrivals)
 
     def closures(self):
         """Connections that were ended since the last call although their clients wanted more, and
         of how many such nothing else is known."""
-        cdef vector[CClosure] closures
-        cdef int64_t left_out
-        cdef size_t i
-        left_out = closures_take(self.plane, &closures)
-        return [
-            Closure(closures[i].peer.decode(), CLOSURE_NAMES[closures[i].kind], closures[i].got,
-                    closures[i].wanted, closures[i].key, closures[i].version)
-            for i in range(closures.size())
-        ], left_out
+        cdef vector[Closure] closures
+        cdef int64_t left_out = closures_take(self.plane, &closures)
+        return handed_closures(&closures), left_out
 
     def reply_all(self, list answers not None):
         """Answers punts: connection, slot, and response header and body as one. None ends a punt
@@ -277,11 +255,69 @@ cdef class DataPlane:
 
     def close(self, int64_t connection):
         """Drops a connection, with whatever it still waits for."""
+        self._put(connection, MAIL_CLOSE, -1)
+
+    cdef void _put(self, int64_t connection, int kind, int64_t slot):
         cdef Mail mail
-        mail.kind = MAIL_CLOSE
+        mail.kind = kind
+        mail.connection = connection
+        mail.slot = slot
+        mail.until_ns = 0
+        inbox_put(self.processors[connection % self.processors.size()].inbox.get(), &mail)
+
+    # Logins
+
+    def log_in(self, int64_t connection, str principal not None, int64_t expires_ns=0):
+        """Who is at a connection from its next frame on. Called before `reply_all` tells the client.
+        From `expires_ns` on, on the monotonic clock, it has to log in again; 0: never."""
+        cdef Mail mail
+        cdef bytes name = principal.encode()
+        mail.kind = MAIL_LOGIN
         mail.connection = connection
         mail.slot = -1
+        mail.until_ns = expires_ns
+        mail.bytes.resize(len(name))
+        memcpy(mail.bytes.data(), <const char*>name, len(name))
         inbox_put(self.processors[connection % self.processors.size()].inbox.get(), &mail)
+
+    def expect_raw(self, int64_t connection):
+        """The next frames are tokens without a header, until `log_in`: punts with `is_raw`, whose
+        answers have no header either. Called before `reply_all` tells the client."""
+        self._put(connection, MAIL_RAW, -1)
+
+    def close_after(self, int64_t connection, int64_t slot):
+        """The connection ends when the answer of this slot has been sent. Called before it."""
+        self._put(connection, MAIL_LAST, slot)
+
+    # Rights
+
+    def enforce(self, int64_t generation):
+        """Rights are asked for from now on, by rules of this generation; 0: all is allowed. Decisions
+        of another one are unknown, and every fetch that waits is looked at again."""
+        cdef size_t i
+        self.plane.rights.generation.store(generation)
+        for i in range(self.processors.size()):
+            self._put(<int64_t>i, MAIL_RULES, -1)
+
+    def decide(self, str principal not None, str host not None, str topic not None, int known,
+               int allowed, int64_t generation):
+        """What a principal at a host may do with a topic: bits of `_rights.pxd`, known and allowed.
+        Not kept where the rules have moved on. A transactional id is a topic behind a NUL."""
+        cdef string c_principal = principal.encode(), c_host = host.encode()
+        cdef string name = topic.encode("utf-8", "surrogateescape")  # as in `questions`
+        with nogil:
+            rights_decide(&self.plane.rights, c_principal, c_host, name, known, allowed, generation)
+
+    def questions(self):
+        """Fetches that wait for decisions about topics, since the last call. Each wants `decide` for
+        all of them, then `wake`."""
+        cdef vector[Question] found
+        questions_take(self.plane, &found)
+        return handed_questions(&found)
+
+    def wake(self, int64_t connection, int64_t slot):
+        """All that a question asked is decided."""
+        self._put(connection, MAIL_DECIDED, slot)
 
     # Topics
 
@@ -342,6 +378,7 @@ cdef class DataPlane:
             "tls_handshakes_open": plane.counters.handshakes.load(),
             "tls_handshakes_resumed": plane.counters.handshakes_resumed.load(),
             "tls_handshakes_failed": plane.counters.handshakes_failed.load(),
+            "connections_closed_login": plane.counters.closed_login.load(),
             "produce_requests": plane.counters.produce_requests.load(),
             "fetch_requests": plane.counters.fetch_requests.load(),
             "punted_requests": plane.counters.punted_requests.load(),
@@ -356,11 +393,12 @@ cdef class DataPlane:
             "held_bytes": plane.held_bytes.load(),
             "fetch_partitions": plane.fetch_partitions.load(),
             "quota_names": quotas_count(&plane.quotas),
+            "decisions": rights_count(&plane.rights),
         }
 
     def connections(self, int64_t timeout_ms):
         """All connections, as their threads see them; None: one did not answer in time. Blocks."""
-        cdef vector[CConnectionFacts] facts
+        cdef vector[ConnectionFacts] facts
         cdef int64_t deadline_ns = monotonic_ns() + timeout_ms * 1000000
         cdef bint is_shown = self.is_running
         cdef size_t i
@@ -370,7 +408,7 @@ cdef class DataPlane:
                     &self.processors[i].view, self.processors[i].inbox.get(), deadline_ns, &facts)
         if not is_shown:
             return None
-        return [_connection_facts(&facts[i]) for i in range(facts.size())]
+        return handed_facts(&facts)
 
     # Metrics
 
@@ -410,14 +448,6 @@ cdef class DataPlane:
         return None if counts[0] < 0 else tuple(counts)
 
 
-cdef _connection_facts(const CConnectionFacts* facts):
-    return ConnectionFacts(
-        facts.id, facts.peer.decode(), facts.client_id.decode("utf-8", "replace"),
-        facts.age_ns // 1000000, facts.idle_ns // 1000000, facts.requests, facts.in_flight,
-        facts.bytes_in, facts.bytes_out, facts.held_bytes, facts.mute_ns // 1000000,
-    )
-
-
 cdef _times_of(Times* times):
     cdef int i
     return [times.counts[i].load() for i in range(TIME_BUCKETS)], times.sum_ns.load()
@@ -427,29 +457,3 @@ cdef int _checked(int result) except -2:
     if result < 0:
         raise OSError(errno, "the data plane cannot be set up")
     return result
-
-
-cdef int _fill_limits(Plane* plane, config) except -1:
-    plane.limits.processors = config.network_threads
-    plane.limits.request_bytes = config.request_max_bytes
-    plane.limits.control_bytes = config.control_max_bytes
-    plane.limits.queued_bytes = config.queued_max_bytes
-    plane.limits.connections = config.max_connections
-    plane.limits.connections_per_ip = config.max_connections_per_ip
-    plane.limits.requests_per_connection = config.requests_per_connection
-    plane.limits.passed_per_connection = config.control_requests_per_connection
-    plane.limits.held_bytes = config.held_max_bytes
-    plane.limits.frame_rate = config.frame_min_bytes_per_second
-    plane.limits.fetch_partitions_all = config.fetch_max_partitions_all
-    plane.limits.idle_ns = config.idle_timeout_ms * 1000000
-    plane.limits.frame_ns = config.frame_timeout_ms * 1000000
-    plane.limits.send_ns = config.send_timeout_ms * 1000000
-    plane.limits.fetch_bytes = config.fetch_max_bytes
-    plane.limits.fetch_partitions = config.fetch_max_partitions
-    plane.limits.sendfile_bytes = config.sendfile_min_bytes
-    plane.limits.cold_readers = config.disk_threads
-    plane.limits.handshakes = config.max_handshakes
-    plane.limits.handshakes_per_ip = config.max_handshakes_per_ip
-    plane.limits.handshake_ns = config.handshake_timeout_ms * 1000000
-    quotas_init(&plane.quotas, config.quota_window_s * <int64_t>1000000000)
-    return 0

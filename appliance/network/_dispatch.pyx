@@ -15,6 +15,7 @@ from appliance.network._control_plane_inbox cimport (
     CLOSURE_CONTROL_SIZE, CLOSURE_MALFORMED, punt_put,
 )
 from appliance.network._fetch cimport FETCH_KEY, FETCH_MAX, FETCH_MIN, fetch
+from appliance.network._gate cimport SASL_AUTHENTICATE, gate_admits, gate_bar
 from appliance.network._list_offsets cimport (
     LIST_OFFSETS_KEY, LIST_OFFSETS_MAX, LIST_OFFSETS_MIN, list_offsets,
 )
@@ -37,8 +38,18 @@ cdef bint dispatch(Processor* processor, Connection* connection, uint8_t* data,
     cdef Cursor cursor
     cdef Piece client_id
     cdef int key, version, correlation_id, handled = PUNTED
-    cdef int64_t number = slot_new(connection)
-    cdef Slot* slot = &connection.slots.back()
+    cdef int64_t number
+    cdef Slot* slot
+    if connection.good_until_ns != 0 and not gate_admits(processor, connection, data, size):
+        return False
+    number = slot_new(connection)
+    slot = &connection.slots.back()
+    slot.begun_ns = processor.now_ns
+    if connection.is_raw:
+        slot.row = traffic_row(SASL_AUTHENTICATE)
+        connection.requests += 1
+        _pass_on(processor, connection, number, SASL_AUTHENTICATE, data, size)
+        return True
     cursor.at = data
     cursor.end = data + size
     cursor.failed = False
@@ -48,7 +59,6 @@ cdef bint dispatch(Processor* processor, Connection* connection, uint8_t* data,
     client_id = read_piece(&cursor, read_i16(&cursor))
     _note_client(connection, client_id)
     slot.row = traffic_row(key)
-    slot.begun_ns = processor.now_ns
     if processor.plane.quotas.generation.load() > 0:
         quotas_use(&processor.plane.quotas, client_id, &connection.quotas)
     if key == PRODUCE_KEY and PRODUCE_MIN <= version <= PRODUCE_MAX:
@@ -68,14 +78,21 @@ cdef bint dispatch(Processor* processor, Connection* connection, uint8_t* data,
                           processor.plane.limits.control_bytes, key, version)
         return False
     if handled == PUNTED:
-        if punt_put(processor.plane, connection.id, number, connection.peer, connection.listener,
-                    data, size):
-            processor.must_signal = True
-        request_is_passed_on(processor, connection, number, size)
+        _pass_on(processor, connection, number, key, data, size)
     elif key == FETCH_KEY and slot.deadline_ns > 0:
         timer_set(processor, connection, number)
     processor_list(processor, connection)
     return True
+
+
+cdef void _pass_on(Processor* processor, Connection* connection, int64_t number, int key,
+                   const uint8_t* data, int64_t size) noexcept nogil:
+    if punt_put(processor.plane, connection.id, number, connection.peer, connection.listener,
+                connection.is_raw, data, size):
+        processor.must_signal = True
+    request_is_passed_on(processor, connection, number, size)
+    if connection.good_until_ns != 0:
+        gate_bar(connection, number, key)
 
 
 cdef void _note_client(Connection* connection, Piece client_id) noexcept nogil:

@@ -169,6 +169,7 @@ cdef void _parse_topic(Connection* connection, Parsed* parsed, int version,
         target.max_bytes = read_i32(cursor)
         target.told_visible = target.told_start = -1
         target.told_error = 0
+        target.decided_at = 0
         skip_tags(cursor, is_flexible)
     skip_tags(cursor, is_flexible)
 

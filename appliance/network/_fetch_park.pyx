@@ -2,7 +2,8 @@
 
 A fetch that finds less than min_bytes puts a watch on every partition. A mail tells its processor
 when one of them moves, and it is answered after max_wait_ms at the latest (`_timers.pyx`). Where
-its records are on the disk alone, it waits for a read that brings them into the page cache.
+its records are on the disk alone, it waits for a read that brings them into the page cache; where
+nobody knows what its client may read, for whoever decides that (`_fetch_rights.pyx`).
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -13,8 +14,9 @@ from appliance.native._native cimport monotonic_ns
 from appliance.network._connection cimport (
     Connection, Fetch, FetchTarget, Slot, slot_ready,
 )
-from appliance.network._fetch_answer cimport fetch_put_answer
+from appliance.network._fetch_answer cimport fetch_put_answer, fetch_put_nothing
 from appliance.network._fetch_read cimport FetchResult, fetch_look
+from appliance.network._fetch_rights cimport fetch_end_question, fetch_is_decided
 from appliance.network._fetch_session cimport session_renew
 from appliance.storage._cold_reads cimport ColdReadRef, Lookup, cold_read_new, cold_read_put
 from appliance.storage._partition_waits cimport (
@@ -78,6 +80,7 @@ cdef void fetch_forget(Connection* connection, Slot* slot) noexcept nogil:
     cdef Fetch* fetch = slot.fetch.get()
     cdef size_t i
     _end_lookup(connection, fetch)
+    fetch_end_question(connection, slot)
     if not fetch.watches.empty():
         for i in range(fetch.targets.size()):
             if fetch.targets.at(i).log.get() != NULL:
@@ -107,6 +110,11 @@ cdef bint _check(Connection* connection, Slot* slot, bint is_late,
     fetch.is_due = fetch.is_due or is_late
     if fetch.cold.get() != NULL and fetch.cold.get().is_done.load():
         _end_lookup(connection, fetch)
+    fetch.generation = connection.plane.rights.generation.load()
+    if fetch.generation != 0 and not fetch_is_decided(connection, slot, fetch.generation):
+        if not may_look_up or connection.plane.is_draining.load():
+            _answer_nothing(connection, slot)
+        return slot.is_ready
     fetch_look(connection.plane, fetch, &results, &total, &has_error, &cold)
     if may_look_up and not cold.empty() and not _suffices(fetch, total, has_error):
         _look_up(connection, fetch, &cold, total)
@@ -123,6 +131,14 @@ cdef bint _check(Connection* connection, Slot* slot, bint is_late,
         session_renew(connection)
     slot_ready(connection, slot)
     return True
+
+
+cdef void _answer_nothing(Connection* connection, Slot* slot) noexcept nogil:
+    """It cannot wait for what it may read: it will be asked for again."""
+    cdef Fetch* fetch = slot.fetch.get()
+    fetch_put_nothing(slot, fetch, 0, fetch.session_id)
+    fetch_forget(connection, slot)
+    slot_ready(connection, slot)
 
 
 cdef bint _suffices(Fetch* fetch, int64_t total, bint has_error) noexcept nogil:

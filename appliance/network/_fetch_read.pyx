@@ -13,6 +13,7 @@ from appliance.native._files cimport disk_may_wait
 from appliance.network._connection cimport Fetch, FetchTarget
 from appliance.network._control_plane_inbox cimport Plane
 from appliance.network._fetch cimport FETCH_BY_ID
+from appliance.network._fetch_rights cimport TOPIC_AUTHORIZATION_FAILED
 from appliance.network._topic_table cimport TopicRef, topic_log, topic_now, topic_refusal
 from appliance.protocol._error_codes cimport kafka_error
 from appliance.storage._cold_reads cimport LOOKUP_BYTES, LOOKUPS_MAX, Lookup
@@ -56,6 +57,9 @@ cdef void _look_at(Plane* plane, Fetch* fetch, FetchResult* result, int64_t left
     cdef int code
     result.slice.size = 0
     result.visible = result.stable = result.start = -1
+    if fetch.generation != 0 and target.decided_at == fetch.generation and not target.may_read:
+        result.error = TOPIC_AUTHORIZATION_FAILED
+        return
     result.error = _refusal(plane, fetch, target)
     if result.error != 0:
         return

@@ -120,6 +120,8 @@ cdef void _put(FetchSession* session, const FetchTarget* target, const string& k
     known.offset = target.offset
     known.max_bytes = target.max_bytes
     known.leader_epoch = target.leader_epoch
+    if known.topic.get() != target.topic.get():
+        known.decided_at = 0  # what was an unknown id may have a name now
     known.topic = target.topic
     known.log = target.log
 
@@ -146,4 +148,5 @@ cdef void _renew_all(Connection* connection) noexcept nogil:
             before = targets.at(i).topic
             fresh = topic_now(&connection.plane.topics, before)
         targets.at(i).topic = fresh
+        targets.at(i).decided_at = 0
         targets.at(i).log = topic_log(fresh, targets.at(i).partition)

@@ -13,13 +13,13 @@ from appliance.native._bytes cimport load_i32
 from appliance.native._native cimport EAGAIN, EINTR, RawBytes, errno
 from appliance.native._socket cimport iovec, readv
 from appliance.network._connection cimport (
-    Connection, connection_has_room, connection_set_interest,
+    NOT_LOGGED_IN, Connection, connection_has_room, connection_set_interest,
 )
 from appliance.network._connection_life cimport connection_close
 from appliance.network._dispatch cimport dispatch
 from appliance.network._processor cimport Processor, processor_find, processor_list
 from appliance.network._request_size cimport (
-    HEADER_MIN, UNRESERVED_MAX, request_admit, request_is_whole, request_may_go_on,
+    UNRESERVED_MAX, request_admit, request_is_whole, request_may_go_on, request_size_min,
 )
 from appliance.network._tls cimport tls_read
 from appliance.storage._partition_waits cimport inboxes_keep
@@ -37,7 +37,8 @@ cdef void frames_read(Processor* processor, Connection* connection) noexcept nog
     cdef size_t used = connection.partial.size(), room = 0
     cdef int64_t got
     cdef int count = 0
-    if not connection_has_room(connection):
+    if not connection_has_room(connection) or used >= 4 and connection.frame_size == 0:
+        # What is pipelined behind a login is run (`frames_resume`) before more is read.
         connection_set_interest(connection, processor.epoll_fd, processor.now_ns)
         return
     if used > 0:
@@ -49,7 +50,10 @@ cdef void frames_read(Processor* processor, Connection* connection) noexcept nog
     if used == 0 or 0 < connection.frame_size <= <int64_t>(used + room):
         parts[count].iov_base = processor.scratch.data()
         # The beginning of a large frame is copied once more, so let it be short.
-        parts[count].iov_len = HEAD_BYTES if connection.is_bulky else processor.scratch.size()
+        # Nor is much kept for one that has not logged in.
+        parts[count].iov_len = processor.scratch.size()
+        if connection.is_bulky or connection.good_until_ns == NOT_LOGGED_IN:
+            parts[count].iov_len = HEAD_BYTES
         count += 1
     if connection.tls == NULL:
         got = readv(connection.fd, parts, count)
@@ -108,7 +112,7 @@ cdef void _run_frames(Processor* processor, Connection* connection, uint8_t* dat
     cdef int64_t frame
     while size >= 4 and connection_has_room(connection) and not connection.is_starved:
         frame = load_i32(data) + <int64_t>4
-        if frame - 4 < HEADER_MIN or frame > size:
+        if frame - 4 < request_size_min(connection) or frame > size:
             break
         connection.is_bulky = False
         if not dispatch(processor, connection, data + 4, frame - 4):
@@ -118,7 +122,8 @@ cdef void _run_frames(Processor* processor, Connection* connection, uint8_t* dat
     if size > 0:
         connection.frame_ns = processor.now_ns
         connection.frame_size = 0
-        if size >= 4 and not request_admit(processor, connection, data):
+        # How much may come depends on the answer of a login, if there is one.
+        if size >= 4 and connection.barred == 0 and not request_admit(processor, connection, data):
             return
         if connection.reserved > SCRATCH_BYTES:
             connection.partial.swap(processor.spare)

@@ -5,7 +5,7 @@ for each answer. Passed to the control plane, these questions took longer than t
 
 Answered while the request is read. Whatever is not simple is left to the control plane, which knows
 each error (`api/handlers/list_offsets.py`): other times, unknown topics and partitions, another
-leader epoch, an end that a commit would move, a partition that is named twice, and what comes
+leader epoch, a topic whose rights are not known, an end that a commit would move, a partition that is named twice, and what comes
 behind a request that the control plane has not answered: it may be about to delete records.
 """
 
@@ -15,6 +15,7 @@ from libcpp.vector cimport vector
 from appliance.native._bytes cimport Cursor
 from appliance.network._connection cimport Connection, Slot, answer_begin, slot_at, slot_ready
 from appliance.network._dispatch cimport HANDLED, PUNTED
+from appliance.network._rights cimport RIGHT_DESCRIBE, VERDICT_ALLOWED, rights_of
 from appliance.network._topic_table cimport TopicRef, topic_log, topics_find
 from appliance.protocol._frame cimport (
     Piece, put_count, put_i16, put_i32, put_i64, put_string, put_tags, read_count, read_i8,
@@ -86,10 +87,15 @@ cdef bint _topic(Connection* connection, Asked* asked, Cursor* cursor,
                  vector[uint8_t]* out) noexcept nogil:
     cdef Piece name = read_string(cursor, asked.is_flexible)
     cdef int64_t partitions = read_count(cursor, asked.is_flexible)
+    cdef int64_t generation = connection.plane.rights.generation.load()
     cdef TopicRef topic
     if cursor.failed or name.size < 0 or partitions < 0:
         return False
     topic = topics_find(&connection.plane.topics, name, False)
+    if generation != 0 and rights_of(
+            &connection.plane.rights, &connection.rights, connection.peer, topic.get().name,
+            topic.get().serial, RIGHT_DESCRIBE, generation) != VERDICT_ALLOWED:
+        return False
     put_string(out, <const char*>name.data, name.size, asked.is_flexible)
     put_count(out, partitions, asked.is_flexible)
     while partitions > 0:

@@ -30,15 +30,18 @@ from appliance.network._connection_list cimport view_show
 from appliance.network._connection_timeouts cimport timeouts_sweep
 from appliance.network._control_plane_inbox cimport punts_signal
 from appliance.network._fetch_park cimport fetch_check
+from appliance.network._fetch_rights cimport fetch_end_question
 from appliance.network._frames cimport SCRATCH_BYTES, frames_feed, frames_read, frames_resume
+from appliance.network._gate cimport gate_end_after, gate_log_in, gate_unbar
 from appliance.network._produce cimport produce_check
 from appliance.network._response_memory cimport responses_take_too_much
 from appliance.network._timers cimport timer_mute, timers_next, timers_run
 from appliance.network._tls_handshake cimport handshake_go_on
 from appliance.network._tls_send cimport tls_send
 from appliance.storage._partition_waits cimport (
-    MAIL_CLOSE, MAIL_CONNECTION, MAIL_READ, MAIL_REPLY, MAIL_VIEW, MAIL_WAKE, Inbox, InboxRef, Mail,
-    inbox_may_sleep, inbox_take, inbox_wake, inboxes_keep, inboxes_visit,
+    MAIL_CLOSE, MAIL_CONNECTION, MAIL_DECIDED, MAIL_LAST, MAIL_LOGIN, MAIL_RAW, MAIL_READ,
+    MAIL_REPLY, MAIL_RULES, MAIL_VIEW, MAIL_WAKE, Inbox, InboxRef, Mail, inbox_may_sleep,
+    inbox_take, inbox_wake, inboxes_keep, inboxes_visit,
 )
 
 
@@ -140,6 +143,9 @@ cdef void _take_mail(Processor* processor) noexcept nogil:
         if processor.mails[i].kind == MAIL_CONNECTION:
             connection_take(processor, &processor.mails[i])
             continue
+        if processor.mails[i].kind == MAIL_RULES:
+            _wake_fetches(processor)
+            continue
         if processor.mails[i].kind == MAIL_VIEW:
             view_show(&processor.view, &processor.connections, processor.now_ns)
             continue
@@ -157,19 +163,52 @@ cdef void _on_mail(Processor* processor, Connection* connection, Mail* mail) noe
     if mail.kind == MAIL_READ:
         processor_list(processor, connection)
         return
+    if mail.kind == MAIL_LOGIN:
+        gate_log_in(processor, connection, mail)
+        return
+    if mail.kind == MAIL_RAW:
+        connection.is_raw = True
+        return
     # A wake-up may come late, for a request that was answered meanwhile.
     if slot == NULL or slot.is_ready:
         return
-    if mail.kind == MAIL_WAKE and not slot.is_woken:
-        slot.is_woken = True
-        processor.woken.resize(processor.woken.size() + 1)
-        processor.woken.back().connection = mail.connection
-        processor.woken.back().slot = mail.slot
+    if mail.kind == MAIL_WAKE:
+        _wake(processor, mail.connection, mail.slot, slot)
+    elif mail.kind == MAIL_DECIDED and slot.fetch.get() != NULL:
+        fetch_end_question(connection, slot)
+        _wake(processor, mail.connection, mail.slot, slot)
+        processor_list(processor, connection)  # it may be read again
+    elif mail.kind == MAIL_LAST:
+        gate_end_after(connection, slot)
     elif mail.kind == MAIL_REPLY:
+        gate_unbar(connection, slot)
         slot.is_silent = mail.bytes.empty()
         slot.answer.bytes.swap(mail.bytes)
         slot_ready(connection, slot)
         processor_list(processor, connection)
+
+
+cdef void _wake(Processor* processor, int64_t connection, int64_t number, Slot* slot) noexcept nogil:
+    if slot.is_woken:
+        return
+    slot.is_woken = True
+    processor.woken.resize(processor.woken.size() + 1)
+    processor.woken.back().connection = connection
+    processor.woken.back().slot = number
+
+
+cdef void _wake_fetches(Processor* processor) noexcept nogil:
+    """What they may read is known no more."""
+    cdef Connection* connection
+    cdef size_t i
+    for entry in processor.connections:
+        connection = entry.second
+        if connection.waiting + connection.lookups == 0:
+            continue
+        for i in range(connection.slots.size()):
+            if connection.slots[i].fetch.get() != NULL and not connection.slots[i].is_ready:
+                _wake(processor, connection.id, connection.first_slot + <int64_t>i,
+                      &connection.slots[i])
 
 
 cdef void _look_again(Processor* processor) noexcept nogil:

@@ -17,6 +17,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libc.stdio cimport snprintf
 from libc.string cimport memcmp, strlen
 from libcpp.memory cimport make_shared
+from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 from appliance.native._bytes cimport Cursor, store_i16, store_i64
@@ -33,6 +34,7 @@ from appliance.network._topic_table cimport (
     TOPIC_PRODUCES_FAILED, Topic, TopicRef, put_topic, read_topic, topic_count, topic_log,
     topic_refusal, topics_find,
 )
+from appliance.network._rights cimport RIGHT_WRITE, VERDICT_ALLOWED, rights_id_key, rights_of
 from appliance.protocol._error_codes cimport kafka_error, kafka_message
 from appliance.protocol._frame cimport (
     Piece, put_count, put_i16, put_i32, put_i64, put_string, put_tags, read_bytes,
@@ -74,6 +76,8 @@ cdef cppclass Request:
     int16_t acks
     int32_t timeout_ms
     bint is_for_control
+    bint is_in_transaction         # a batch says so
+    Piece transactional_id         # null: none
     int32_t throttle_ms
     vector[TopicTargets] topics
 
@@ -84,7 +88,7 @@ cdef int produce(Connection* connection, int64_t slot_number, int version, int c
                  Cursor* cursor) noexcept nogil:
     cdef Request request
     cdef Slot* slot
-    cdef int64_t size = cursor.end - cursor.at
+    cdef int64_t size = cursor.end - cursor.at, generation
     request.version = version
     request.throttle_ms = 0
     _parse(connection, &request, cursor)
@@ -92,6 +96,9 @@ cdef int produce(Connection* connection, int64_t slot_number, int version, int c
         return MALFORMED
     if connection.quotas.produce.get() != NULL:
         request.throttle_ms = connection_charge(connection, connection.quotas.produce.get(), size)
+    generation = connection.plane.rights.generation.load()
+    if generation != 0 and not _may_write(connection, &request, generation):
+        request.is_for_control = True
     if request.is_for_control or _is_behind_handed(connection):
         connection.handed_produce = slot_number
         return PUNTED
@@ -108,6 +115,31 @@ cdef int produce(Connection* connection, int64_t slot_number, int version, int c
     return HANDLED
 
 
+cdef bint _may_write(Connection* connection, Request* request, int64_t generation) noexcept nogil:
+    """What is not known to be allowed is for the control plane, which refuses it or tells us.
+
+    A transaction's batches need the right to its id, too, each time: it may have been withdrawn
+    since the transaction began. It is a decision like those of topics, by a name that none has.
+    """
+    cdef string key
+    cdef Topic* topic
+    cdef size_t i
+    for i in range(request.topics.size()):
+        topic = request.topics[i].topic.get()
+        if topic.name.empty():
+            continue  # an id that is unknown, which is all that there is to tell
+        if rights_of(&connection.plane.rights, &connection.rights, connection.peer, topic.name,
+                     topic.serial, RIGHT_WRITE, generation) != VERDICT_ALLOWED:
+            return False
+    if not request.is_in_transaction and request.transactional_id.size < 0:
+        return True
+    if request.transactional_id.size < 0:
+        return False
+    key = rights_id_key(request.transactional_id.data, request.transactional_id.size)
+    return rights_of(&connection.plane.rights, &connection.rights, connection.peer, key, 0,
+                     RIGHT_WRITE, generation) == VERDICT_ALLOWED
+
+
 cdef bint _is_behind_handed(Connection* connection) noexcept nogil:
     cdef Slot* slot = slot_at(connection, connection.handed_produce)
     return slot != NULL and not slot.is_ready
@@ -120,7 +152,8 @@ cdef void _parse(Connection* connection, Request* request, Cursor* cursor) noexc
     cdef TopicTargets* topic
     request.is_flexible = is_flexible
     request.is_for_control = False
-    read_string(cursor, is_flexible)  # the transactional id: the batch says what it belongs to
+    request.is_in_transaction = False
+    request.transactional_id = read_string(cursor, is_flexible)
     request.acks = read_i16(cursor)
     request.timeout_ms = read_i32(cursor)
     topics = read_count(cursor, is_flexible)
@@ -159,7 +192,7 @@ cdef void _parse_source(Request* request, TopicTargets* topic, Cursor* cursor) n
     if source.size > 0 and not topic.is_mirrored:
         request.is_for_control = True
     for i in range(topic.targets.size()):
-        if _is_for_control(&topic.targets[i], topic.is_mirrored):
+        if _is_for_control(request, &topic.targets[i], topic.is_mirrored):
             request.is_for_control = True
 
 
@@ -181,7 +214,8 @@ cdef Piece _source_of(Cursor* cursor, bint is_flexible) noexcept nogil:
     return source
 
 
-cdef bint _is_for_control(const Target* target, bint is_mirrored) noexcept nogil:
+cdef bint _is_for_control(Request* request, const Target* target,
+                          bint is_mirrored) noexcept nogil:
     """What is no batch at all is not: it is refused when appended."""
     cdef PartitionLog* log = target.log.get()
     cdef BatchHeader header
@@ -191,6 +225,7 @@ cdef bint _is_for_control(const Target* target, bint is_mirrored) noexcept nogil
         return not (is_mirrored and log.is_mirror.load())
     batch_load_header(target.batch.data, &header)
     if header.attributes & ATTRIBUTE_TRANSACTIONAL:
+        request.is_in_transaction = True
         if not log_txn_is_open(log, header.producer_id, header.producer_epoch):
             return True
     return log.is_compacted.load() and not _has_keys(&target.batch, &header)

@@ -9,6 +9,11 @@ cdef enum:
     HEADER_MIN = 8                 # of a request: key, version, correlation id
     UNRESERVED_MAX = 16384         # a frame of a normal request; ten thousand connections' fit
 
+# A token of a login has no header, and may be empty.
+cdef inline int64_t request_size_min(Connection* connection) noexcept nogil:
+    return 0 if connection.is_raw else HEADER_MIN
+
+
 # Believes the length field in `data`, within limits; False: the connection was closed.
 cdef bint request_admit(Processor* processor, Connection* connection,
                         const uint8_t* data) noexcept nogil

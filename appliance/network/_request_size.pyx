@@ -9,9 +9,11 @@ others take. control.request.max.bytes is compared in `_dispatch.pyx`, once it i
 from libc.stdint cimport int64_t, uint8_t
 
 from appliance.native._bytes cimport load_i32
-from appliance.network._connection cimport Connection, slot_at
+from appliance.network._connection cimport NOT_LOGGED_IN, Connection, slot_at
 from appliance.network._connection_life cimport connection_refuse
-from appliance.network._control_plane_inbox cimport CLOSURE_FRAME_SIZE, Plane
+from appliance.network._control_plane_inbox cimport (
+    CLOSURE_FRAME_SIZE, CLOSURE_LOGIN_SIZE, Plane,
+)
 from appliance.network._processor cimport Processor
 
 
@@ -19,10 +21,14 @@ from appliance.network._processor cimport Processor
 
 cdef bint request_admit(Processor* processor, Connection* connection,
                         const uint8_t* data) noexcept nogil:
-    cdef int64_t size = load_i32(data)
-    if size < HEADER_MIN or size > processor.plane.limits.request_bytes:
-        connection_refuse(processor, connection, CLOSURE_FRAME_SIZE, size,
-                          processor.plane.limits.request_bytes)
+    cdef int64_t size = load_i32(data), most = processor.plane.limits.request_bytes
+    if (connection.good_until_ns == NOT_LOGGED_IN
+            and size > processor.plane.limits.login_bytes):
+        connection_refuse(processor, connection, CLOSURE_LOGIN_SIZE, size,
+                          processor.plane.limits.login_bytes)
+        return False
+    if size < request_size_min(connection) or size > most:
+        connection_refuse(processor, connection, CLOSURE_FRAME_SIZE, size, most)
         return False
     connection.frame_size = size + 4
     if connection.mute_until_ns == 0:

@@ -27,6 +27,7 @@ cdef enum TopicCount:
 cdef cppclass Topic:
     string name
     string id                      # 16 bytes
+    int64_t serial                 # no other has had it; 0: it is in no table
     vector[LogRef] logs            # by partition; an empty one cannot be served
     bint is_internal               # read by clients, written by the broker alone
     string mirror_source           # the mirror that writes it alone; empty: anybody may
@@ -38,6 +39,7 @@ cdef cppclass TopicTable:
     mutex guard
     unordered_map[string, TopicRef] by_name    # guard
     unordered_map[string, TopicRef] by_id      # guard
+    int64_t serials                # guard; the last one
 
 cdef void topics_put(TopicTable* table, const TopicRef& topic) noexcept nogil
 cdef void topics_remove(TopicTable* table, const string& name) noexcept nogil

@@ -18,6 +18,8 @@ cdef void topics_put(TopicTable* table, const TopicRef& topic) noexcept nogil:
         before = table.by_name[topic.get().name].get()
         if before.id == topic.get().id:
             topic.get().counts = before.counts
+    table.serials += 1
+    topic.get().serial = table.serials
     _remove_locked(table, topic.get().name)
     table.by_name[topic.get().name] = topic
     table.by_id[topic.get().id] = topic

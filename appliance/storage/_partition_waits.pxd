@@ -26,13 +26,19 @@ cdef enum MailKind:
     MAIL_CLOSE = 3
     MAIL_VIEW = 4                  # somebody wants to see the connections
     MAIL_READ = 5                  # bytes of an answer are in the page cache now
+    MAIL_LOGIN = 6                 # who is at the connection: `bytes`
+    MAIL_RAW = 7                   # its next frames are tokens of a login, without headers
+    MAIL_LAST = 8                  # the answer in this slot is its last
+    MAIL_DECIDED = 9               # rights that the fetch in this slot waits for are known
+    MAIL_RULES = 10                # all rights that were known may be others now
 
 cdef cppclass Mail:
     int kind
     int fd
     int64_t connection
     int64_t slot                   # of a new connection: the number of its listener
-    int64_t mute_until_ns          # of a new connection; 0: it is read at once
+    int64_t until_ns               # of a new connection: it is read then, 0: at once; of a
+                                   # login: when that ends, 0: never
     vector[uint8_t] bytes
 
 # One processor's mailbox. `event_fd` becomes readable with the first mail for one that sleeps:

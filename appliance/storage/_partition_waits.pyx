@@ -145,7 +145,7 @@ cdef void _add(Inbox* inbox, Mail* mail) noexcept nogil:
     inbox.mails.back().fd = mail.fd
     inbox.mails.back().connection = mail.connection
     inbox.mails.back().slot = mail.slot
-    inbox.mails.back().mute_until_ns = mail.mute_until_ns
+    inbox.mails.back().until_ns = mail.until_ns
     inbox.mails.back().bytes.swap(mail.bytes)
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from appliance.api.closed_connections import PEERS_MAX, TEXTS, ClosureLog, words_of
-from appliance.network._data_plane import CLOSURE_NAMES
+from appliance.network._handed_out import CLOSURE_NAMES
 from appliance.process import event_log
 
 

@@ -1,0 +1,66 @@
+"""Rights of fetches. A decision stands beside each partition with the generation of its rules, so that
+a fetch session of a thousand partitions looks no names up while the rules stay as they are.
+
+A fetch that finds nothing decided asks the control plane (`questions` of the data plane), which
+publishes decisions and wakes it by a mail. Meanwhile its connection is not read. It asks for some
+topics at a time; what was decided stays, so that it gets on even where decisions are dropped soon.
+"""
+
+from libc.stdint cimport int64_t
+
+from appliance.network._connection cimport Connection, Fetch, FetchTarget, Slot
+from appliance.network._control_plane_inbox cimport Question, question_put
+from appliance.network._rights cimport RIGHT_READ, VERDICT_ALLOWED, VERDICT_UNKNOWN, rights_of
+
+cdef enum:
+    QUESTION_TOPICS_MAX = 1000     # in one; Python takes some milliseconds for them
+
+
+# ---- without the GIL ----
+
+cdef bint fetch_is_decided(Connection* connection, Slot* slot, int64_t generation) noexcept nogil:
+    cdef Fetch* fetch = slot.fetch.get()
+    cdef FetchTarget* target
+    cdef FetchTarget* before = NULL
+    cdef Question question
+    cdef size_t i
+    for i in range(fetch.targets.size()):
+        target = &fetch.targets.at(i)
+        if target.decided_at == generation or target.topic.get().name.empty():
+            continue  # an id that is unknown: that is all that there is to tell
+        if before == NULL or before.topic.get() != target.topic.get():
+            before = target
+            _decide(connection, target, generation)
+            if target.decided_at != generation and question.topics.size() < QUESTION_TOPICS_MAX:
+                question.topics.push_back(target.topic.get().name)
+        else:
+            target.decided_at = before.decided_at
+            target.may_read = before.may_read
+    if question.topics.empty():
+        return True
+    if not fetch.is_asked:
+        _ask(connection, fetch, &question)
+    return False
+
+
+cdef void _decide(Connection* connection, FetchTarget* target, int64_t generation) noexcept nogil:
+    cdef int verdict = rights_of(
+        &connection.plane.rights, &connection.rights, connection.peer, target.topic.get().name,
+        target.topic.get().serial, RIGHT_READ, generation)
+    target.decided_at = generation if verdict != VERDICT_UNKNOWN else 0
+    target.may_read = verdict == VERDICT_ALLOWED
+
+
+cdef void _ask(Connection* connection, Fetch* fetch, Question* question) noexcept nogil:
+    question.connection = connection.id
+    question.slot = fetch.slot
+    question.principal = connection.rights.principal
+    question.host = connection.peer
+    fetch.is_asked = True
+    connection.lookups += 1
+    question_put(connection.plane, question)
+
+
+cdef void fetch_end_question(Connection* connection, Slot* slot) noexcept nogil:
+    connection.lookups -= slot.fetch.get().is_asked
+    slot.fetch.get().is_asked = False

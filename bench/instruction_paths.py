@@ -2,9 +2,10 @@
 
     python -m bench.instruction_paths PATH COUNT [FOLDER]
 
-PATH is one of append, append-one, read, columns, request-one and fetch-one.
+PATH is one of append, append-one, read, columns, request-one, fetch-one, and the last two where
+rights are enforced and known: request-allowed and fetch-allowed.
 
-It uses a new log, or the log in the folder. The last two paths go through a socket and the network
+It uses a new log, or the log in the folder. The last four paths go through a socket and the network
 threads, with a client that repeats the same bytes.
 """
 
@@ -29,6 +30,7 @@ from appliance.protocol.messages.produce import ProduceRequest
 from appliance.record import _batch_builder, arrow
 
 TOPIC = "bench"
+READ, WRITE = 1, 2  # rights, as the data plane numbers them
 RECORD_BYTES, RECORDS, READ_BYTES, OFFSETS = 100, 500, 1 << 20, 100
 STORAGE = StorageConfig(low_water_bytes=0, reserve_bytes=0, checkpoint_interval_ms=60_000)
 LOG = LogConfig(flush_ms=600_000, flush_messages=1 << 40)
@@ -65,19 +67,28 @@ def columns(_: LogDir, __: Log, count: int) -> None:
         arrow.record_batch(batch)
 
 
-def request_one(log_dir: LogDir, log: Log, count: int) -> None:
+def request_one(log_dir: LogDir, log: Log, count: int, rights: int = 0) -> None:
     part = ProduceRequest.PartitionProduceData(index=0, records=bytes(batch_of(1)))
     topic = ProduceRequest.TopicProduceData(name=TOPIC, partition_data=[part])
-    answered(log_dir, log, count, frame_of(ProduceRequest(acks=1, topic_data=[topic]), 0, 9))
+    frame = frame_of(ProduceRequest(acks=1, topic_data=[topic]), 0, 9)
+    answered(log_dir, log, count, frame, rights)
 
 
-def fetch_one(log_dir: LogDir, log: Log, count: int) -> None:
+def fetch_one(log_dir: LogDir, log: Log, count: int, rights: int = 0) -> None:
     log.append_durable(bytes(batch_of(1)))
     part = FetchRequest.FetchPartition(partition=0, partition_max_bytes=READ_BYTES)
     topic = FetchRequest.FetchTopic(topic=TOPIC, partitions=[part])
     asked = FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=READ_BYTES, topics=[topic],
                          session_epoch=-1)
-    answered(log_dir, log, count, frame_of(asked, 1, 12))
+    answered(log_dir, log, count, frame_of(asked, 1, 12), rights)
+
+
+def request_allowed(log_dir: LogDir, log: Log, count: int) -> None:
+    request_one(log_dir, log, count, WRITE)
+
+
+def fetch_allowed(log_dir: LogDir, log: Log, count: int) -> None:
+    fetch_one(log_dir, log, count, READ)
 
 
 def frame_of(request: Any, key: int, version: int) -> bytes:
@@ -86,13 +97,17 @@ def frame_of(request: Any, key: int, version: int) -> bytes:
     return struct.pack(">i", len(frame)) + frame
 
 
-def answered(log_dir: LogDir, log: Log, count: int, frame: bytes) -> None:
-    """Sends the frame and reads its response, a number of times."""
+def answered(log_dir: LogDir, log: Log, count: int, frame: bytes, rights: int) -> None:
+    """Sends the frame and reads its response, a number of times. `rights`: those that are known to
+    be allowed, where they are enforced."""
     plane = DataPlane(log_dir.engine, NetworkConfig())
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = listener.getsockname()
         plane.listen(listener)
         plane.put_topic(TOPIC, uuid.uuid4().bytes, [log])
+        if rights:
+            plane.enforce(1)
+            plane.decide("User:ANONYMOUS", "127.0.0.1", TOPIC, rights, rights, 1)
         plane.start()
         with socket.create_connection(address) as client:
             for _ in range(count):
@@ -105,6 +120,7 @@ def answered(log_dir: LogDir, log: Log, count: int, frame: bytes) -> None:
 PATHS: dict[str, Callable[[LogDir, Log, int], None]] = {
     "append": append, "append-one": append_one, "read": read, "columns": columns,
     "request-one": request_one, "fetch-one": fetch_one,
+    "request-allowed": request_allowed, "fetch-allowed": fetch_allowed,
 }
 
 

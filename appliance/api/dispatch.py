@@ -29,6 +29,7 @@ from typing import Any, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 from appliance.access.kept_per_address import asker
+from appliance.access.topic_decisions import Keeper
 from appliance.api.closed_connections import ClosureLog
 from appliance.api.handlers import HANDLERS, SERVED, api_versions
 from appliance.api.handlers.call import Call, ConnectionDropped, Later
@@ -79,7 +80,7 @@ class Punt(Protocol):
 Answer = tuple[int, int, bytes | None]
 
 
-class DataPlane(Protocol):
+class DataPlane(Keeper, Protocol):
     """What dispatch wants of the data plane; tests have a small one of their own."""
 
     @property
@@ -116,6 +117,7 @@ class Dispatcher:
         self._broker.transactions.start()
         self._broker.share_partitions.start()
         self._broker.lag.start()
+        self._broker.decisions.connect(self._data_plane)
         asyncio.get_running_loop().add_reader(self._data_plane.punt_fd, self._take)
 
     def stop_waiting(self) -> None:
@@ -132,6 +134,7 @@ class Dispatcher:
         returns no thread of ours touches a log."""
         asyncio.get_running_loop().remove_reader(self._data_plane.punt_fd)
         self._waiting.clear()
+        self._broker.decisions.close()
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
@@ -153,6 +156,7 @@ class Dispatcher:
         for each in closures:
             self._closures.note(each)
         self._closures.note_left_out(left_out)
+        self._broker.decisions.take_questions()
         if self._turn is None:
             self._begin_some()  # a turn of the loop costs as much as a heartbeat
 

@@ -27,6 +27,7 @@ from appliance.access.kept_per_address import Kept
 from appliance.access.logins import Logins
 from appliance.access.scram import ScramCredentials
 from appliance.access.scram_rows import ScramRows
+from appliance.access.topic_decisions import TopicDecisions
 from appliance.broker.client_metrics import ClientMetrics
 from appliance.broker.config_overrides import RunTimeConfigs
 from appliance.broker.topics_for_coordinators import GroupPlaces, TransactionPlaces
@@ -141,6 +142,7 @@ class Broker:
         self.acls_enforced_since_ms = rows.enforced_since_ms()
         self.acls = Acls(rows, change, entities, self.authorizer.is_enforced)
         self.acls.on_change(self.authorizer.change)
+        self.decisions = TopicDecisions(self.authorizer)
         self.logins = Logins()
         self.scram = ScramCredentials(ScramRows(catalog), change, entities)
         quotas: ConfigRows[str, float] = ConfigRows(catalog, "client_quotas", "entity")

@@ -59,6 +59,8 @@ class PuntQueue(Recorder):
     closed: set[int] = field(default_factory=set)
     gone: list[int] = field(default_factory=list)
     begun: int = 0
+    generation: int = 0
+    decided: dict[tuple[str, str, int], int] = field(default_factory=dict)
     on_answer: Callable[[], None] = lambda: None
 
     def put(self, frame: bytes, connection: int = 1) -> tuple[int, int]:
@@ -76,6 +78,20 @@ class PuntQueue(Recorder):
     def hang_up(self, connection: int) -> None:
         self.gone.append(connection)
         os.eventfd_write(self.punt_fd, 1)
+
+    def questions(self) -> list[Any]:
+        return []
+
+    def enforce(self, generation: int) -> None:
+        self.generation = generation
+
+    def decide(
+        self, principal: str, host: str, topic: str, known: int, allowed: int, generation: int
+    ) -> None:
+        self.decided[principal, topic, known] = allowed
+
+    def wake(self, connection: int, slot: int) -> None:
+        raise AssertionError("nothing was asked")
 
     def closures(self) -> tuple[list[Any], int]:
         return [], 0

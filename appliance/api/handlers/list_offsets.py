@@ -25,6 +25,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from appliance._log import Log
+from appliance.access.topic_decisions import DESCRIBE
 from appliance.api.handlers.call import Call
 from appliance.api.handlers.partition_lookup import NO_EPOCH, find_log, find_topic, leader_epoch_at
 from appliance.broker.broker import Broker
@@ -63,6 +64,9 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 async def handle(broker: Broker, request: ListOffsetsRequest, call: Call) -> ListOffsetsResponse:
+    if call.authorizer.is_enforced:
+        for topic in request.topics:  # so that the data plane answers the next one by itself
+            broker.decisions.tell(call.principal, call.peer, DESCRIBE, topic.name)
     up_to = "stable" if request.isolation_level == READ_COMMITTED else "visible"
     times = Counter(
         (topic.name, each.partition_index) for topic in request.topics for each in topic.partitions

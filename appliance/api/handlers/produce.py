@@ -8,6 +8,10 @@ coordinator checks that the partition was added, or adds it from version 12 on, 
 on writes of others than its mirror to a mirror's topic. Later requests of the same connection
 follow, and are appended in order.
 
+Where rights are enforced it passes on whatever it does not know to be allowed. WRITE to the topic
+is needed, and to the transactional id of a batch in a transaction, at each request: it may have
+been withdrawn since the transaction began. The next request finds what was decided here.
+
 A partition that was not added gets TRANSACTION_ABORTABLE, before version 11 INVALID_TXN_STATE; a
 fenced producer gets INVALID_PRODUCER_EPOCH.
 
@@ -41,6 +45,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from appliance._log import Log
+from appliance.access.topic_decisions import WRITE
 from appliance.api.handlers.call import Call, ConnectionDropped
 from appliance.api.handlers.partition_lookup import find_log, find_topic, find_topic_of_id
 from appliance.broker.broker import Broker
@@ -97,6 +102,7 @@ class Job:
 
 
 async def handle(broker: Broker, request: ProduceRequest, call: Call) -> ProduceResponse | None:
+    _tell_rights(broker, request, call)
     topics = [
         (topic, [_job(broker, request.acks, topic, each, call) for each in topic.partition_data])
         for topic in request.topic_data
@@ -113,6 +119,19 @@ async def handle(broker: Broker, request: ProduceRequest, call: Call) -> Produce
             f"acks=0 and error {failed[0].error_code}: {failed[0].error_message}"
         )
     return None if request.acks == NO_ACK else _answer(topics)
+
+
+def _tell_rights(broker: Broker, request: ProduceRequest, call: Call) -> None:
+    """The data plane answers the next one by itself if all that it needs is allowed."""
+    if not call.authorizer.is_enforced:
+        return
+    by_id = call.version >= FIRST_BY_ID
+    for topic in request.topic_data:
+        name = broker.topics.name_of(topic.topic_id) if by_id else topic.name
+        if name is not None:
+            broker.decisions.tell(call.principal, call.peer, WRITE, name)
+    if request.transactional_id is not None:
+        broker.decisions.tell_id(call.principal, call.peer, request.transactional_id)
 
 
 def _answer(topics: list[tuple[TopicGiven, list[Job]]]) -> ProduceResponse:

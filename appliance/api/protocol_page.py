@@ -30,8 +30,11 @@ Rules for all APIs:
 - Sizes and counts are compared with the received bytes before memory is allocated.
 - Only Produce and Fetch are throttled, by the quotas of AlterClientQuotas; everywhere else
   `throttle_time_ms` is 0.
-- ACLs and SCRAM credentials are stored and shown, and **not enforced**: there are no logins yet,
-  every client may do everything, and the authorized operations in responses are all operations.
+- Access rules (ACLs) are enforced as soon as one listener has a login, or `authorizer.class.name`
+  is set; until then every client may do everything. Each API says under "Rights" which operations it
+  wants on which resources; the error is TOPIC_, GROUP_, CLUSTER_ or
+  TRANSACTIONAL_ID_AUTHORIZATION_FAILED. Rights are looked at first, so that a refusal does not tell
+  whether what is named exists.
 
 """
 

@@ -143,6 +143,7 @@ class Broker:
         self.acls = Acls(rows, change, entities, self.authorizer.is_enforced)
         self.acls.on_change(self.authorizer.change)
         self.decisions = TopicDecisions(self.authorizer)
+        self.authorizer.on_change(lambda _: self.share_partitions.look_again())
         self.logins = Logins()
         self.scram = ScramCredentials(ScramRows(catalog), change, entities)
         quotas: ConfigRows[str, float] = ConfigRows(catalog, "client_quotas", "entity")

@@ -27,6 +27,7 @@ from appliance.groups.consumer_member import (
     Beat,
     Beaten,
     ConsumerMember,
+    Rights,
     Subscription,
 )
 from appliance.groups.member import NEVER_MS
@@ -56,6 +57,8 @@ class ConsumerGroup(ModernGroup):
     static: dict[str, str] = field(default_factory=dict)  # instance id to member id
     owners: dict[Place, str] = field(default_factory=dict)
     patterns: dict[str, frozenset[str]] = field(default_factory=dict)  # the topics that match
+    # By pattern: of the member that was the first to be heard in a generation, as in Kafka
+    _rights: dict[str, Rights] = field(default_factory=dict)
     _queued: list[Queued] = field(default_factory=list)  # heartbeats that came during a write
 
     @property
@@ -110,8 +113,17 @@ class ConsumerGroup(ModernGroup):
         self._check(asked)
         member = self._member(asked) if asked.epoch > JOINING else self._joining(asked)
         self._hear(member, member.subscription.after(asked))
+        self._learn(member.subscription.pattern, asked.rights)
         self._touch(member, now_ms)
         return member
+
+    def _learn(self, pattern: str, rights: Rights) -> None:
+        """A pattern stands for topics that its members may see, and is looked at again when rules
+        have changed."""
+        known = self._rights.get(pattern)
+        if pattern and (known is None or known.generation != rights.generation):
+            self._rights[pattern] = rights
+            self._topics_seen = None
 
     def _beaten(self, asked: Beat, member: ConsumerMember, now_ms: int) -> Beaten:
         if self.members.get(member.id) is not member:
@@ -275,9 +287,14 @@ class ConsumerGroup(ModernGroup):
         used = {each.subscription.pattern for each in self.all()} - {""}
         for pattern in self.patterns.keys() - used:
             del self.patterns[pattern]
+            self._rights.pop(pattern, None)
             self._put(records.pattern_tombstone(self.id, pattern))
         for pattern in used if is_stale else used - self.patterns.keys():
-            names = topic_pattern.matching(pattern, self.topics.topic_names())
+            rights = self._rights.get(pattern)
+            if rights is None:
+                continue  # its members were not heard since the start: what is stored counts
+            matching = topic_pattern.matching(pattern, self.topics.topic_names())
+            names = frozenset(filter(rights.may_describe, matching))
             if names != self.patterns.get(pattern):
                 self.patterns[pattern] = names
                 value = records.PatternValue(sorted(names), self.topics.topics_version, -1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,6 +14,16 @@ PLACE_BYTES = 100  # of a partition that a member has
 
 # Epochs that say something else than how far a member is
 JOINING, LEAVING, AWAY = 0, -1, -2
+
+
+class Rights(NamedTuple):
+    """Which topics a member may see, in a generation of access rules."""
+
+    generation: int
+    may_describe: Callable[[str], bool]
+
+
+EVERYTHING = Rights(0, lambda name: True)
 
 
 class Beat(NamedTuple):
@@ -30,6 +40,7 @@ class Beat(NamedTuple):
     pattern: str | None
     assignor: str | None
     owned: Places | None
+    rights: Rights = EVERYTHING
 
     @property
     def is_full(self) -> bool:

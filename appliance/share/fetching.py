@@ -51,6 +51,14 @@ class Given:
 Answer = dict[TopicPartition, Given]
 
 
+# Why who asks may not read it; None: it may. Asked anew whenever a fetch looks.
+Refuses = Callable[[TopicPartition], ApplianceError | None]
+
+
+def refuses_nothing(place: TopicPartition) -> None:
+    return None
+
+
 @dataclass
 class Fetching:
     wanted: Wanted
@@ -58,6 +66,7 @@ class Fetching:
     config: ShareGroupsConfig
     threads: Executor
     clock_ms: Callable[[], int]
+    refuses: Refuses
     decide: Callable[[Entry], Awaitable[None]]  # where a group begins
     watch: Callable[[Entry], None]  # wakes who waits when the log moves
     changed: Callable[[Entry], None]  # something was acquired, or archived
@@ -70,12 +79,21 @@ class Fetching:
             while True:
                 left_ms = deadline_ms - self.clock_ms()
                 self.waiter.woken.clear()
+                refused = self._refused()
+                if refused:
+                    return refused
                 answer = await self._look(is_late=left_ms <= 0)
                 if answer or left_ms <= 0 or self.is_over():
                     return answer
                 await self._wait(deadline_ms)
         finally:
             self._leave()
+
+    def _refused(self) -> Answer:
+        """What was allowed when it began, and is no more: then it ends."""
+        places = [each.topic_partition for each in self.entries]
+        errors = {each: self.refuses(each) for each in places}
+        return {each: Given(error=error) for each, error in errors.items() if error is not None}
 
     async def _wait(self, deadline_ms: int) -> None:
         for each in self.entries:

@@ -25,7 +25,7 @@ from appliance.machine.believed_time import WallClock
 from appliance.process import event_log
 from appliance.process.detached_tasks import LoggedTasks
 from appliance.share import served_partitions
-from appliance.share.fetching import Answer, Fetching, Given, Wanted
+from appliance.share.fetching import Answer, Fetching, Given, Refuses, Wanted, refuses_nothing
 from appliance.share.partition import Acknowledgement, SharePartition
 from appliance.share.partition_states import PartitionStates
 from appliance.share.reading import reset_offset
@@ -174,13 +174,21 @@ class SharePartitions:
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._stopped.wait(), wait_ms / 1000)
 
-    async def fetch(self, session: Session, wanted: Wanted) -> Answer:
-        """Of the session's partitions."""
+    def look_again(self) -> None:
+        """Whoever waits asks anew whether it may."""
+        for each in self.sessions.all():
+            if each.waiter is not None:
+                each.waiter.woken.set()
+
+    async def fetch(
+        self, session: Session, wanted: Wanted, refuses: Refuses = refuses_nothing
+    ) -> Answer:
+        """Of the session's partitions, but for those that are refused."""
         answer: Answer = {}
         entries = [
             entry
             for each in session.in_turn()
-            if (entry := self._find(session.member.group, each, answer)) is not None
+            if (entry := self._find(session.member.group, each, answer, refuses)) is not None
         ]
         if not entries or not wanted.wants_records:
             return answer
@@ -195,6 +203,7 @@ class SharePartitions:
             config,
             self._threads,
             self._clock_ms,
+            refuses,
             self._decide,
             lambda entry: self._entries.waits.watch(entry, config),
             lambda entry: self._entries.changed(entry, config),
@@ -203,7 +212,13 @@ class SharePartitions:
         session.waiter = fetching.waiter
         return answer | await fetching.run()
 
-    def _find(self, group: str, each: TopicPartition, answer: Answer) -> Entry | None:
+    def _find(
+        self, group: str, each: TopicPartition, answer: Answer, refuses: Refuses
+    ) -> Entry | None:
+        refused = refuses(each)
+        if refused is not None:
+            answer[each] = Given(error=refused)
+            return None
         try:
             self.loading.check_loaded()
             return self._entries.in_service(SharePartitionKey(group, *each))

@@ -86,6 +86,9 @@ class ShareSessions:
         self._of_connection.setdefault(connection, set()).add(member)
         return session
 
+    def all(self) -> list[Session]:
+        return [*self._sessions.values()]
+
     def of_connection(self, connection: int) -> list[Member]:
         return [*self._of_connection.get(connection, ())]
 

@@ -462,7 +462,7 @@ def test_a_group_is_described(control: Control, version: int) -> None:
     assert (dead.error_code, dead.group_state) == (69 if version >= 6 else 0, "Dead")
     if version >= 3:
         (row,) = control.ask(DescribeGroupsRequest(["g"], True), version).groups
-        assert row.authorized_operations == 1 << 3 | 1 << 6 | 1 << 8
+        assert row.authorized_operations == 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
 
 def test_what_members_read_is_told_of_a_stable_group_only(control: Control) -> None:

@@ -14,6 +14,7 @@ from uuid import UUID
 from appliance.api.dispatch import Dispatcher
 from appliance.broker.broker import Broker
 from appliance.config import (
+    AccessConfig,
     ConsumerGroupsConfig,
     ControlConfig,
     GroupsConfig,
@@ -120,6 +121,7 @@ class Control:
         consumer_groups: ConsumerGroupsConfig | None = None,
         share_groups: ShareGroupsConfig | None = None,
         share_state: ShareStateConfig | None = None,
+        access: AccessConfig | None = None,
         **topics: Any,
     ) -> None:
         self.loop = asyncio.new_event_loop()
@@ -132,6 +134,7 @@ class Control:
             consumer_groups=consumer_groups or ConsumerGroupsConfig(),
             share_groups=share_groups or ShareGroupsConfig(),
             share_state=share_state or ShareStateConfig(),
+            access=access or AccessConfig(),
         )
         self.broker = Broker.open(config)
         self.queue = PuntQueue()

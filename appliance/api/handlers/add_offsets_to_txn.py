@@ -3,11 +3,15 @@
 It adds the group's partition of `__consumer_offsets`, on disk before the response. Clients with TV2
 do not send it: their TxnOffsetCommit adds the group.
 
+Rights: WRITE on the transactional id, READ on the group.
+
 Left out: nothing.
 """
 
 from __future__ import annotations
 
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import check_group, check_transactional_id
 from appliance.api.handlers.call import Call
 from appliance.api.handlers.fenced_producer import told
 from appliance.api.handlers.partition_lookup import check_group_id
@@ -30,6 +34,8 @@ async def handle(
     broker: Broker, request: AddOffsetsToTxnRequest, call: Call
 ) -> AddOffsetsToTxnResponse:
     try:
+        check_transactional_id(call, Operation.WRITE, request.transactional_id)
+        check_group(call, Operation.READ, request.group_id)
         check_group_id(request.group_id)
         place = Partition(OFFSETS, await broker.groups.table.topic.partition_of(request.group_id))
         producer = Producer(request.producer_id, request.producer_epoch)

@@ -5,13 +5,16 @@ OPERATION_NOT_ATTEMPTED. From version 4 on a request has several transactions, a
 that partitions were added. Brokers of a cluster use these versions; clients stop at 3, and clients
 with TV2 do not send it.
 
+Rights: WRITE on the transactional id and on the topic; from version 4 on CLUSTER_ACTION on the
+cluster.
+
 Left out: nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import check_cluster, check_topic, check_transactional_id
 from appliance.api.handlers.call import Call
 from appliance.api.handlers.fenced_producer import told
 from appliance.api.handlers.partition_lookup import check_partition, find_topic
@@ -33,17 +36,17 @@ FIRST_WITH_MANY = 4
 NO_MIRROR = ""
 
 Asked = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
-Topics = Sequence[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic]
 Errors = dict[Partition, int]
 Response = AddPartitionsToTxnResponse
 
 
 async def handle(broker: Broker, request: AddPartitionsToTxnRequest, call: Call) -> Response:
     if call.version >= FIRST_WITH_MANY:
+        check_cluster(call, Operation.CLUSTER_ACTION)
         return Response(
             results_by_transaction=[
                 Response.AddPartitionsToTxnResult(
-                    each.transactional_id, await _one(broker, each, call.version)
+                    each.transactional_id, await _one(broker, each, call)
                 )
                 for each in request.transactions
             ]
@@ -54,19 +57,19 @@ async def handle(broker: Broker, request: AddPartitionsToTxnRequest, call: Call)
         request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
-    return Response(results_by_topic_v3_and_below=await _one(broker, only, call.version))
+    return Response(results_by_topic_v3_and_below=await _one(broker, only, call))
 
 
 async def _one(
-    broker: Broker, asked: Asked, version: int
+    broker: Broker, asked: Asked, call: Call
 ) -> list[Response.AddPartitionsToTxnTopicResult]:
-    errors = _unknown(broker, asked.topics)
+    errors = _unknown(broker, asked, call)
     if any(errors.values()):
         errors = {
             place: code or ErrorCode.OPERATION_NOT_ATTEMPTED for place, code in errors.items()
         }
     else:
-        errors |= await _add(broker, asked, list(errors), version)
+        errors |= await _add(broker, asked, list(errors), call.version)
     return [
         Response.AddPartitionsToTxnTopicResult(
             topic.name,
@@ -81,14 +84,18 @@ async def _one(
     ]
 
 
-def _unknown(broker: Broker, topics: Topics) -> Errors:
-    """Every partition that was named, with the error of those that are not there, or not for
-    clients to write to."""
+def _unknown(broker: Broker, asked: Asked, call: Call) -> Errors:
+    """Every partition that was named, with the error of those that are not there, or not for this
+    client to write to. Brokers have their right to the cluster."""
+    is_client = call.version < FIRST_WITH_MANY
     errors: Errors = {}
-    for topic in topics:
+    for topic in asked.topics:
         for each in topic.partitions:
             errors[Partition(topic.name, each)] = 0
             try:
+                if is_client:
+                    check_transactional_id(call, Operation.WRITE, asked.transactional_id)
+                    check_topic(call, Operation.WRITE, topic.name)
                 found = find_topic(broker, topic.name)
                 check_partition(found, each)
                 check_writer(found, NO_MIRROR)

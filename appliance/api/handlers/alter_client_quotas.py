@@ -10,6 +10,8 @@ responses of Produce and Fetch; it does not read the connection for that time. T
 (`quota.window.size.seconds`) can be used at once. connection_creation_rate delays the first request
 of a connection. There are no logins, so the user of every client is ANONYMOUS.
 
+Rights: ALTER_CONFIGS on the cluster.
+
 Left out: `request_percentage` and `controller_mutation_rate` are stored and shown without effect;
 an ip is an address, host names are not resolved. `request_percentage` is a share of the time of
 Kafka's request and network threads, most of which Produce and Fetch use. Here their time cannot be
@@ -20,9 +22,14 @@ clients with many requests and not those with much data, which is not the purpos
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from appliance.access.acls import Operation
 from appliance.access.client_quotas import Alteration
+from appliance.api.handlers.authorization import check_cluster
 from appliance.api.handlers.call import Call
 from appliance.broker.broker import Broker
+from appliance.errors import ApplianceError
 from appliance.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -39,9 +46,7 @@ Entity = AlterClientQuotasResponse.EntityData
 async def handle(
     broker: Broker, request: AlterClientQuotasRequest, call: Call
 ) -> AlterClientQuotasResponse:
-    faults = await broker.quotas.alter(
-        [_alteration(each) for each in request.entries], request.validate_only
-    )
+    faults = await _alter(broker, request, call)
     return AlterClientQuotasResponse(
         entries=[
             Entry(
@@ -52,6 +57,17 @@ async def handle(
             for each, fault in zip(request.entries, faults, strict=True)
         ]
     )
+
+
+async def _alter(
+    broker: Broker, request: AlterClientQuotasRequest, call: Call
+) -> Sequence[ApplianceError | None]:
+    try:
+        check_cluster(call, Operation.ALTER_CONFIGS)
+    except ApplianceError as error:  # the answer has no place for it but at each entry
+        return [error] * len(request.entries)
+    alterations = [_alteration(each) for each in request.entries]
+    return await broker.quotas.alter(alterations, request.validate_only)
 
 
 def _alteration(asked: Asked) -> Alteration:

@@ -4,6 +4,8 @@ IncrementalAlterConfigs.
 
 All configs of a resource change, durably, or none. An error of one resource does not stop others.
 
+Rights: ALTER_CONFIGS on the topic, the group, or, for what else has configs, the cluster.
+
 Left out: broker loggers as resources (INVALID_REQUEST); broker settings that are read only at the
 start (INVALID_REQUEST).
 """
@@ -29,7 +31,7 @@ async def handle(broker: Broker, request: AlterConfigsRequest, call: Call) -> Al
         await found.set(_configs(asked), validate_only=request.validate_only)
 
     return AlterConfigsResponse(
-        responses=await change_all(broker, request.resources, Answer, change)
+        responses=await change_all(broker, call, request.resources, Answer, change)
     )
 
 

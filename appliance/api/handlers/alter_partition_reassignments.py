@@ -4,11 +4,15 @@ A move to this broker succeeds without effect. Any other list of replicas gets
 INVALID_REPLICA_ASSIGNMENT, in Kafka's order of checks: it is empty, one of its brokers does not
 exist, a broker occurs twice. Cancelling a move (no list) gets NO_REASSIGNMENT_IN_PROGRESS.
 
+Rights: ALTER on the cluster.
+
 Left out: moves, because there is one broker.
 """
 
 from __future__ import annotations
 
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import check_cluster
 from appliance.api.handlers.call import Call
 from appliance.api.handlers.partition_lookup import find_log, find_topic
 from appliance.broker.broker import Broker
@@ -30,6 +34,7 @@ PartitionRow = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
 def handle(
     broker: Broker, request: AlterPartitionReassignmentsRequest, call: Call
 ) -> AlterPartitionReassignmentsResponse:
+    check_cluster(call, Operation.ALTER)
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,

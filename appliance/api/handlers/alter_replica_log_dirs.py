@@ -2,11 +2,15 @@
 
 A move to it succeeds without effect. Another path gets LOG_DIR_NOT_FOUND.
 
+Rights: ALTER on the cluster.
+
 Left out: moves between directories.
 """
 
 from __future__ import annotations
 
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import check_cluster
 from appliance.api.handlers.call import Call
 from appliance.api.handlers.partition_lookup import find_log, find_topic
 from appliance.broker.broker import Broker
@@ -28,16 +32,22 @@ def handle(
     broker: Broker, request: AlterReplicaLogDirsRequest, call: Call
 ) -> AlterReplicaLogDirsResponse:
     rows = [
-        TopicRow(topic.name, [_answer(broker, each.path, topic.name, i) for i in topic.partitions])
+        TopicRow(
+            topic.name,
+            [_answer(broker, call, each.path, topic.name, i) for i in topic.partitions],
+        )
         for each in request.dirs
         for topic in each.topics
     ]
     return AlterReplicaLogDirsResponse(results=rows)
 
 
-def _answer(broker: Broker, path: str, topic: str, partition: int) -> PartitionRow:
+def _answer(
+    broker: Broker, call: Call, path: str, topic: str, partition: int
+) -> PartitionRow:
     row = PartitionRow(partition_index=partition)
     try:
+        check_cluster(call, Operation.ALTER)
         if path != str(broker.config.data_dir):
             raise Refused(ErrorCode.LOG_DIR_NOT_FOUND, f"{path!r} is no data directory")
         find_log(find_topic(broker, topic), partition)

@@ -3,6 +3,8 @@
 A missing group is created, so that its first member starts there. The states of later records, with
 their deliveries and acknowledgements, are deleted. On disk before the response.
 
+Rights: READ on the group and on the topic.
+
 Left out: nothing.
 """
 
@@ -10,8 +12,10 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import allowed_topic, check_group
 from appliance.api.handlers.call import Call
-from appliance.api.handlers.partition_lookup import check_group_id, find_log, find_topic
+from appliance.api.handlers.partition_lookup import check_group_id, find_log
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError, Refused
 from appliance.groups.partition_handover import Place
@@ -32,6 +36,7 @@ TopicAnswer = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic
 async def handle(
     broker: Broker, request: AlterShareGroupOffsetsRequest, call: Call
 ) -> AlterShareGroupOffsetsResponse:
+    check_group(call, Operation.READ, request.group_id)
     response = AlterShareGroupOffsetsResponse()
     offsets: dict[Place, int] = {}
     answers: dict[Place, Answer] = {}
@@ -42,7 +47,7 @@ async def handle(
             answer = Answer(partition_index=each.partition_index)
             row.partitions.append(answer)
             try:
-                row.topic_id = _check(broker, topic.topic_name, each)
+                row.topic_id = _check(broker, call, topic.topic_name, each)
             except ApplianceError as error:
                 answer.error_code, answer.error_message = error.kafka_code, str(error)
             else:
@@ -56,8 +61,8 @@ async def handle(
     return response
 
 
-def _check(broker: Broker, name: str, asked: Asked) -> UUID:
-    topic = find_topic(broker, name)
+def _check(broker: Broker, call: Call, name: str, asked: Asked) -> UUID:
+    topic = allowed_topic(broker, call, Operation.READ, name)
     find_log(topic, asked.partition_index)
     if asked.start_offset < 0:
         raise Refused(

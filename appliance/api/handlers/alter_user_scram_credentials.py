@@ -5,14 +5,19 @@ name a user once (DUPLICATE_RESOURCE); it accepts SCRAM-SHA-256 and -512 with 40
 iterations (UNSUPPORTED_SASL_MECHANISM, UNACCEPTABLE_CREDENTIAL); a credential to remove must exist
 (RESOURCE_NOT_FOUND). An error of one user does not stop others.
 
+Rights: ALTER on the cluster.
+
 Left out: logins. Credentials are stored and shown, and not used.
 """
 
 from __future__ import annotations
 
+from appliance.access.acls import Operation
 from appliance.access.scram import Deletion, Upsertion
+from appliance.api.handlers.authorization import check_cluster
 from appliance.api.handlers.call import Call
 from appliance.broker.broker import Broker
+from appliance.errors import ApplianceError
 from appliance.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -27,6 +32,14 @@ Result = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
 async def handle(
     broker: Broker, request: AlterUserScramCredentialsRequest, call: Call
 ) -> AlterUserScramCredentialsResponse:
+    try:
+        check_cluster(call, Operation.ALTER)
+    except ApplianceError as error:  # the answer has no place for it but at each user
+        named = [each.name for each in request.deletions]
+        named += [each.name for each in request.upsertions]
+        return AlterUserScramCredentialsResponse(
+            results=[_result(each, error) for each in dict.fromkeys(named)]
+        )
     upsertions = [
         Upsertion(each.name, each.mechanism, each.iterations, each.salt, each.salted_password)
         for each in request.upsertions
@@ -35,10 +48,11 @@ async def handle(
         [Deletion(each.name, each.mechanism) for each in request.deletions], upsertions
     )
     return AlterUserScramCredentialsResponse(
-        results=[
-            Result(user=user, error_code=error.kafka_code, error_message=str(error))
-            if error
-            else Result(user=user, error_message=None)
-            for user, error in found.items()
-        ]
+        results=[_result(user, error) for user, error in found.items()]
     )
+
+
+def _result(user: str, error: ApplianceError | None) -> Result:
+    if error is None:
+        return Result(user=user, error_message=None)
+    return Result(user=user, error_code=error.kafka_code, error_message=str(error))

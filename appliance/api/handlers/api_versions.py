@@ -10,6 +10,8 @@ Three of Kafka's features are implemented. `group.version`, at level 1: groups o
 TxnOffsetCommit 5, EndTxn 5), others the earlier protocol. `share.version`, at level 1: share groups
 (KIP-932).
 
+Rights: none.
+
 Left out: the other features, because none of them is implemented.
 """
 

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import check_cluster, check_group, check_topic
+from appliance.api.handlers.call import Call
 from appliance.api.handlers.partition_lookup import find_topic
 from appliance.broker.broker import Broker
 from appliance.config.dynamic_broker_config import ConfigEntry
@@ -41,11 +44,9 @@ class Configs:
     entries: Callable[[], Iterable[ConfigEntry]]
 
 
-def find(
-    broker: Broker, resource: Resource, twice: Collection[tuple[int, str]] = frozenset()
-) -> Configs:
-    """Raises for what has no configs here, and for what the request names `twice`."""
-    _check(broker, resource, twice)
+def find(broker: Broker, resource: Resource) -> Configs:
+    """Raises for what has no configs here."""
+    _check(broker, resource)
     name, in_force = resource.resource_name, broker.configs.in_force
     if resource.resource_type == TOPIC:
         return Configs(
@@ -70,9 +71,12 @@ def find(
     )
 
 
-def _check(broker: Broker, resource: Resource, twice: Collection[tuple[int, str]]) -> None:
+def check_twice(resource: Resource, twice: Collection[tuple[int, str]]) -> None:
     if (resource.resource_type, resource.resource_name) in twice:
         raise Refused(ErrorCode.INVALID_REQUEST, f"{resource.resource_name!r} is named twice")
+
+
+def _check(broker: Broker, resource: Resource) -> None:
     if resource.resource_type not in (TOPIC, BROKER, CLIENT_METRICS, GROUP):
         raise Refused(
             ErrorCode.INVALID_REQUEST,
@@ -92,8 +96,19 @@ def _check(broker: Broker, resource: Resource, twice: Collection[tuple[int, str]
             )
 
 
+def check_rights(call: Call, operation: Operation, resource: Resource) -> None:
+    """What has configs without being a topic or a group is the cluster's."""
+    if resource.resource_type == TOPIC:
+        check_topic(call, operation, resource.resource_name)
+    elif resource.resource_type == GROUP:
+        check_group(call, operation, resource.resource_name)
+    elif resource.resource_type in (BROKER, CLIENT_METRICS):
+        check_cluster(call, operation)
+
+
 async def change_all(
     broker: Broker,
+    call: Call,
     resources: Sequence[Asked],
     answer: Callable[..., Answer],
     change: Callable[[Configs, Asked], Awaitable[None]],
@@ -105,7 +120,9 @@ async def change_all(
     for each in resources:
         error_code, message = 0, None
         try:
-            await change(find(broker, each, twice), each)
+            check_twice(each, twice)
+            check_rights(call, Operation.ALTER_CONFIGS, each)
+            await change(find(broker, each), each)
         except ApplianceError as error:
             error_code, message = error.kafka_code, str(error)
         answers.append(answer(error_code, message, each.resource_type, each.resource_name))

@@ -4,12 +4,16 @@ assignments.
 A group that does not exist, or is of the classic protocol, gets GROUP_ID_NOT_FOUND; then tools use
 DescribeGroups.
 
+Rights: DESCRIBE on the group, and on every topic that its members read.
+
 Left out: nothing.
 """
 
 from __future__ import annotations
 
-from appliance.api.handlers.authorized_operations import NOT_ASKED, ON_GROUP
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import check_group, may_topic
+from appliance.api.handlers.authorized_operations import NOT_ASKED, on_group
 from appliance.api.handlers.call import Call
 from appliance.api.handlers.partition_lookup import named_rows
 from appliance.broker.broker import Broker
@@ -38,12 +42,13 @@ def handle(
     broker: Broker, request: ConsumerGroupDescribeRequest, call: Call
 ) -> ConsumerGroupDescribeResponse:
     is_asked = request.include_authorized_operations
-    answers = [_describe(broker, each, is_asked) for each in dict.fromkeys(request.group_ids)]
+    answers = [_describe(broker, call, each, is_asked) for each in dict.fromkeys(request.group_ids)]
     return ConsumerGroupDescribeResponse(groups=answers)
 
 
-def _describe(broker: Broker, group_id: str, wants_operations: bool) -> Answer:
+def _describe(broker: Broker, call: Call, group_id: str, wants_operations: bool) -> Answer:
     try:
+        check_group(call, Operation.DESCRIBE, group_id)
         group = broker.groups.table.get(group_id)
         if not isinstance(group, ConsumerGroup):
             raise Refused(
@@ -53,14 +58,31 @@ def _describe(broker: Broker, group_id: str, wants_operations: bool) -> Answer:
         return Answer(
             error_code=error.kafka_code, error_message=str(error), group_id=group_id
         )
+    members = [_member(broker, group, each) for each in group.members.values()]
+    named = {
+        row.topic_name
+        for each in members
+        for assignment in (each.assignment, each.target_assignment)
+        for row in assignment.topic_partitions
+    }
+    if not all(may_topic(call, Operation.DESCRIBE, each) for each in named):
+        return _unnamed(group_id)
     return Answer(
         group_id=group_id,
         group_state=group.state.value,
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
         assignor_name=group.assignor,
-        authorized_operations=ON_GROUP if wants_operations else NOT_ASKED,
-        members=[_member(broker, group, each) for each in group.members.values()],
+        authorized_operations=on_group(call, group_id) if wants_operations else NOT_ASKED,
+        members=members,
+    )
+
+
+def _unnamed(group_id: str) -> Answer:
+    return Answer(
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        error_message="The group reads topics that the client may not describe.",
+        group_id=group_id,
     )
 
 

@@ -8,17 +8,31 @@ converted when the first consumer of the newer protocol joins: it then has both,
 assigns. After the last consumer of the newer protocol leaves, it becomes a classic group and
 rebalances. group.consumer.migration.policy may forbid either.
 
+Rights: READ on the group, DESCRIBE on the topics that are named. A pattern stands for the topics
+that the member may describe; of several members with it the first since a change of rules counts.
+
 Left out: racks are stored, but there is one.
 """
 
 from __future__ import annotations
 
 import uuid
+from functools import partial
 
+from appliance.access.acls import Operation, ResourceType
+from appliance.api.handlers.authorization import check_group, check_topic
 from appliance.api.handlers.call import Call, Later
 from appliance.broker.broker import Broker
 from appliance.errors import Refused
-from appliance.groups.consumer_member import AWAY, JOINING, LEAVING, Beat, Beaten
+from appliance.groups.consumer_member import (
+    AWAY,
+    EVERYTHING,
+    JOINING,
+    LEAVING,
+    Beat,
+    Beaten,
+    Rights,
+)
 from appliance.groups.consumer_records import places_of, rows
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.consumer_group_heartbeat import (
@@ -36,6 +50,7 @@ Answer = ConsumerGroupHeartbeatResponse
 
 def handle(broker: Broker, request: ConsumerGroupHeartbeatRequest, call: Call) -> Later:
     later = Later()
+    _check_rights(request, call)
     _check(request, call.version)
     broker.groups.consumer.heartbeat(
         request.group_id,
@@ -44,6 +59,12 @@ def handle(broker: Broker, request: ConsumerGroupHeartbeatRequest, call: Call) -
         lambda beaten: later.give(_answer(beaten)),
     )
     return later
+
+
+def _check_rights(request: ConsumerGroupHeartbeatRequest, call: Call) -> None:
+    check_group(call, Operation.READ, request.group_id)
+    for each in request.subscribed_topic_names or ():
+        check_topic(call, Operation.DESCRIBE, each)
 
 
 def _check(request: ConsumerGroupHeartbeatRequest, version: int) -> None:
@@ -88,7 +109,16 @@ def _asked(request: ConsumerGroupHeartbeatRequest, call: Call) -> Beat:
         pattern=request.subscribed_topic_regex,
         assignor=request.server_assignor,
         owned=None if owned is None else places_of(owned),
+        rights=_rights(call),
     )
+
+
+def _rights(call: Call) -> Rights:
+    authorizer = call.authorizer
+    if not authorizer.is_enforced:
+        return EVERYTHING
+    asked = call.principal, call.peer, Operation.DESCRIBE, ResourceType.TOPIC
+    return Rights(authorizer.generation, partial(authorizer.allows, *asked))
 
 
 def _answer(beaten: Beaten) -> Answer:

@@ -4,14 +4,21 @@ Each rule is checked as in Kafka: a resource with a name (the cluster's is `kafk
 literal or prefixed pattern, an operation, DENY or ALLOW, a principal of the form TYPE:NAME. Invalid
 rules get INVALID_REQUEST, the others are created.
 
-Left out: enforcement; see DescribeAcls. The first rule logs a warning.
+A rule that waits for confirmation (see DescribeAcls) is confirmed by whoever creates it again.
+While rules are not enforced the first one logs a warning.
+
+Rights: ALTER on the cluster.
+
+Left out: nothing.
 """
 
 from __future__ import annotations
 
-from appliance.access.acls import Acl
+from appliance.access.acls import Acl, Operation
+from appliance.api.handlers.authorization import check_cluster
 from appliance.api.handlers.call import Call
 from appliance.broker.broker import Broker
+from appliance.errors import ApplianceError
 from appliance.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 
 KEY = 30
@@ -21,6 +28,10 @@ Row = CreateAclsResponse.AclCreationResult
 
 
 async def handle(broker: Broker, request: CreateAclsRequest, call: Call) -> CreateAclsResponse:
+    try:
+        check_cluster(call, Operation.ALTER)
+    except ApplianceError as error:  # the answer has no place for it but at each rule
+        return CreateAclsResponse(results=[_row(error) for _ in request.creations])
     acls = [
         Acl(
             each.resource_type,
@@ -33,11 +44,10 @@ async def handle(broker: Broker, request: CreateAclsRequest, call: Call) -> Crea
         )
         for each in request.creations
     ]
-    return CreateAclsResponse(
-        results=[
-            Row(error_code=error.kafka_code, error_message=str(error))
-            if error
-            else Row(error_message=None)
-            for error in await broker.acls.create(acls)
-        ]
-    )
+    return CreateAclsResponse(results=[_row(error) for error in await broker.acls.create(acls)])
+
+
+def _row(error: ApplianceError | None) -> Row:
+    if error is None:
+        return Row(error_message=None)
+    return Row(error_code=error.kafka_code, error_message=str(error))

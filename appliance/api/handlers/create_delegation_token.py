@@ -1,6 +1,8 @@
 """CreateDelegationToken 1-3: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, Kafka's answer to clients
 without a login: a token represents an authenticated user, and there is none.
 
+Rights: none, since there are no tokens.
+
 Left out: delegation tokens. They may follow after logins.
 """
 

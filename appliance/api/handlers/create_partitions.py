@@ -1,6 +1,8 @@
 """CreatePartitions 0-3: increases the number of a topic's partitions. The response has every
 requested topic.
 
+Rights: ALTER on the topic.
+
 Left out: fewer partitions, which would lose records (INVALID_PARTITIONS, as in Kafka); assignments
 to other brokers; the timeout, because the response follows the change.
 """
@@ -9,6 +11,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import check_topic
 from appliance.api.handlers.call import Call
 from appliance.api.handlers.partition_lookup import find_topic
 from appliance.broker.broker import Broker
@@ -35,17 +39,20 @@ async def handle(
     asked = {each.name: each for each in request.topics}.values()
     return CreatePartitionsResponse(
         results=[
-            await _create(broker, each, times[each.name] > 1, request.validate_only)
+            await _create(broker, each, times[each.name] > 1, request.validate_only, call)
             for each in asked
         ]
     )
 
 
-async def _create(broker: Broker, asked: Asked, is_twice: bool, validate_only: bool) -> Answer:
+async def _create(
+    broker: Broker, asked: Asked, is_twice: bool, validate_only: bool, call: Call
+) -> Answer:
     answer = Answer(name=asked.name)
     try:
         if is_twice:
             raise Refused(ErrorCode.INVALID_REQUEST, f"{asked.name} is named twice")
+        check_topic(call, Operation.ALTER, asked.name)
         _check(broker, asked)
         if validate_only:
             broker.topics.validate_partitions(asked.name, asked.count)

@@ -5,6 +5,8 @@ if it places every partition on this broker. A topic that occurs twice is refuse
 created, up to `max.topics.per.request`; the rest gets POLICY_VIOLATION. Only the broker creates
 internal topics: INVALID_TOPIC_EXCEPTION.
 
+Rights: CREATE on the topic or on the cluster; DESCRIBE_CONFIGS on the topic to be told its configs.
+
 Left out: replication factors above 1, because there is one broker (INVALID_REPLICATION_FACTOR);
 the timeout, because the response follows the creation.
 """
@@ -13,6 +15,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import check_topic, may_cluster, may_topic
 from appliance.api.handlers.call import Call
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError, Refused
@@ -22,7 +26,7 @@ from appliance.protocol.messages.create_topics import CreateTopicsRequest, Creat
 KEY = 19
 VERSIONS = (2, 7)
 
-DEFAULT = -1
+DEFAULT = UNTOLD = -1
 
 Asked = CreateTopicsRequest.CreatableTopic
 Answer = CreateTopicsResponse.CreatableTopicResult
@@ -36,7 +40,7 @@ async def handle(broker: Broker, request: CreateTopicsRequest, call: Call) -> Cr
         topics=[
             _beyond(each, len(asked), most)
             if place >= most
-            else await _create(broker, each, times[each.name] > 1, request.validate_only)
+            else await _create(broker, each, times[each.name] > 1, request.validate_only, call)
             for place, each in enumerate(asked)
         ]
     )
@@ -47,11 +51,15 @@ def _beyond(asked: Asked, count: int, most: int) -> Answer:
     return Answer(name=asked.name, error_code=ErrorCode.POLICY_VIOLATION, error_message=text)
 
 
-async def _create(broker: Broker, asked: Asked, is_twice: bool, validate_only: bool) -> Answer:
+async def _create(
+    broker: Broker, asked: Asked, is_twice: bool, validate_only: bool, call: Call
+) -> Answer:
     answer = Answer(name=asked.name, error_message=None)
     try:
         if is_twice:
             raise Refused(ErrorCode.INVALID_REQUEST, f"{asked.name} is named twice")
+        if not may_cluster(call, Operation.CREATE):
+            check_topic(call, Operation.CREATE, asked.name)
         partitions = _partitions(broker, asked)
         configs = _configs(asked)
         if validate_only:
@@ -63,6 +71,10 @@ async def _create(broker: Broker, asked: Asked, is_twice: bool, validate_only: b
             kept = topic.configs
     except ApplianceError as error:
         answer.error_code, answer.error_message = error.kafka_code, str(error)
+        return answer
+    if not may_topic(call, Operation.DESCRIBE_CONFIGS, asked.name):
+        answer.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        answer.num_partitions, answer.configs = UNTOLD, None
         return answer
     answer.replication_factor = 1
     answer.configs = [

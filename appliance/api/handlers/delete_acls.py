@@ -3,12 +3,17 @@
 The filters are those of DescribeAcls. An invalid filter gets INVALID_REQUEST; the others are
 applied.
 
-Left out: enforcement; see DescribeAcls.
+Rules that wait for confirmation are not matched; see DescribeAcls.
+
+Rights: ALTER on the cluster.
+
+Left out: nothing.
 """
 
 from __future__ import annotations
 
-from appliance.access.acls import Acl
+from appliance.access.acls import Acl, Operation
+from appliance.api.handlers.authorization import check_cluster
 from appliance.api.handlers.call import Call
 from appliance.api.handlers.describe_acls import filter_of
 from appliance.broker.broker import Broker
@@ -23,6 +28,10 @@ Row = DeleteAclsResponse.DeleteAclsMatchingAcl
 
 
 async def handle(broker: Broker, request: DeleteAclsRequest, call: Call) -> DeleteAclsResponse:
+    try:
+        check_cluster(call, Operation.ALTER)
+    except ApplianceError as error:  # the answer has no place for it but at each filter
+        return DeleteAclsResponse(filter_results=[_result(error) for _ in request.filters])
     found = await broker.acls.delete([filter_of(each) for each in request.filters])
     return DeleteAclsResponse(filter_results=[_result(each) for each in found])
 

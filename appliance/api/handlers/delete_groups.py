@@ -2,6 +2,8 @@
 
 On disk before the response; the name can be used again at once.
 
+Rights: DELETE on the group.
+
 Left out: nothing.
 """
 
@@ -11,6 +13,8 @@ import asyncio
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import check_group
 from appliance.api.handlers.call import Call
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
@@ -25,12 +29,15 @@ def handle(
     broker: Broker, request: DeleteGroupsRequest, call: Call
 ) -> Coroutine[Any, Any, DeleteGroupsResponse]:
     """All are begun at once: the connection's next request finds none of them."""
-    begun = {each: _begin(broker, each) for each in dict.fromkeys(request.groups_names)}
+    begun = {each: _begin(broker, call, each) for each in dict.fromkeys(request.groups_names)}
     return _answer(begun)
 
 
-def _begin(broker: Broker, group_id: str) -> asyncio.Task[None] | ApplianceError:
+def _begin(
+    broker: Broker, call: Call, group_id: str
+) -> asyncio.Task[None] | ApplianceError:
     try:
+        check_group(call, Operation.DELETE, group_id)
         is_shared = broker.share_groups.find(group_id) is not None
         deletion = (broker.share_groups if is_shared else broker.groups.table).delete(group_id)
         let_go(deletion)  # it goes on when the client is gone

@@ -7,6 +7,8 @@ without waiting for the response, returns the new start.
 If the offset is above the durable end, written records are made durable first, within the timeout:
 a client with an acknowledgement of acks=1 may delete them.
 
+Rights: DELETE on the topic.
+
 Left out: topics that are only compacted, whose records represent a state (POLICY_VIOLATION, as in
 Kafka).
 """
@@ -14,8 +16,10 @@ Kafka).
 from __future__ import annotations
 
 from appliance._log import Log
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import allowed_topic
 from appliance.api.handlers.call import Call
-from appliance.api.handlers.partition_lookup import find_log, find_topic
+from appliance.api.handlers.partition_lookup import find_log
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError, Refused
 from appliance.protocol import ErrorCode
@@ -53,7 +57,9 @@ async def _partition(
 ) -> Answer:
     answer = Answer(partition_index=asked.partition_index, low_watermark=-1)
     try:
-        log = find_log(find_topic(broker, topic), asked.partition_index)
+        log = find_log(
+            allowed_topic(broker, call, Operation.DELETE, topic), asked.partition_index
+        )
         _check_policy(broker, topic)
         await call.on_thread(_delete, log, asked.offset, call.seconds_left(timeout_ms))
         answer.low_watermark = log.log_start_offset

@@ -4,8 +4,13 @@ The pattern types LITERAL and PREFIXED select rules of that type with exactly th
 both types, MATCH all rules that apply to the name: its own, those of `*`, those of its prefixes. An
 invalid filter (with a type, operation or permission unknown to Kafka) gets INVALID_REQUEST.
 
-Left out: enforcement. Rules are stored and shown, but every client may do everything, where a Kafka
-without an authorizer answers SECURITY_DISABLED.
+Rules from before they were enforced decide nothing until an administrator has confirmed them, and
+are not listed here but by `appliance acl list`. Where rules are not enforced they are stored and
+listed all the same, where a Kafka without an authorizer answers SECURITY_DISABLED.
+
+Rights: DESCRIBE on the cluster.
+
+Left out: nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +18,8 @@ from __future__ import annotations
 from itertools import groupby
 from operator import attrgetter
 
-from appliance.access.acls import Acl, AclFilter
+from appliance.access.acls import Acl, AclFilter, Operation
+from appliance.api.handlers.authorization import check_cluster
 from appliance.api.handlers.call import Call
 from appliance.broker.broker import Broker
 from appliance.protocol.messages.delete_acls import DeleteAclsRequest
@@ -28,6 +34,7 @@ RESOURCE = attrgetter("resource_type", "resource_name", "pattern_type")
 
 
 def handle(broker: Broker, request: DescribeAclsRequest, call: Call) -> DescribeAclsResponse:
+    check_cluster(call, Operation.DESCRIBE)
     found = broker.acls.find(filter_of(request))
     resources = [
         Resource(resource_type, name, pattern_type, [_row(each) for each in acls])

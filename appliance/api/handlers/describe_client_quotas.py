@@ -4,12 +4,16 @@ A component selects entities of a type (user, client-id, ip) with a name, with t
 any; strict filters select entities without other types. Without components all match. An unknown
 type gets UNSUPPORTED_VERSION; a duplicate type, or ip with another type, gets INVALID_REQUEST.
 
+Rights: DESCRIBE_CONFIGS on the cluster.
+
 Left out: `request_percentage` and `controller_mutation_rate` are shown but have no effect.
 """
 
 from __future__ import annotations
 
+from appliance.access.acls import Operation
 from appliance.access.client_quotas import Component
+from appliance.api.handlers.authorization import check_cluster
 from appliance.api.handlers.call import Call
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
@@ -29,6 +33,7 @@ Value = DescribeClientQuotasResponse.ValueData
 def handle(
     broker: Broker, request: DescribeClientQuotasRequest, call: Call
 ) -> DescribeClientQuotasResponse:
+    check_cluster(call, Operation.DESCRIBE_CONFIGS)
     components = [
         Component(each.entity_type, each.match_type, each.match) for each in request.components
     ]

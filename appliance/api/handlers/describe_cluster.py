@@ -1,12 +1,14 @@
 """DescribeCluster 0-2: the only broker, and the cluster's id.
 
+Rights: none; DESCRIBE on the cluster to be told what is allowed on it.
+
 Left out: controllers as endpoints (MISMATCHED_ENDPOINT_TYPE, as a Kafka broker answers); fenced
 brokers, because the only one is alive when it answers.
 """
 
 from __future__ import annotations
 
-from appliance.api.handlers.authorized_operations import ON_CLUSTER
+from appliance.api.handlers.authorized_operations import on_cluster
 from appliance.api.handlers.call import Call
 from appliance.broker.broker import Broker
 from appliance.protocol import ErrorCode
@@ -35,7 +37,7 @@ def handle(broker: Broker, request: DescribeClusterRequest, call: Call) -> Descr
         ],
     )
     if request.include_cluster_authorized_operations:
-        answer.cluster_authorized_operations = ON_CLUSTER
+        answer.cluster_authorized_operations = on_cluster(call)
     return answer
 
 

@@ -5,6 +5,8 @@ An empty list of names means all, like null. A success has the message "", not n
 secret has the value null. For all brokers (the empty name) only configs that were set at run time
 are listed.
 
+Rights: DESCRIBE_CONFIGS on the topic, the group, or, for what else has configs, the cluster.
+
 Left out: broker loggers as resources (INVALID_REQUEST).
 """
 
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 
+from appliance.access.acls import Operation
 from appliance.api.handlers import config_resource
 from appliance.api.handlers.call import Call
 from appliance.api.handlers.repeated_items import distinct
@@ -47,7 +50,7 @@ async def handle(
         is_topic = each.resource_type == config_resource.TOPIC
         left -= not is_topic
         is_one = is_topic or left >= 0
-        results.append(_describe(broker, each, request) if is_one else _one_too_many(each))
+        results.append(_describe(broker, call, each, request) if is_one else _one_too_many(each))
         if len(results) % TURN_RESOURCES == 0:
             await asyncio.sleep(0)
     return DescribeConfigsResponse(results=results)
@@ -58,9 +61,12 @@ def _one_too_many(asked: Asked) -> Answer:
     return Answer(ErrorCode.INVALID_REQUEST, why, asked.resource_type, asked.resource_name)
 
 
-def _describe(broker: Broker, asked: Asked, request: DescribeConfigsRequest) -> Answer:
+def _describe(
+    broker: Broker, call: Call, asked: Asked, request: DescribeConfigsRequest
+) -> Answer:
     answer = Answer(resource_type=asked.resource_type, resource_name=asked.resource_name)
     try:
+        config_resource.check_rights(call, Operation.DESCRIBE_CONFIGS, asked)
         found = config_resource.find(broker, asked).entries()
     except ApplianceError as error:
         answer.error_code, answer.error_message = error.kafka_code, str(error)

@@ -1,5 +1,7 @@
 """DescribeDelegationToken 1-3: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, see CreateDelegationToken.
 
+Rights: none, since there are no tokens.
+
 Left out: delegation tokens.
 """
 

@@ -4,12 +4,16 @@ A group that does not exist, or is of the newer protocol, is Dead without an err
 on GROUP_ID_NOT_FOUND. Subscriptions and assignments of members are listed only while the group is
 Stable.
 
+Rights: DESCRIBE on the group.
+
 Left out: nothing.
 """
 
 from __future__ import annotations
 
-from appliance.api.handlers.authorized_operations import ON_GROUP
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import check_group
+from appliance.api.handlers.authorized_operations import on_group
 from appliance.api.handlers.call import Call
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError, Refused
@@ -32,15 +36,16 @@ MemberAnswer = DescribeGroupsResponse.DescribedGroupMember
 
 
 def handle(broker: Broker, request: DescribeGroupsRequest, call: Call) -> DescribeGroupsResponse:
-    answers = [_describe(broker, each, call.version) for each in dict.fromkeys(request.groups)]
+    answers = [_describe(broker, each, call) for each in dict.fromkeys(request.groups)]
     for each in answers if request.include_authorized_operations else ():
         if not each.error_code:
-            each.authorized_operations = ON_GROUP
+            each.authorized_operations = on_group(call, each.group_id)
     return DescribeGroupsResponse(groups=answers)
 
 
-def _describe(broker: Broker, group_id: str, version: int) -> Answer:
+def _describe(broker: Broker, group_id: str, call: Call) -> Answer:
     try:
+        check_group(call, Operation.DESCRIBE, group_id)
         group = broker.groups.table.get(group_id)
         if not isinstance(group, Group):
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
@@ -48,7 +53,7 @@ def _describe(broker: Broker, group_id: str, version: int) -> Answer:
         if error.kafka_code != ErrorCode.GROUP_ID_NOT_FOUND:
             return Answer(error_code=error.kafka_code, group_id=group_id)
         dead = Answer(group_id=group_id, group_state=State.DEAD.value)
-        if version >= FIRST_WITH_NOT_FOUND:
+        if call.version >= FIRST_WITH_NOT_FOUND:
             dead.error_code, dead.error_message = error.kafka_code, str(error)
         return dead
     return Answer(

@@ -3,6 +3,8 @@
 Partitions that do not exist or are not open are omitted, as in Kafka. Usable bytes are the file
 system's free space; writes are refused below the low water mark, before it is used up.
 
+Rights: DESCRIBE on the cluster.
+
 Left out: more than one directory, moves between directories (future replicas) and cordoning.
 """
 
@@ -12,8 +14,11 @@ import shutil
 from collections.abc import Iterable
 
 from appliance._log import Log
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import may_cluster
 from appliance.api.handlers.call import Call
 from appliance.broker.broker import Broker
+from appliance.protocol import ErrorCode
 from appliance.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -30,6 +35,8 @@ PartitionRow = DescribeLogDirsResponse.DescribeLogDirsPartition
 async def handle(
     broker: Broker, request: DescribeLogDirsRequest, call: Call
 ) -> DescribeLogDirsResponse:
+    if not may_cluster(call, Operation.DESCRIBE):  # before version 3 without the error
+        return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return await call.on_thread(_measure, str(broker.log_dir.path), _chosen(broker, request))
 
 

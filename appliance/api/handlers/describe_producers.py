@@ -1,12 +1,17 @@
 """DescribeProducers 0: the idempotent and transactional producers that partitions remember.
 
+Rights: READ on the topic.
+
 Left out: nothing.
 """
 
 from __future__ import annotations
 
+from appliance._log import Log
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import allowed_topic
 from appliance.api.handlers.call import Call
-from appliance.api.handlers.partition_lookup import find_log, find_topic
+from appliance.api.handlers.partition_lookup import find_log
 from appliance.api.handlers.repeated_items import distinct_partitions
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
@@ -14,6 +19,7 @@ from appliance.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
 )
+from appliance.topics.topic import check_name
 
 KEY = 61
 VERSIONS = (0, 0)
@@ -30,19 +36,25 @@ async def handle(
         topics=[
             DescribeProducersResponse.TopicResponse(
                 name,
-                [await call.on_thread(_partition, broker, name, each) for each in partitions],
+                [await _partition(broker, call, name, each) for each in partitions],
             )
             for name, partitions in asked.items()
         ]
     )
 
 
-def _partition(broker: Broker, topic: str, partition: int) -> Answer:
+async def _partition(broker: Broker, call: Call, topic: str, partition: int) -> Answer:
     try:
-        log = find_log(find_topic(broker, topic), partition)
+        check_name(topic)
+        found = allowed_topic(broker, call, Operation.READ, topic)
+        log = find_log(found, partition)
     except ApplianceError as error:
         return Answer(partition, error.kafka_code, str(error))
-    rows = [
+    return Answer(partition, active_producers=await call.on_thread(_rows, log))
+
+
+def _rows(log: Log) -> list[Row]:
+    return [
         Row(
             producer_id=each.producer_id,
             producer_epoch=each.epoch,
@@ -53,4 +65,3 @@ def _partition(broker: Broker, topic: str, partition: int) -> Answer:
         )
         for each in sorted(log.producers())
     ]
-    return Answer(partition, active_producers=rows)

@@ -2,11 +2,15 @@
 
 The metadata is in a database, not in a log, so all its offsets are 0 and there is no lag.
 
+Rights: DESCRIBE on the cluster.
+
 Left out: partitions other than `__cluster_metadata` 0 (UNKNOWN_TOPIC_OR_PARTITION); observers.
 """
 
 from __future__ import annotations
 
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import check_cluster
 from appliance.api.handlers.call import Call
 from appliance.broker.broker import Broker
 from appliance.protocol import ErrorCode
@@ -25,6 +29,7 @@ PartitionRow = DescribeQuorumResponse.PartitionData
 
 
 def handle(broker: Broker, request: DescribeQuorumRequest, call: Call) -> DescribeQuorumResponse:
+    check_cluster(call, Operation.DESCRIBE)
     listeners = [
         DescribeQuorumResponse.Listener(name=it.name, host=told.host, port=told.port)
         for it, told in zip(broker.config.listeners, broker.told, strict=True)

@@ -5,6 +5,9 @@ unprocessed records from there to the end of the partition. Both are -1, without
 group has no state there or has not read yet. Without topics, all topics with a state of the group
 are returned.
 
+Rights: DESCRIBE on the group and on the topic; of all topics the response has those that may be
+described.
+
 Left out: nothing.
 """
 
@@ -12,12 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import check_group, may_topic
 from appliance.api.handlers.call import Call
 from appliance.api.handlers.partition_lookup import check_group_id, find_log
 from appliance.api.handlers.repeated_items import distinct, distinct_partitions
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
-from appliance.protocol import NO_UUID
+from appliance.protocol import NO_UUID, ErrorCode
 from appliance.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsResponse,
@@ -39,13 +44,14 @@ def handle(
     broker: Broker, request: DescribeShareGroupOffsetsRequest, call: Call
 ) -> DescribeShareGroupOffsetsResponse:
     asked = distinct(request.groups, lambda each: each.group_id)
-    groups = [_group(broker, each) for each in asked]
+    groups = [_group(broker, call, each) for each in asked]
     return DescribeShareGroupOffsetsResponse(groups=groups)
 
 
-def _group(broker: Broker, asked: Asked) -> GroupAnswer:
+def _group(broker: Broker, call: Call, asked: Asked) -> GroupAnswer:
     answer = GroupAnswer(group_id=asked.group_id)
     try:
+        check_group(call, Operation.DESCRIBE, asked.group_id)
         check_group_id(asked.group_id)
         broker.share_groups.check(asked.group_id)
         answer.topics = [
@@ -56,11 +62,21 @@ def _group(broker: Broker, asked: Asked) -> GroupAnswer:
                     _partition(broker, asked.group_id, topic, each) for each in partitions
                 ],
             )
+            if may_topic(call, Operation.DESCRIBE, name)
+            else _hidden(name, partitions)
             for name, topic, partitions in _topics(broker, asked)
+            if asked.topics is not None or may_topic(call, Operation.DESCRIBE, name)
         ]
     except ApplianceError as error:
         answer.error_code, answer.error_message = error.kafka_code, str(error)
     return answer
+
+
+def _hidden(name: str, partitions: Sequence[int]) -> TopicAnswer:
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    text = "The client may not describe the topic."
+    rows = [Answer(each, NONE, error_code=code, error_message=text) for each in partitions]
+    return TopicAnswer(topic_name=name, topic_id=NO_UUID, partitions=rows)
 
 
 def _topics(

@@ -3,13 +3,17 @@
 Topics are sorted by name: the requested ones, or all. A page ends at the client's or our limit of
 partitions, and its cursor has the first partition of the next page.
 
+Rights: DESCRIBE on the topic; of all topics the response has those that may be described.
+
 Left out: eligible leader replicas, which are empty because there is one broker.
 """
 
 from __future__ import annotations
 
 from appliance._log import Log
-from appliance.api.handlers.authorized_operations import ON_TOPIC
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import may_topic
+from appliance.api.handlers.authorized_operations import on_topic
 from appliance.api.handlers.call import Call
 from appliance.api.handlers.partition_lookup import find_topic
 from appliance.broker.broker import Broker
@@ -38,7 +42,8 @@ def handle(broker: Broker, request: Request, call: Call) -> Response:
     cursor = request.cursor
     if cursor is not None and cursor.partition_index < 0:
         return _refuse_all(request, ErrorCode.INVALID_REQUEST)
-    names = sorted({each.name for each in request.topics} or broker.topics)
+    asked = {each.name for each in request.topics}
+    names = sorted(each for each in asked or broker.topics if _may_see(call, each))
     answer = Response()
     room = max(1, min(request.response_partition_limit, PAGE_PARTITIONS_MAX))
     for name in names:
@@ -48,14 +53,21 @@ def handle(broker: Broker, request: Request, call: Call) -> Response:
         if room == 0:
             answer.next_cursor = Response.Cursor(topic_name=name, partition_index=first)
             break
-        row = _describe(broker, name, first, room)
+        row = _describe(broker, call, name, first, room)
         answer.topics.append(row)
         room -= len(row.partitions)
         end = first + len(row.partitions)
         if name in broker.topics and end < len(broker.topics[name].logs):
             answer.next_cursor = Response.Cursor(topic_name=name, partition_index=end)
             break
+    hidden = sorted(each for each in asked if not _may_see(call, each))
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    answer.topics += [TopicRow(error_code=code, name=each) for each in hidden]
     return answer
+
+
+def _may_see(call: Call, name: str) -> bool:
+    return may_topic(call, Operation.DESCRIBE, name)
 
 
 def _refuse_all(request: Request, code: ErrorCode) -> Response:
@@ -63,7 +75,7 @@ def _refuse_all(request: Request, code: ErrorCode) -> Response:
     return Response(topics=[TopicRow(error_code=code, name=each.name) for each in request.topics])
 
 
-def _describe(broker: Broker, name: str, first: int, room: int) -> TopicRow:
+def _describe(broker: Broker, call: Call, name: str, first: int, room: int) -> TopicRow:
     try:
         topic = find_topic(broker, name)
     except ApplianceError as error:
@@ -74,7 +86,7 @@ def _describe(broker: Broker, name: str, first: int, room: int) -> TopicRow:
         topic_id=topic.id,
         is_internal=topic.is_internal,
         partitions=[_partition(broker, i, log) for i, log in chosen],
-        topic_authorized_operations=ON_TOPIC,
+        topic_authorized_operations=on_topic(call, topic.name),
     )
 
 

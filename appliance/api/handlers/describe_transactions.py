@@ -2,11 +2,15 @@
 
 An unknown or expired id gets TRANSACTIONAL_ID_NOT_FOUND.
 
+Rights: DESCRIBE on the transactional id; topics that may not be described are left out.
+
 Left out: nothing.
 """
 
 from __future__ import annotations
 
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import check_transactional_id, may_topic
 from appliance.api.handlers.call import Call
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
@@ -26,13 +30,14 @@ def handle(
 ) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
         transaction_states=[
-            _describe(broker, each) for each in dict.fromkeys(request.transactional_ids)
+            _describe(broker, call, each) for each in dict.fromkeys(request.transactional_ids)
         ]
     )
 
 
-def _describe(broker: Broker, name: str) -> Answer:
+def _describe(broker: Broker, call: Call, name: str) -> Answer:
     try:
+        check_transactional_id(call, Operation.DESCRIBE, name)
         found = broker.transactions.find(name)
     except ApplianceError as error:
         return Answer(error_code=error.kafka_code, transactional_id=name)
@@ -46,5 +51,9 @@ def _describe(broker: Broker, name: str) -> Answer:
         transaction_start_time_ms=found.start_ms,
         producer_id=found.producer.id,
         producer_epoch=found.producer.epoch,
-        topics=[DescribeTransactionsResponse.TopicData(*row) for row in topics.items()],
+        topics=[
+            DescribeTransactionsResponse.TopicData(topic, partitions)
+            for topic, partitions in topics.items()
+            if may_topic(call, Operation.DESCRIBE, topic)
+        ],
     )

@@ -3,6 +3,8 @@
 A null or empty list means all users. A user without a credential gets RESOURCE_NOT_FOUND, a
 duplicate user DUPLICATE_RESOURCE.
 
+Rights: DESCRIBE on the cluster.
+
 Left out: logins. Credentials are stored and shown, and not used.
 """
 
@@ -10,6 +12,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import check_cluster
 from appliance.api.handlers.call import Call
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError, Refused
@@ -29,6 +33,7 @@ Row = DescribeUserScramCredentialsResponse.CredentialInfo
 def handle(
     broker: Broker, request: DescribeUserScramCredentialsRequest, call: Call
 ) -> DescribeUserScramCredentialsResponse:
+    check_cluster(call, Operation.DESCRIBE)
     times = Counter(each.name for each in request.users or []) or Counter(broker.scram.users())
     return DescribeUserScramCredentialsResponse(
         error_message=None,

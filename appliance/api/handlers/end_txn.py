@@ -9,11 +9,15 @@ Version 5 is TV2: the epoch increases, and the response has the new one. A repea
 same response. A late one, after another transaction began, is refused: in TV2 always, by its epoch;
 in TV1 it cannot be distinguished from a new one.
 
+Rights: WRITE on the transactional id.
+
 Left out: nothing.
 """
 
 from __future__ import annotations
 
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import check_transactional_id
 from appliance.api.handlers.call import Call
 from appliance.api.handlers.fenced_producer import told
 from appliance.broker.broker import Broker
@@ -32,6 +36,7 @@ async def handle(broker: Broker, request: EndTxnRequest, call: Call) -> EndTxnRe
     producer = Producer(request.producer_id, request.producer_epoch)
     version = TV2 if call.version >= FIRST_OF_TV2 else TV1
     try:
+        check_transactional_id(call, Operation.WRITE, request.transactional_id)
         following = await broker.transactions.end(
             request.transactional_id, producer, request.committed, version
         )

@@ -5,6 +5,8 @@ sendfile; there is no handler here. The first batch is returned whole, however l
 partitions, a batch that does not fit is left for the next fetch. For read_committed the aborted
 transactions in the range are listed.
 
+Rights: READ on the topic.
+
 Left out: requests of followers (replica fields are ignored); preferred replicas, because there is
 one broker; down-conversion to record formats before 2, as in Kafka 4.
 """

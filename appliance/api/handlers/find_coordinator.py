@@ -5,6 +5,9 @@ From version 4 on a request has many keys. An unknown type of key, and a share k
 GROUP:TOPIC-ID:PARTITION, gets INVALID_REQUEST. Without an error the message is null up to version
 3, and empty from version 4 on, as in Apache Kafka.
 
+Rights: DESCRIBE on the group or the transactional id; for share groups CLUSTER_ACTION on the
+cluster.
+
 Left out: nothing. There is one broker, but clients always ask.
 """
 
@@ -12,6 +15,8 @@ from __future__ import annotations
 
 import re
 
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import check_cluster, check_group, check_transactional_id
 from appliance.api.handlers.call import Call
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError, Refused
@@ -51,6 +56,7 @@ def handle(broker: Broker, request: FindCoordinatorRequest, call: Call) -> FindC
 
 def _find(broker: Broker, key_type: int, key: str, call: Call) -> Answer:
     try:
+        _check_rights(key_type, key, call)
         _check(key_type, key, call.version)
     except ApplianceError as error:
         return Answer(
@@ -58,6 +64,15 @@ def _find(broker: Broker, key_type: int, key: str, call: Call) -> Answer:
         )
     told = broker.told[call.listener]
     return Answer(key=key, node_id=broker.node_id, host=told.host, port=told.port, error_message="")
+
+
+def _check_rights(key_type: int, key: str, call: Call) -> None:
+    if key_type == GROUP:
+        check_group(call, Operation.DESCRIBE, key)
+    elif key_type == TRANSACTION:
+        check_transactional_id(call, Operation.DESCRIBE, key)
+    elif key_type == SHARE:
+        check_cluster(call, Operation.CLUSTER_ACTION)
 
 
 def _check(key_type: int, key: str, version: int) -> None:

@@ -4,6 +4,8 @@ A client without an instance id gets one. The API is served, but not listed in A
 lists it only with a plug-in for metrics, and clients do not use unlisted APIs. Subscriptions of
 kafka-client-metrics are stored, and have no effect without such a plug-in.
 
+Rights: none.
+
 Left out: a receiver of metrics.
 """
 

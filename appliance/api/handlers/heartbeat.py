@@ -2,11 +2,15 @@
 
 A heartbeat with the response REBALANCE_IN_PROGRESS keeps the member, too.
 
+Rights: READ on the group.
+
 Left out: nothing.
 """
 
 from __future__ import annotations
 
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import check_group
 from appliance.api.handlers.call import Call
 from appliance.broker.broker import Broker
 from appliance.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -16,6 +20,7 @@ VERSIONS = (0, 4)
 
 
 def handle(broker: Broker, request: HeartbeatRequest, call: Call) -> HeartbeatResponse:
+    check_group(call, Operation.READ, request.group_id)
     broker.groups.classic.heartbeat(
         request.group_id,
         request.member_id,

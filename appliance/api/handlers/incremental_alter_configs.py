@@ -4,6 +4,8 @@ broker, a group or a subscription to clients' metrics; other configs stay as the
 Append and subtract change lists, starting with the effective value. All changes of a resource are
 made, durably, or none. An error of one resource does not stop others.
 
+Rights: ALTER_CONFIGS on the topic, the group, or, for what else has configs, the cluster.
+
 Left out: broker loggers as resources (INVALID_REQUEST); broker settings that are read only at the
 start (INVALID_REQUEST).
 """
@@ -34,5 +36,5 @@ async def handle(
         await found.alter(changes, validate_only=request.validate_only)
 
     return IncrementalAlterConfigsResponse(
-        responses=await change_all(broker, request.resources, Answer, change)
+        responses=await change_all(broker, call, request.resources, Answer, change)
     )

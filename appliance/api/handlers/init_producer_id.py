@@ -9,11 +9,16 @@ timeout; others are fenced themselves, and so are these after another client has
 largest epoch a new producer id replaces the old one. A timeout above `transaction.max.timeout.ms`
 is INVALID_TRANSACTION_TIMEOUT.
 
+Rights: WRITE on the transactional id; without one IDEMPOTENT_WRITE on the cluster, or WRITE on any
+topic.
+
 Left out: version 6, two-phase commit, which is not stable in Kafka either.
 """
 
 from __future__ import annotations
 
+from appliance.access.acls import Operation, ResourceType
+from appliance.api.handlers.authorization import check_cluster, check_transactional_id
 from appliance.api.handlers.call import Call
 from appliance.api.handlers.fenced_producer import told
 from appliance.broker.broker import Broker
@@ -34,6 +39,10 @@ FIRST_WITH_FENCED = 4
 async def handle(
     broker: Broker, request: InitProducerIdRequest, call: Call
 ) -> InitProducerIdResponse:
+    try:
+        _check_rights(request.transactional_id, call)
+    except ApplianceError as error:
+        return _refused(error.kafka_code)
     if (request.producer_id == NONE) != (request.producer_epoch == NONE):
         return _refused(ErrorCode.INVALID_REQUEST)  # half of what identifies a producer
     if request.transactional_id is None:
@@ -48,6 +57,16 @@ async def handle(
     except ApplianceError as error:
         return _refused(told(error, call.version, FIRST_WITH_FENCED))
     return InitProducerIdResponse(producer_id=given.id, producer_epoch=given.epoch)
+
+
+def _check_rights(transactional_id: str | None, call: Call) -> None:
+    """Without a transactional id it is enough that there is a topic to write to."""
+    if transactional_id is not None:
+        check_transactional_id(call, Operation.WRITE, transactional_id)
+        return
+    asked = call.principal, call.peer, Operation.WRITE, ResourceType.TOPIC
+    if not call.authorizer.allows_any(*asked):
+        check_cluster(call, Operation.IDEMPOTENT_WRITE)
 
 
 def _refused(code: int) -> InitProducerIdResponse:

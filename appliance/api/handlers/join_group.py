@@ -5,6 +5,8 @@ member without an instance id first gets its id (MEMBER_ID_REQUIRED). A returnin
 its assignment without a rebalance; from version 9 on such a leader is asked to skip assigning. The
 broker never reads the metadata of a protocol to join: Connect and Streams have their own.
 
+Rights: READ on the group.
+
 Left out: nothing. The reason in version 8 is not stored.
 """
 
@@ -12,6 +14,8 @@ from __future__ import annotations
 
 import uuid
 
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import check_group
 from appliance.api.handlers.call import Call, Later
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
@@ -34,6 +38,7 @@ def handle(broker: Broker, request: JoinGroupRequest, call: Call) -> Later:
         later.give(_answer(joined, call.version))
 
     try:
+        check_group(call, Operation.READ, request.group_id)
         asked = _asked(request, call)
         broker.groups.classic.join(request.group_id, asked, call.received_ms, answer)
     except ApplianceError as error:

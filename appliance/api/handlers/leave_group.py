@@ -3,11 +3,15 @@
 From version 3 on a request has several members, each with its own error; a static member may be
 named by its instance id alone, as when an administrator removes it.
 
+Rights: READ on the group.
+
 Left out: nothing. The reason in version 5 is not stored.
 """
 
 from __future__ import annotations
 
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import check_group
 from appliance.api.handlers.call import Call
 from appliance.broker.broker import Broker
 from appliance.groups.states import GroupRefused
@@ -25,6 +29,7 @@ Answer = LeaveGroupResponse.MemberResponse
 
 
 def handle(broker: Broker, request: LeaveGroupRequest, call: Call) -> LeaveGroupResponse:
+    check_group(call, Operation.READ, request.group_id)
     if call.version < FIRST_WITH_MANY:
         broker.groups.classic.leave(request.group_id, request.member_id, None, call.received_ms)
         return LeaveGroupResponse()

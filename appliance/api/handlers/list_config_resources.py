@@ -4,6 +4,8 @@ configs.
 Version 0 lists only subscriptions. From version 1 on the request names the types; an empty list
 means all. An unknown type gets UNSUPPORTED_VERSION.
 
+Rights: DESCRIBE_CONFIGS on the cluster.
+
 Left out: broker loggers, which have no configs here: none is listed.
 """
 
@@ -11,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import check_cluster
 from appliance.api.handlers.call import Call
 from appliance.api.handlers.config_resource import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from appliance.broker.broker import Broker
@@ -32,6 +36,7 @@ Row = ListConfigResourcesResponse.ConfigResource
 def handle(
     broker: Broker, request: ListConfigResourcesRequest, call: Call
 ) -> ListConfigResourcesResponse:
+    check_cluster(call, Operation.DESCRIBE_CONFIGS)
     types = set(request.resource_types) or set(TYPES)
     if call.version == 0:
         types = {CLIENT_METRICS}

@@ -2,11 +2,15 @@
 
 States and types are compared without case. An unknown one has no groups.
 
+Rights: DESCRIBE on the cluster; without it the response has the groups that may be described.
+
 Left out: groups of the Streams protocol, which do not exist yet.
 """
 
 from __future__ import annotations
 
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import may_cluster, may_group
 from appliance.api.handlers.call import Call
 from appliance.broker.broker import Broker
 from appliance.groups.group import Group
@@ -26,6 +30,7 @@ def handle(broker: Broker, request: ListGroupsRequest, call: Call) -> ListGroups
     states = {each.lower() for each in request.states_filter}
     types = {each.lower() for each in request.types_filter}
     rows = [_row(each) for each in broker.groups.table.groups.values() if not each.is_dead]
+    sees_all = may_cluster(call, Operation.DESCRIBE)
     # As in Kafka: those that are known, and that more are being read. Clients ask again until then:
     # of what cannot be opened, maybe for long, health tells.
     is_whole = not broker.groups.loading.is_loading
@@ -36,7 +41,8 @@ def handle(broker: Broker, request: ListGroupsRequest, call: Call) -> ListGroups
             for each in rows
             if (not states or each.group_state.lower() in states)
             and (not types or each.group_type in types)
-        ]
+            and (sees_all or may_group(call, Operation.DESCRIBE, each.group_id))
+        ],
     )
 
 

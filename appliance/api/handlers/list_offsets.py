@@ -14,6 +14,8 @@ version 7, -4 8, -5 9, -6 11): below it they get UNSUPPORTED_VERSION.
 
 The data plane answers -1 and -2 itself in simple cases (`_list_offsets.pyx`), by the same rules.
 
+Rights: DESCRIBE on the topic.
+
 Left out: requests of followers, because there is one broker; they are answered like consumers.
 """
 
@@ -25,9 +27,11 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from appliance._log import Log
+from appliance.access.acls import Operation
 from appliance.access.topic_decisions import DESCRIBE
+from appliance.api.handlers.authorization import allowed_topic
 from appliance.api.handlers.call import Call
-from appliance.api.handlers.partition_lookup import NO_EPOCH, find_log, find_topic, leader_epoch_at
+from appliance.api.handlers.partition_lookup import NO_EPOCH, find_log, leader_epoch_at
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError, Refused
 from appliance.protocol import ErrorCode
@@ -91,7 +95,7 @@ def _job(broker: Broker, topic: str, asked: Asked, call: Call, twice: set[tuple[
                 ErrorCode.UNSUPPORTED_VERSION,
                 f"timestamp {asked.timestamp} means nothing in version {call.version}",
             )
-        found = find_topic(broker, topic)
+        found = allowed_topic(broker, call, Operation.DESCRIBE, topic)
         return asked, find_log(found, asked.partition_index, asked.current_leader_epoch)
     except ApplianceError as error:
         return asked, error

@@ -4,11 +4,14 @@
 The response names unknown states, which match nothing. A pattern uses RE2 and must match the whole
 name; an invalid one gets INVALID_REGULAR_EXPRESSION.
 
+Rights: DESCRIBE on the transactional id: others are left out.
+
 Left out: nothing.
 """
 
 from __future__ import annotations
 
+from appliance.access.acls import Operation, ResourceType
 from appliance.api.handlers.call import Call
 from appliance.broker.broker import Broker
 from appliance.groups import topic_pattern
@@ -39,6 +42,7 @@ def handle(
             ListTransactionsResponse.TransactionState(each.id, each.producer.id, each.state.value)
             for each in map(known.__getitem__, names)
             if _is_asked_for(each, request, call.now_ms)
+            and call.may(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each.id)
         ],
     )
 

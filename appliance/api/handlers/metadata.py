@@ -8,6 +8,9 @@ new topic, while Kafka's has an error for a retry. One request creates at most
 creates internal topics. A partition that cannot be opened has no leader and an offline replica:
 LEADER_NOT_AVAILABLE, so that clients retry.
 
+Rights: DESCRIBE on the topic; who has none is told the same of a topic that is not there, and of
+all topics gets those that it may describe. To create one, CREATE on it or on the cluster, too.
+
 Left out: racks and other leaders, because there is one broker.
 """
 
@@ -16,9 +19,16 @@ from __future__ import annotations
 import asyncio
 
 from appliance._log import Log
-from appliance.api.handlers.authorized_operations import NOT_ASKED, ON_CLUSTER, ON_TOPIC
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import (
+    allowed_topic_of_id,
+    check_topic,
+    may_cluster,
+    may_topic,
+)
+from appliance.api.handlers.authorized_operations import NOT_ASKED, on_cluster, on_topic
 from appliance.api.handlers.call import Call
-from appliance.api.handlers.partition_lookup import find_topic, find_topic_of_id
+from appliance.api.handlers.partition_lookup import find_topic
 from appliance.api.handlers.repeated_items import distinct
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError, Refused
@@ -45,52 +55,62 @@ async def handle(broker: Broker, request: MetadataRequest, call: Call) -> Metada
         brokers=[broker_row],
         cluster_id=broker.cluster_id,
         controller_id=broker.node_id,
-        topics=await _topics(broker, request, call.version),
+        topics=await _topics(broker, request, call),
     )
     if request.include_cluster_authorized_operations:
-        answer.cluster_authorized_operations = ON_CLUSTER
+        answer.cluster_authorized_operations = on_cluster(call)
     if request.include_topic_authorized_operations:
         for each in answer.topics:
-            each.topic_authorized_operations = NOT_ASKED if each.error_code else ON_TOPIC
+            each.topic_authorized_operations = (
+                NOT_ASKED if each.error_code else on_topic(call, each.name or "")
+            )
     return answer
 
 
-async def _topics(broker: Broker, request: MetadataRequest, version: int) -> list[Answer]:
-    asked = request.topics
+async def _topics(broker: Broker, request: MetadataRequest, call: Call) -> list[Answer]:
+    asked, version = request.topics, call.version
     if asked is None or (version == 0 and not asked):
-        return [_describe(broker, topic) for topic in broker.topics.values()]
+        return [
+            _describe(broker, topic)
+            for topic in broker.topics.values()
+            if may_topic(call, Operation.DESCRIBE, topic.name)
+        ]
     is_allowed = version < 4 or request.allow_auto_topic_creation
     may_create = is_allowed and broker.config.topics.auto_create
     left = broker.config.topics.per_request_max if may_create else 0
     found = []
     for each in distinct(asked, lambda each: (each.topic_id, each.name)):
         is_new = each.name is not None and each.name not in broker.topics
-        found.append(await _topic(broker, each, version, left > 0))
+        found.append(await _topic(broker, each, call, left > 0))
         left -= is_new
         if len(found) % TURN_TOPICS == 0:
             await asyncio.sleep(0)
     return found
 
 
-async def _topic(broker: Broker, asked: Asked, version: int, may_create: bool) -> Answer:
+async def _topic(broker: Broker, asked: Asked, call: Call, may_create: bool) -> Answer:
     try:
-        return _describe(broker, await _find(broker, asked, version, may_create))
+        return _describe(broker, await _find(broker, asked, call, may_create))
     except ApplianceError as error:
         # the name can be null in the answer from version 12 on, not before
-        name = asked.name if version >= 12 else asked.name or ""
+        name = asked.name if call.version >= 12 else asked.name or ""
         return Answer(error_code=error.kafka_code, name=name, topic_id=asked.topic_id)
 
 
-async def _find(broker: Broker, asked: Asked, version: int, may_create: bool) -> Topic:
+async def _find(broker: Broker, asked: Asked, call: Call, may_create: bool) -> Topic:
+    version = call.version
     if version < 12 and (asked.name is None or asked.topic_id != NO_UUID):
         raise Refused(
             ErrorCode.INVALID_REQUEST, f"topic ids begin with version 12, this is {version}"
         )
     if asked.topic_id != NO_UUID:
-        return find_topic_of_id(broker, asked.topic_id)
+        return allowed_topic_of_id(broker, call, Operation.DESCRIBE, asked.topic_id)
     if asked.name is None:
         raise Refused(ErrorCode.INVALID_REQUEST, "a topic without name and id")
+    check_topic(call, Operation.DESCRIBE, asked.name)
     if may_create and asked.name not in broker.topics and asked.name not in INTERNAL:
+        if not may_cluster(call, Operation.CREATE):
+            check_topic(call, Operation.CREATE, asked.name)
         await _create(broker, asked.name)
     return find_topic(broker, asked.name)
 

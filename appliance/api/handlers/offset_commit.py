@@ -8,13 +8,17 @@ Offsets of a group that never had a member expire `offsets.memberless.retention.
 last commit. A member of a group of the newer protocol has an epoch as its generation, and needs
 version 9.
 
+Rights: READ on the group and on the topic.
+
 Left out: nothing.
 """
 
 from __future__ import annotations
 
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import allowed_topic, allowed_topic_of_id, check_group
 from appliance.api.handlers.call import Call, Later
-from appliance.api.handlers.partition_lookup import check_partition, find_topic, find_topic_of_id
+from appliance.api.handlers.partition_lookup import check_partition
 from appliance.broker.broker import Broker
 from appliance.config import LONG_MAX
 from appliance.errors import ApplianceError, Refused
@@ -45,8 +49,7 @@ def handle(broker: Broker, request: OffsetCommitRequest, call: Call) -> Later:
     version = call.version
     response = OffsetCommitResponse(
         topics=[
-            _topic(broker, each, version, request.retention_time_ms, call.now_ms, values, good)
-            for each in request.topics
+            _topic(broker, each, request, call, values, good) for each in request.topics
         ]
     )
 
@@ -88,14 +91,14 @@ def _check_older(broker: Broker, request: OffsetCommitRequest, version: int) -> 
 def _topic(
     broker: Broker,
     asked: AskedTopic,
-    version: int,
-    retention_ms: int,
-    now_ms: int,
+    request: OffsetCommitRequest,
+    call: Call,
     values: Values,
     good: list[Answer],
 ) -> AnswerTopic:
     """Fills in what is to be committed, and the answers that wait for it."""
-    topic = _find(broker, asked, version)
+    topic = _find(broker, asked, request.group_id, call)
+    retention_ms, now_ms = request.retention_time_ms, call.now_ms
     expiry = NEVER if retention_ms == NO_RETENTION else min(now_ms + retention_ms, LONG_MAX)
     answers = []
     for each in asked.partitions:
@@ -118,11 +121,14 @@ def _topic(
     return AnswerTopic(asked.name, asked.topic_id, answers)
 
 
-def _find(broker: Broker, asked: AskedTopic, version: int) -> Topic | ApplianceError:
+def _find(
+    broker: Broker, asked: AskedTopic, group_id: str, call: Call
+) -> Topic | ApplianceError:
     try:
-        if version >= FIRST_BY_ID:
-            return find_topic_of_id(broker, asked.topic_id)
-        return find_topic(broker, asked.name)
+        check_group(call, Operation.READ, group_id)
+        if call.version >= FIRST_BY_ID:
+            return allowed_topic_of_id(broker, call, Operation.READ, asked.topic_id)
+        return allowed_topic(broker, call, Operation.READ, asked.name)
     except ApplianceError as error:
         return error
 

@@ -4,6 +4,8 @@ response.
 A topic that the group's members read gets GROUP_SUBSCRIBED_TO_TOPIC. If the members' subscriptions
 are unknown, because theirs is not the protocol of consumers, the group must be empty.
 
+Rights: DELETE on the group, READ on the topic.
+
 Left out: nothing.
 """
 
@@ -12,8 +14,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Coroutine, Iterable
 from typing import Any
 
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import allowed_topic, check_group
 from appliance.api.handlers.call import Call
-from appliance.api.handlers.partition_lookup import check_partition, find_topic
+from appliance.api.handlers.partition_lookup import check_partition
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
 from appliance.groups.group_table import ConsumersGroup, of_consumers
@@ -31,6 +35,7 @@ Answer = OffsetDeleteResponse.OffsetDeleteResponsePartition
 def handle(
     broker: Broker, request: OffsetDeleteRequest, call: Call
 ) -> OffsetDeleteResponse | Coroutine[Any, Any, OffsetDeleteResponse]:
+    check_group(call, Operation.DELETE, request.group_id)
     read = _read(of_consumers(broker.groups.table.get(request.group_id)))
     places: list[Partition] = []
     good: list[Answer] = []  # answered as the deletion is
@@ -39,7 +44,7 @@ def handle(
         answers = []
         for each in topic.partitions:
             answer = Answer(partition_index=each.partition_index)
-            answer.error_code = _error(broker, topic.name, each.partition_index, read)
+            answer.error_code = _error(broker, call, topic.name, each.partition_index, read)
             if not answer.error_code:
                 places.append(Partition(topic.name, each.partition_index))
                 good.append(answer)
@@ -75,9 +80,11 @@ def _read(group: ConsumersGroup) -> frozenset[str]:
     return topics
 
 
-def _error(broker: Broker, topic: str, partition: int, read: frozenset[str]) -> int:
+def _error(
+    broker: Broker, call: Call, topic: str, partition: int, read: frozenset[str]
+) -> int:
     try:
-        check_partition(find_topic(broker, topic), partition)
+        check_partition(allowed_topic(broker, call, Operation.READ, topic), partition)
     except ApplianceError as error:
         return error.kafka_code
     return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if topic in read else 0

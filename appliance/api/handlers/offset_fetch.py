@@ -6,6 +6,9 @@ transaction may change gets UNSTABLE_OFFSET_COMMIT, and clients retry. Version 1
 their ids and omits offsets of deleted topics. A request of a member of a group of the newer
 protocol (version 9) must have its id and epoch.
 
+Rights: DESCRIBE on the group and on the topic; of all topics the response has those that may be
+described.
+
 Left out: nothing.
 """
 
@@ -15,6 +18,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import check_group, may_topic
 from appliance.api.handlers.call import Call
 from appliance.api.handlers.repeated_items import distinct, distinct_partitions
 from appliance.broker.broker import Broker
@@ -52,17 +57,17 @@ class Topic(NamedTuple):
 
 def handle(broker: Broker, request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse:
     if call.version < FIRST_WITH_GROUPS:
-        return _old(broker.groups, request, call.version)
-    is_by_id = call.version >= FIRST_BY_ID
+        return _old(broker.groups, request, call)
     asked = distinct(request.groups, lambda each: each.group_id)
     return OffsetFetchResponse(
-        groups=[_group(broker, each, request.require_stable, is_by_id) for each in asked]
+        groups=[_group(broker, call, each, request.require_stable) for each in asked]
     )
 
 
-def _group(broker: Broker, asked: Group, is_stable: bool, is_by_id: bool) -> GroupAnswer:
+def _group(broker: Broker, call: Call, asked: Group, is_stable: bool) -> GroupAnswer:
     answer = GroupAnswer(group_id=asked.group_id)
     try:
+        check_group(call, Operation.DESCRIBE, asked.group_id)
         group = broker.groups.table.find(asked.group_id)
         if group is not None:
             consumers = of_consumers(group)
@@ -76,18 +81,19 @@ def _group(broker: Broker, asked: Group, is_stable: bool, is_by_id: bool) -> Gro
             name=each.name or "",
             topic_id=each.topic_id,
             partitions=[
-                _partition(broker.groups, asked.group_id, each.name, index, is_stable)
+                _partition(broker.groups, call, asked.group_id, each.name, index, is_stable)
                 for index in each.partitions
             ],
         )
-        for each in _topics(broker, asked, is_by_id)
+        for each in _topics(broker, asked, call)
     ]
     return answer
 
 
-def _topics(broker: Broker, asked: Group, is_by_id: bool) -> Iterable[Topic]:
+def _topics(broker: Broker, asked: Group, call: Call) -> Iterable[Topic]:
+    is_by_id = call.version >= FIRST_BY_ID
     if asked.topics is None:
-        for name, partitions in _all(broker.groups, asked.group_id).items():
+        for name, partitions in _all(broker.groups, call, asked.group_id).items():
             facts = broker.group_places.topic_facts(name)
             if facts or not is_by_id:
                 yield Topic(name, facts.id if facts else NO_UUID, partitions)
@@ -100,19 +106,32 @@ def _topics(broker: Broker, asked: Group, is_by_id: bool) -> Iterable[Topic]:
         yield Topic(broker.topics.name_of(topic_id) if is_by_id else name, topic_id, partitions)
 
 
-def _all(groups: Coordinator, group_id: str) -> dict[str, list[int]]:
+def _all(groups: Coordinator, call: Call, group_id: str) -> dict[str, list[int]]:
+    """Of topics that the client may see."""
     found: dict[str, list[int]] = {}
     for place in groups.offsets.of_group(group_id):
         found.setdefault(place.topic, []).append(place.partition)
-    return found
+    return {
+        topic: partitions
+        for topic, partitions in found.items()
+        if may_topic(call, Operation.DESCRIBE, topic)
+    }
 
 
 def _partition(
-    groups: Coordinator, group_id: str, topic: str | None, index: int, is_stable: bool
+    groups: Coordinator,
+    call: Call,
+    group_id: str,
+    topic: str | None,
+    index: int,
+    is_stable: bool,
 ) -> Answer:
     answer = Answer(index, NONE, NONE, "")
     if topic is None:
         answer.error_code = ErrorCode.UNKNOWN_TOPIC_ID
+        return answer
+    if not may_topic(call, Operation.DESCRIBE, topic):
+        answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return answer
     place = Partition(topic, index)
     if is_stable and groups.offsets.is_unstable(group_id, place):
@@ -129,16 +148,17 @@ def _partition(
 # Before version 8: one group, and nested structs of other names
 
 
-def _old(groups: Coordinator, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
+def _old(groups: Coordinator, request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse:
     error_code, is_stable = 0, request.require_stable
     try:
+        check_group(call, Operation.DESCRIBE, request.group_id)
         groups.availability.check(request.group_id)
     except ApplianceError as error:
         error_code = error.kafka_code
     rows = [(each.name, each.partition_indexes) for each in request.topics or ()]
     asked = distinct_partitions(rows)
     if request.topics is None and not error_code:
-        asked = _all(groups, request.group_id)
+        asked = _all(groups, call, request.group_id)
     topics = [
         OldTopicAnswer(
             name=name,
@@ -146,14 +166,14 @@ def _old(groups: Coordinator, request: OffsetFetchRequest, version: int) -> Offs
                 _old_partition(
                     Answer(each, NONE, NONE, "", error_code)
                     if error_code
-                    else _partition(groups, request.group_id, name, each, is_stable)
+                    else _partition(groups, call, request.group_id, name, each, is_stable)
                 )
                 for each in indexes
             ],
         )
         for name, indexes in asked.items()
     ]
-    if error_code and version >= FIRST_WITH_ERROR:
+    if error_code and call.version >= FIRST_WITH_ERROR:
         return OffsetFetchResponse(error_code=error_code)
     return OffsetFetchResponse(topics=topics)
 

@@ -3,12 +3,16 @@
 The response has the largest epoch not above the requested one, and its end offset: the log end for
 the current epoch. An unknown later epoch gets -1 and -1.
 
+Rights: DESCRIBE on the topic, or CLUSTER_ACTION on the cluster.
+
 Left out: requests of followers, because there is one broker; they are answered like clients.
 """
 
 from __future__ import annotations
 
 from appliance._log import Log
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import check_topic, may_cluster
 from appliance.api.handlers.call import Call
 from appliance.api.handlers.partition_lookup import find_log, find_topic
 from appliance.broker.broker import Broker
@@ -32,16 +36,20 @@ def handle(
         topics=[
             OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=[_partition(broker, topic.topic, each) for each in topic.partitions],
+                partitions=[
+                    _partition(broker, call, topic.topic, each) for each in topic.partitions
+                ],
             )
             for topic in request.topics
         ]
     )
 
 
-def _partition(broker: Broker, topic: str, asked: Asked) -> Answer:
+def _partition(broker: Broker, call: Call, topic: str, asked: Asked) -> Answer:
     answer = Answer(partition=asked.partition)
     try:
+        if not may_cluster(call, Operation.CLUSTER_ACTION):
+            check_topic(call, Operation.DESCRIBE, topic)
         found = find_topic(broker, topic)
         log = find_log(found, asked.partition, asked.current_leader_epoch)
     except ApplianceError as error:

@@ -34,6 +34,8 @@ and have no producer.
 Versions 0 to 2 are listed but close the connection, as in Kafka: old releases of librdkafka turn
 compression off if version 0 is not listed.
 
+Rights: WRITE on the topic; with a batch of a transaction WRITE on the transactional id, too.
+
 Left out: the record formats before 2 (UNSUPPORTED_FOR_MESSAGE_FORMAT), which only clients of 2017
 and before write.
 """
@@ -45,9 +47,16 @@ from dataclasses import dataclass
 from itertools import islice
 
 from appliance._log import Log
+from appliance.access.acls import Operation
 from appliance.access.topic_decisions import WRITE
+from appliance.api.handlers.authorization import (
+    TRANSACTIONAL_ID,
+    allowed_topic,
+    allowed_topic_of_id,
+    refusal,
+)
 from appliance.api.handlers.call import Call, ConnectionDropped
-from appliance.api.handlers.partition_lookup import find_log, find_topic, find_topic_of_id
+from appliance.api.handlers.partition_lookup import find_log
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError, BatchInvalid, Refused
 from appliance.protocol import ErrorCode
@@ -108,6 +117,7 @@ async def handle(broker: Broker, request: ProduceRequest, call: Call) -> Produce
         for topic in request.topic_data
     ]
     jobs = [job for _, own in topics for job in own]
+    _check_transaction(request.transactional_id, jobs, call)
     async with call.turn(), AsyncExitStack() as held:
         await _verify(broker, request.transactional_id or "", jobs, call.version, held)
         await call.on_thread(_append_all, jobs, call.version)
@@ -153,15 +163,27 @@ def _job(broker: Broker, acks: int, topic: TopicGiven, given: Given, call: Call)
         if acks not in (NO_ACK, LEADER_ACK, ALL_ACKS):
             raise Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"got acks {acks}, wanted -1, 0 or 1")
         if call.version >= FIRST_BY_ID:
-            found = find_topic_of_id(broker, topic.topic_id)
+            found = allowed_topic_of_id(broker, call, Operation.WRITE, topic.topic_id)
         else:
-            found = find_topic(broker, topic.name)
+            found = allowed_topic(broker, call, Operation.WRITE, topic.name)
         check_own(found.name)
         check_writer(found, topic.mirror_source)
         job.log, job.is_mirrored = find_log(found, given.index), bool(found.mirror_source)
     except ApplianceError as error:
         job.log = error
     return job
+
+
+def _check_transaction(name: str | None, jobs: list[Job], call: Call) -> None:
+    """One batch of a transaction, and its right is wanted for all: otherwise nothing is written."""
+    if not call.authorizer.is_enforced:
+        return
+    if not any(_writer(job.given.records or b"") for job in jobs):
+        return
+    if name is not None and call.may(Operation.WRITE, TRANSACTIONAL_ID, name):
+        return
+    for job in jobs:
+        job.log = refusal(call, Operation.WRITE, TRANSACTIONAL_ID, name or "")
 
 
 async def _verify(

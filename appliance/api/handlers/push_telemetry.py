@@ -2,6 +2,8 @@
 
 The API is served, but not listed in ApiVersions; see GetTelemetrySubscriptions.
 
+Rights: none.
+
 Left out: a receiver of metrics; enforcement of the push interval.
 """
 

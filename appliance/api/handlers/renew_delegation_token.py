@@ -1,5 +1,7 @@
 """RenewDelegationToken 1-2: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, see CreateDelegationToken.
 
+Rights: none, since there are no tokens.
+
 Left out: delegation tokens.
 """
 

@@ -4,6 +4,8 @@ Accepted, released (to be delivered again), rejected, or, from version 2 on, ren
 starts again. For each partition all acknowledgements count or none, and they are on disk before the
 response. Epoch -1 ends the member's session and releases its acquired records.
 
+Rights: READ on the group and on the topic.
+
 Left out: current leaders, because there is one broker.
 """
 
@@ -11,6 +13,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import check_group
 from appliance.api.handlers.call import Call, Later
 from appliance.api.handlers.share_requests import Acknowledging, Told, answer, lock_ms, member_of
 from appliance.broker.broker import Broker
@@ -39,11 +43,12 @@ async def _acknowledge(
     broker: Broker, request: ShareAcknowledgeRequest, call: Call
 ) -> ShareAcknowledgeResponse:
     partitions = broker.share_partitions
+    check_group(call, Operation.READ, request.group_id or "")
     await partitions.loading.loaded()
     partitions.loading.check_loaded()
     member = member_of(request)
     _step(broker, member, request.share_session_epoch)
-    told = await Acknowledging(broker, member, request, call.version).done()
+    told = await Acknowledging(broker, member, request, call).done()
     if request.share_session_epoch == FINAL_EPOCH:
         partitions.close_session(member)
     return ShareAcknowledgeResponse(

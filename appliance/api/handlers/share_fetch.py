@@ -11,6 +11,8 @@ aborted records are skipped, like the markers of transactions and compacted reco
 start (share.auto.offset.reset) is on disk before its first read. A member's session ends with epoch
 -1, with its heartbeats, or with its connection; then its acquired records are released.
 
+Rights: READ on the group and on the topic, again when rules change while the fetch waits.
+
 Left out: dead letter queues (Kafka 4.4); current leaders, because there is one broker; the quota
 consumer_byte_rate, which counts only Fetch. As in Kafka, the membership of the member is not
 checked.
@@ -18,8 +20,11 @@ checked.
 
 from __future__ import annotations
 
+from functools import partial
 from uuid import UUID
 
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import check_group
 from appliance.api.handlers.call import Call, Later
 from appliance.api.handlers.share_requests import (
     Acknowledging,
@@ -28,6 +33,7 @@ from appliance.api.handlers.share_requests import (
     lock_ms,
     may_renew,
     member_of,
+    read_refusal,
 )
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError, Refused
@@ -44,6 +50,7 @@ RECORD_LIMIT = 1  # share_acquire_mode
 
 # What a consumer bears in a partition; Java's gives up at any other.
 EXPECTED = frozenset({
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -63,6 +70,7 @@ def handle(broker: Broker, request: ShareFetchRequest, call: Call) -> Later:
 
 async def _fetch(broker: Broker, request: ShareFetchRequest, call: Call) -> ShareFetchResponse:
     partitions = broker.share_partitions
+    check_group(call, Operation.READ, request.group_id or "")
     await partitions.loading.loaded()
     partitions.loading.check_loaded()
     member = member_of(request)
@@ -73,11 +81,13 @@ async def _fetch(broker: Broker, request: ShareFetchRequest, call: Call) -> Shar
         if error.kafka_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             await partitions.pause(request.max_wait_ms)
         raise
-    acknowledging = Acknowledging(broker, member, request, call.version)
+    acknowledging = Acknowledging(broker, member, request, call)
     fetched: Fetched = {}
     is_final = request.share_session_epoch == FINAL_EPOCH
     if not is_final and not may_renew(request, call.version):
-        fetched = await partitions.fetch(session, _wanted(broker, request, call.version))
+        refuses = partial(read_refusal, broker, call, member.group)
+        wanted = _wanted(broker, request, call.version)
+        fetched = await partitions.fetch(session, wanted, refuses)
     told = await acknowledging.done()
     if is_final:
         partitions.close_session(member)

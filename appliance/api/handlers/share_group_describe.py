@@ -2,17 +2,22 @@
 
 A group that does not exist, or is no share group, gets GROUP_ID_NOT_FOUND.
 
+Rights: DESCRIBE on the group, and on every topic that its members read.
+
 Left out: version 0, which Kafka itself calls unstable.
 """
 
 from __future__ import annotations
 
-from appliance.api.handlers.authorized_operations import NOT_ASKED, ON_GROUP
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import check_group, may_topic
+from appliance.api.handlers.authorized_operations import NOT_ASKED, on_group
 from appliance.api.handlers.call import Call
 from appliance.api.handlers.partition_lookup import named_rows
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
 from appliance.groups.consumer_member import ConsumerMember
+from appliance.protocol import ErrorCode
 from appliance.protocol.messages.share_group_describe import (
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
@@ -31,16 +36,25 @@ def handle(
     broker: Broker, request: ShareGroupDescribeRequest, call: Call
 ) -> ShareGroupDescribeResponse:
     is_asked = request.include_authorized_operations
-    answers = [_describe(broker, each, is_asked) for each in dict.fromkeys(request.group_ids)]
+    answers = [_describe(broker, call, each, is_asked) for each in dict.fromkeys(request.group_ids)]
     return ShareGroupDescribeResponse(groups=answers)
 
 
-def _describe(broker: Broker, group_id: str, wants_operations: bool) -> Answer:
+def _describe(broker: Broker, call: Call, group_id: str, wants_operations: bool) -> Answer:
     try:
+        check_group(call, Operation.DESCRIBE, group_id)
         group = broker.share_groups.get(group_id)
     except ApplianceError as error:
         return Answer(
             error_code=error.kafka_code, error_message=str(error), group_id=group_id
+        )
+    members = [_member(broker, each) for each in group.all()]
+    named = {row.topic_name for each in members for row in each.assignment.topic_partitions}
+    if not all(may_topic(call, Operation.DESCRIBE, each) for each in named):
+        return Answer(
+            error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            error_message="The group reads topics that the client may not describe.",
+            group_id=group_id,
         )
     return Answer(
         group_id=group_id,
@@ -48,8 +62,8 @@ def _describe(broker: Broker, group_id: str, wants_operations: bool) -> Answer:
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
         assignor_name=group.assignor,
-        authorized_operations=ON_GROUP if wants_operations else NOT_ASKED,
-        members=[_member(broker, each) for each in group.all()],
+        authorized_operations=on_group(call, group_id) if wants_operations else NOT_ASKED,
+        members=members,
     )
 
 

@@ -4,11 +4,15 @@ The response's content is on disk before it is sent. A member gets its assignmen
 group's state in new partitions is created first. If all members have the same subscription, each
 partition has the same number of readers, one if there are enough partitions.
 
+Rights: READ on the group, DESCRIBE on the topics that are named.
+
 Left out: version 0, which Kafka itself calls unstable.
 """
 
 from __future__ import annotations
 
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import check_group, check_topic
 from appliance.api.handlers.call import Call, Later
 from appliance.broker.broker import Broker
 from appliance.errors import Refused
@@ -28,6 +32,9 @@ Answer = ShareGroupHeartbeatResponse
 
 def handle(broker: Broker, request: ShareGroupHeartbeatRequest, call: Call) -> Later:
     later = Later()
+    check_group(call, Operation.READ, request.group_id)
+    for each in request.subscribed_topic_names or ():
+        check_topic(call, Operation.DESCRIBE, each)
     _check(request)
     broker.share_groups.heartbeat(
         request.group_id,

@@ -7,7 +7,9 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
 from typing import Any
 
-from appliance.api.handlers.call import Later
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import TOPIC, check_group, refusal
+from appliance.api.handlers.call import Call, Later
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError, Refused
 from appliance.process import event_log
@@ -47,13 +49,29 @@ def lock_ms(broker: Broker, group: str) -> int:
     return broker.group_configs.of_sharers(group).record_lock_duration_ms
 
 
+def read_refusal(
+    broker: Broker, call: Call, group_id: str, place: TopicPartition
+) -> ApplianceError | None:
+    """Of a partition; without the right to the group it raises. None too for a topic that is
+    unknown: that is told where it is looked for."""
+    if not call.authorizer.is_enforced:
+        return None
+    check_group(call, Operation.READ, group_id)
+    name = broker.topics.name_of(place.topic_id)
+    if name is None or call.may(Operation.READ, TOPIC, name):
+        return None
+    # the name is not told
+    return refusal(call, Operation.READ, TOPIC, str(place.topic_id))
+
+
 class Acknowledging:
     """All acknowledgements of a request: begun in its order, and waited for together."""
 
-    def __init__(self, broker: Broker, member: Member, request: Request, version: int) -> None:
+    def __init__(self, broker: Broker, member: Member, request: Request, call: Call) -> None:
         self._broker = broker
+        self._call = call
         self._member = member
-        self._renews = may_renew(request, version)
+        self._renews = may_renew(request, call.version)
         self._told: dict[TopicPartition, asyncio.Future[None] | ApplianceError] = {}
         for topic in request.topics:
             for row in topic.partitions:
@@ -69,6 +87,9 @@ class Acknowledging:
                 for each in row.acknowledgement_batches
             ]
             _check(given, self._renews)
+            refused = read_refusal(self._broker, self._call, self._member.group, place)
+            if refused is not None:
+                raise refused
             told = self._broker.share_partitions.acknowledge(
                 self._member.group, self._member.id, place, given
             )

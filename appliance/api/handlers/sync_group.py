@@ -4,11 +4,15 @@ part.
 Members wait for the leader. An assignment is on disk before any member gets it, so a restarted
 broker has the generation of its members.
 
+Rights: READ on the group.
+
 Left out: nothing.
 """
 
 from __future__ import annotations
 
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import check_group
 from appliance.api.handlers.call import Call, Later
 from appliance.broker.broker import Broker
 from appliance.groups.member import Sync, Synced
@@ -19,6 +23,7 @@ VERSIONS = (0, 5)
 
 
 def handle(broker: Broker, request: SyncGroupRequest, call: Call) -> Later:
+    check_group(call, Operation.READ, request.group_id)
     later = Later()
 
     def answer(synced: Synced) -> None:

@@ -4,15 +4,19 @@ On disk before the response, and invisible until the commit. From version 3 on t
 the group's current generation; without a member nothing is checked. Up to version 4 the group must
 have been added to the transaction (INVALID_TXN_STATE); version 5, TV2, adds it.
 
+Rights: WRITE on the transactional id, READ on the group and on the topic.
+
 Left out: nothing.
 """
 
 from __future__ import annotations
 
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import allowed_topic, check_group, check_transactional_id
 from appliance.api.handlers.call import Call
 from appliance.api.handlers.fenced_producer import told
 from appliance.api.handlers.offset_commit import check_size
-from appliance.api.handlers.partition_lookup import check_group_id, check_partition, find_topic
+from appliance.api.handlers.partition_lookup import check_group_id, check_partition
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
 from appliance.groups.records import NEVER, OffsetCommitValue, Partition
@@ -47,8 +51,10 @@ async def handle(
         for each in topic.partitions:
             answer = Answer(each.partition_index)
             try:
+                check_transactional_id(call, Operation.WRITE, request.transactional_id)
+                check_group(call, Operation.READ, request.group_id)
                 values[Partition(topic.name, each.partition_index)] = _value(
-                    broker, topic.name, each, call.now_ms
+                    broker, topic.name, each, call
                 )
                 good.append(answer)
             except ApplianceError as error:
@@ -64,15 +70,17 @@ async def handle(
     return TxnOffsetCommitResponse(topics=topics)
 
 
-def _value(broker: Broker, topic: str, asked: Asked, now_ms: int) -> OffsetCommitValue:
-    check_partition(find_topic(broker, topic), asked.partition_index)
+def _value(broker: Broker, topic: str, asked: Asked, call: Call) -> OffsetCommitValue:
+    check_partition(
+        allowed_topic(broker, call, Operation.READ, topic), asked.partition_index
+    )
     metadata = asked.committed_metadata or ""
     check_size(broker, metadata)
     return OffsetCommitValue(
         offset=asked.committed_offset,
         leader_epoch=asked.committed_leader_epoch,
         metadata=metadata,
-        commit_timestamp=now_ms,
+        commit_timestamp=call.now_ms,
         expire_timestamp=NEVER,
     )
 

@@ -2,11 +2,15 @@
 
 Its own number gets INVALID_REQUEST, any other BROKER_ID_NOT_REGISTERED.
 
+Rights: ALTER on the cluster.
+
 Left out: removing brokers, because there is one.
 """
 
 from __future__ import annotations
 
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import check_cluster
 from appliance.api.handlers.call import Call
 from appliance.broker.broker import Broker
 from appliance.protocol import ErrorCode
@@ -22,6 +26,7 @@ VERSIONS = (0, 0)
 def handle(
     broker: Broker, request: UnregisterBrokerRequest, call: Call
 ) -> UnregisterBrokerResponse:
+    check_cluster(call, Operation.ALTER)
     if request.broker_id == broker.node_id:
         return UnregisterBrokerResponse(
             error_code=ErrorCode.INVALID_REQUEST,

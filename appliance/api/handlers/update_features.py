@@ -4,13 +4,17 @@ Every feature, listed in ApiVersions or not, gets INVALID_UPDATE_VERSION for the
 every version, as in Apache Kafka since 4.0. A request without features changes nothing and
 succeeds.
 
+Rights: ALTER on the cluster.
+
 Left out: other levels of `group.version`, `share.version` and `transaction.version`. Clients that
 do not know them use the older protocols, which are served side by side.
 """
 
 from __future__ import annotations
 
+from appliance.access.acls import Operation
 from appliance.api.handlers.api_versions import FEATURES
+from appliance.api.handlers.authorization import check_cluster
 from appliance.api.handlers.call import Call
 from appliance.broker.broker import Broker
 from appliance.protocol import ErrorCode
@@ -23,6 +27,7 @@ KEY = 57
 VERSIONS = (0, 2)
 
 def handle(broker: Broker, request: UpdateFeaturesRequest, call: Call) -> UpdateFeaturesResponse:
+    check_cluster(call, Operation.ALTER)
     texts = {each.feature: _why_not(each.feature) for each in request.feature_updates}
     if not texts:
         return UpdateFeaturesResponse(error_message=None)

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from appliance import admin_http
-from appliance.admin.user_rows import UserRows, has_users
+from appliance.access.user_rows import has_users
 from appliance.api.dispatch import Dispatcher
 from appliance.broker.broker import Broker
 from appliance.broker.health import Health, PortConnections, Watch, decide, sentence
@@ -195,8 +195,8 @@ class Server:
         """Kafka clients are served inside; on the way out they get the answers that are due."""
         network = within_descriptors(self.config)
         for each in self.config.listeners:
-            if self.config.asks_who(each):
-                raise ListenFailed(f"listeners: got {each}, and logins are not served yet")
+            if self.config.asks_who(each) and not broker.authorizer.is_enforced:
+                raise ListenFailed(f"listeners: got {each}, and no rights are enforced")
         listeners = listening([each.address for each in self.config.listeners])
         self.kafka_addresses = [Address(*each.getsockname()[:2]) for each in listeners]
         assert self.admin_address is not None, "the admin pages listen before recovery"
@@ -205,8 +205,8 @@ class Server:
         broker.connect(data_plane, network.max_connections)
         dispatcher = Dispatcher(broker, data_plane)
         dispatcher.start()
-        for opened in listeners:
-            data_plane.listen(opened)
+        for each, opened in zip(self.config.listeners, listeners, strict=True):
+            data_plane.listen(opened, asks_login=self.config.asks_login(each))
         data_plane.start()
         try:
             yield
@@ -294,7 +294,7 @@ class Server:
     def _offer_setup(self) -> None:
         """The first user is made by who can read what we print."""
         assert self.broker is not None
-        if UserRows(self.broker.catalog).users():
+        if self.broker.users.of_console():
             return
         self.setup_secret = secrets.token_urlsafe(24)
         if not self.is_embedded:

@@ -1,15 +1,299 @@
-"""Who is at each connection: logins that are under way, and those that succeeded."""
+"""Who is at each connection: logins that are under way, and those that succeeded.
+
+    nobody   SaslHandshake names a mechanism -> asked
+    asked    SaslAuthenticate, once or more  -> logged in, or refused: the connection is closed
+    logged in, with an end (KIP-368)         -> SaslHandshake again, by the same principal only
+
+What a mechanism does slowly runs on threads of its own, and no more than a bounded number of logins
+wait for them. A refusal is told after a delay, by a timer: it grows with the failures of who asks.
+How often may be tried is counted for both ports together (`login_attempts.py`). A client that has
+logged in is known at its address: guesses from elsewhere do not keep it out.
+"""
 
 from __future__ import annotations
 
-from appliance.access.principal import ANONYMOUS, Principal
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from appliance.access.login_attempts import LoginAttempts, LoginRefused
+from appliance.access.principal import ANONYMOUS, USER, Principal
+from appliance.access.sasl import Exchange, LoginFailed, Mechanism, Work
+from appliance.config import AccessConfig
+from appliance.errors import ApplianceError, Refused
+from appliance.process import event_log
+from appliance.protocol import ErrorCode
+
+log = event_log.named("logins")
+
+# What a client is told, whatever was wrong.
+REFUSED = "Authentication failed: the name or the password is wrong, or logging in is not allowed"
+
+DOUBLINGS_MAX = 5  # of the delay: 100 ms become 3.2 s, well within the time for a login
+KNOWN_MAX = 10_000  # names at addresses that have logged in
+MS = 1_000_000
+
+
+class DataPlane(Protocol):
+    def log_in(self, connection: int, principal: str, expires_ns: int = 0) -> None: ...
+    def close_after(self, connection: int, slot: int) -> None: ...
+    def expect_raw(self, connection: int) -> None: ...
+
+
+class ListenerLogins(NamedTuple):
+    """How clients of one listener log in."""
+
+    name: str
+    asks: bool
+    access: AccessConfig
+    mechanisms: Mapping[str, Mechanism]  # in the order in which clients are told of them
+
+
+class Asker(NamedTuple):
+    """Who sends a message of a login, and with what request."""
+
+    connection: int
+    slot: int
+    peer: str
+    listener: int
+
+
+class Answer(NamedTuple):
+    data: bytes = b""
+    error: ApplianceError | None = None
+    lifetime_ms: int = 0  # until the client has to log in again; 0: never
+
+
+Give = Callable[[Answer], object]
+
+
+@dataclass
+class Login:
+    mechanism: str
+    exchange: Exchange | None  # None: none is under way
+    is_raw: bool = False  # its messages come without headers (SaslHandshake 0)
+    principal: Principal | None = None
+    has_end: bool = False  # and has to log in again
 
 
 class Logins:
     """On the event loop."""
 
+    def __init__(
+        self,
+        listeners: list[ListenerLogins],
+        access: AccessConfig,
+        attempts: LoginAttempts,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._listeners = listeners
+        self._access = access
+        self._attempts = attempts
+        self._now_ms = now_ms
+        self._data_plane: DataPlane | None = None
+        self._logins: dict[int, Login] = {}  # by connection
+        self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._threads = ThreadPoolExecutor(access.login_threads, "logins")
+        self._is_free = asyncio.Semaphore(access.login_threads)
+        self._working: set[asyncio.Task[None]] = set()
+        self._delayed: dict[asyncio.TimerHandle, Callable[[], object]] = {}
+
+    def connect(self, data_plane: DataPlane) -> None:
+        self._data_plane = data_plane
+
+    def stop(self) -> None:
+        """Who waits to be refused need not wait any more."""
+        for handle, tell in list(self._delayed.items()):
+            handle.cancel()
+            tell()
+        self._delayed.clear()
+
+    async def close(self) -> None:
+        self.stop()
+        for task in self._working:
+            task.cancel()
+        await asyncio.gather(*self._working, return_exceptions=True)
+        await asyncio.to_thread(self._threads.shutdown)
+
     def principal_of(self, connection: int) -> Principal:
-        return ANONYMOUS
+        login = self._logins.get(connection)
+        return ANONYMOUS if login is None or login.principal is None else login.principal
 
     def gone(self, connection: int) -> None:
         """It ended, or never logged in."""
+        self._logins.pop(connection, None)
+
+    # The handshake
+
+    def mechanisms(self, listener: int) -> list[str]:
+        return list(self._listeners[listener].mechanisms)
+
+    def begin(self, who: Asker, mechanism: str, *, is_raw: bool) -> None:
+        """The client chose a mechanism. What it may not do ends its connection."""
+        try:
+            self._begin(who, mechanism, is_raw)
+        except ApplianceError:
+            self._end(who)
+            raise
+
+    def _begin(self, who: Asker, mechanism: str, is_raw: bool) -> None:
+        here, login = self._listeners[who.listener], self._logins.get(who.connection)
+        if not here.asks:
+            raise Refused(ErrorCode.ILLEGAL_SASL_STATE, f"listener {here.name} has no logins")
+        if login is not None and (login.exchange is not None or not login.has_end):
+            text = "a login is under way, or was successful and has no end"
+            raise Refused(ErrorCode.ILLEGAL_SASL_STATE, text)
+        if mechanism not in here.mechanisms:
+            raise Refused(
+                ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+                f"got mechanism {mechanism[:80]!r}, wanted one of {', '.join(here.mechanisms)}",
+            )
+        exchange = here.mechanisms[mechanism]()
+        if login is None:
+            self._logins[who.connection] = Login(mechanism, exchange, is_raw)
+        elif login.mechanism != mechanism or is_raw:
+            raise Refused(
+                ErrorCode.ILLEGAL_SASL_STATE,
+                f"got mechanism {mechanism}, wanted {login.mechanism} as in the first login",
+            )
+        else:
+            login.exchange = exchange
+        if is_raw:
+            assert self._data_plane is not None, "it handed the request over"
+            self._data_plane.expect_raw(who.connection)
+
+    # Messages of a mechanism
+
+    def step(self, who: Asker, data: bytes, give: Give) -> None:
+        """Gives the answer, at once or later."""
+        login = self._logins.get(who.connection)
+        if login is None or login.exchange is None:
+            self._end(who)
+            text = "no login is under way: SaslHandshake comes first"
+            give(Answer(error=Refused(ErrorCode.ILLEGAL_SASL_STATE, text)))
+            return
+        exchange = login.exchange
+        try:
+            if exchange.claimed:
+                self._check_attempts(who, exchange)
+            found = exchange.step(data)
+        except ApplianceError as error:
+            self._refuse(who, login, exchange, error, give)
+            return
+        if isinstance(found, bytes):
+            self._go_on(who, login, exchange, found, give)
+        elif len(self._working) >= self._access.logins_max:
+            text = f"{len(self._working)} logins wait for a thread (sasl.logins.max)"
+            self._refuse(who, login, exchange, Busy(text), give)
+        else:
+            job = self._work(who, login, exchange, found, give)
+            task = asyncio.get_running_loop().create_task(job)
+            self._working.add(task)
+            task.add_done_callback(self._working.discard)
+
+    async def _work(
+        self, who: Asker, login: Login, exchange: Exchange, work: Work, give: Give
+    ) -> None:
+        try:
+            async with self._is_free:
+                self._check_attempts(who, exchange)  # as it is now that its turn has come
+                loop = asyncio.get_running_loop()
+                found = await loop.run_in_executor(self._threads, work)
+        except ApplianceError as error:
+            self._refuse(who, login, exchange, error, give)
+        except Exception as error:
+            log.exception("login failed unexpectedly", peer=who.peer)
+            self._refuse(who, login, exchange, LoginFailed(type(error).__name__), give)
+        else:
+            self._go_on(who, login, exchange, found, give)
+
+    def _go_on(
+        self, who: Asker, login: Login, exchange: Exchange, data: bytes, give: Give
+    ) -> None:
+        if exchange.proven is None:
+            give(Answer(data))
+            return
+        now, principal = self._now_ms(), Principal(USER, exchange.proven.name)
+        most = self._listeners[who.listener].access.reauth_ms_max
+        ends = [] if exchange.proven.expires_ms is None else [exchange.proven.expires_ms - now]
+        ends += [most] if most else []
+        if login.principal not in (None, principal):
+            error = LoginFailed(f"{login.principal} logged in again as {principal}")
+            self._refuse(who, login, exchange, error, give)
+            return
+        if ends and min(ends) <= 0:
+            self._refuse(who, login, exchange, LoginFailed("what was shown is over"), give)
+            return
+        lifetime_ms = min(ends, default=0)
+        is_first = login.principal is None
+        login.principal, login.exchange, login.has_end = principal, None, lifetime_ms > 0
+        if self._data_plane is not None and who.connection in self._logins:
+            end_ns = time.monotonic_ns() + lifetime_ms * MS if lifetime_ms else 0
+            self._data_plane.log_in(who.connection, str(principal), end_ns)
+        self._succeeded(who, principal.name)
+        if is_first:
+            log.info("logged in", principal=principal, peer=who.peer,
+                        mechanism=login.mechanism, listener=self._listeners[who.listener].name)
+        give(Answer(data, lifetime_ms=lifetime_ms))
+
+    # Attempts
+
+    def _device(self, who: Asker, name: str) -> str | None:
+        """As which this client is counted, if it has logged in at its address before."""
+        return f"{name} from {who.peer}" if (name, who.peer) in self._known else None
+
+    def _check_attempts(self, who: Asker, exchange: Exchange) -> None:
+        """Before anything is proven. Nothing happens between this and counting the failure but what
+        few threads do, so that many at once are no way around."""
+        name = exchange.claimed
+        self._attempts.check(who.peer, name, self._device(who, name))
+
+    def _succeeded(self, who: Asker, name: str) -> None:
+        self._attempts.forget(who.peer, name, self._device(who, name))
+        self._known[name, who.peer] = None
+        self._known.move_to_end((name, who.peer))
+        while len(self._known) > KNOWN_MAX:
+            self._known.popitem(last=False)
+
+    def _refuse(
+        self,
+        who: Asker,
+        login: Login,
+        exchange: Exchange,
+        error: ApplianceError,
+        give: Give,
+    ) -> None:
+        """Told late, and always with the same words."""
+        name, login.exchange = exchange.claimed, None
+        device = self._device(who, name)
+        doublings = min(self._attempts.failures(who.peer, name, device), DOUBLINGS_MAX)
+        if not isinstance(error, (LoginRefused, Busy)):
+            self._attempts.count(who.peer, name, device)
+        log.warning("login failed", peer=who.peer, user=name[:80], mechanism=login.mechanism,
+                       why=error)  # fmt: skip
+        delay_ms = self._access.failed_delay_ms * 2**doublings
+        answer = Answer(error=LoginFailed(REFUSED))
+
+        def tell() -> None:
+            self._end(who)
+            give(answer)
+
+        def told() -> None:
+            del self._delayed[handle]
+            tell()
+
+        handle = asyncio.get_running_loop().call_later(delay_ms / 1000, told)
+        self._delayed[handle] = tell
+
+    def _end(self, who: Asker) -> None:
+        """After the answer."""
+        if self._data_plane is not None:
+            self._data_plane.close_after(who.connection, who.slot)
+
+
+class Busy(ApplianceError):
+    """Nobody has failed at anything."""

@@ -1,31 +1,28 @@
-"""Credentials of users for SCRAM logins, as Kafka's tools create and show them.
+"""Credentials of users for SCRAM logins, as Kafka's tools create, show and remove them.
 
-They are stored and shown but not used yet, because there are no logins. A client sends the salted
-password; the broker stores only the result of one-way functions (RFC 5802), so neither the catalog
-nor a copy of it allows a login:
+A client sends the salted password, of which the keys are made that are stored (`scram_keys.py`). A
+credential of somebody new makes a user who may log in to Kafka only.
 
-    stored key = H(HMAC(salted password, "Client Key"))
-    server key = HMAC(salted password, "Server Key")
+Where rules are not enforced everybody may write credentials. Nobody may do so for a user of the
+console there, who may do more. Those written while other machines reach such a broker open nothing
+until an administrator has confirmed them.
 """
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
-import hmac
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
 from appliance.access.kept_per_address import Kept, check_name
-from appliance.access.scram_rows import ScramRows
+from appliance.access.scram_keys import HASHES, credential_of
+from appliance.access.user_rows import NONE, Credential
+from appliance.access.users import UserTable
 from appliance.errors import ApplianceError, Refused, ResourceUnknown
 from appliance.process import event_log
-from appliance.process.detached_tasks import Changes
 from appliance.protocol import ErrorCode
 
 events = event_log.named("scram")
 
-HASHES = {1: hashlib.sha256, 2: hashlib.sha512}  # Kafka's numbers for SCRAM-SHA-256 and -512
 SECRET_BYTES_MAX = 1024  # a hash has 64; tools make salts of about 20
 ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384  # Kafka's
 
@@ -64,51 +61,49 @@ class Upsertion:
                     f"got a {what} of {len(data)} bytes, wanted at most {SECRET_BYTES_MAX}"
                 )
 
-    def row(self) -> tuple[str, int, bytes, bytes, bytes, int]:
-        """The columns of the catalog's row."""
-        made = HASHES[self.mechanism]
-        client_key = hmac.digest(self.salted_password, b"Client Key", made)
-        server_key = hmac.digest(self.salted_password, b"Server Key", made)
-        stored_key = made(client_key).digest()
-        return self.user, self.mechanism, self.salt, stored_key, server_key, self.iterations
+    def credential(self) -> Credential:
+        return credential_of(
+            self.user, self.mechanism, self.salt, self.salted_password, self.iterations
+        )
 
 
 Faults = dict[str, ApplianceError]
 
 
-class ScramCredentials:
-    """All credentials, in memory and in the catalog. `change` runs one change after the other."""
+@dataclass(frozen=True)
+class Trust:
+    """In what is written."""
 
-    def __init__(self, rows: ScramRows, change: Changes, kept: Kept) -> None:
-        self._rows = rows
-        self._change = change
+    is_enforced: bool = False  # only who may writes credentials
+    is_reached: bool = False  # by other machines
+
+
+class ScramCredentials:
+    """All credentials, for Kafka's APIs."""
+
+    def __init__(
+        self, users: UserTable, kept: Kept, trust: Trust, now_ms: Callable[[], int]
+    ) -> None:
+        self._users = users
         self._kept = kept
-        self._iterations = {(row[0], row[1]): row[5] for row in rows.all()}
-        for user, mechanism in self._iterations:
-            kept.put(("scram", user, mechanism), len(user))
+        self._trust = trust
+        self._now_ms = now_ms
 
     def users(self) -> list[str]:
-        return sorted({user for user, _ in self._iterations})
+        return [each.name for each in self._users.all() if self._users.credentials(each.name)]
 
     def iterations(self, user: str) -> dict[int, int]:
         """By mechanism."""
-        by_mechanism = {
-            mechanism: self._iterations[user, mechanism]
-            for mechanism in HASHES
-            if (user, mechanism) in self._iterations
-        }
-        if not by_mechanism:
+        found = self._users.credentials(user)
+        if not found:
             raise ResourceUnknown(f"user {user!r} has no credential")
-        return by_mechanism
+        return {mechanism: each.iterations for mechanism, each in found.items()}
 
     async def alter(
         self, deletions: Iterable[Deletion], upsertions: Iterable[Upsertion]
     ) -> dict[str, ApplianceError | None]:
         """Returns the result of each user. An error of one user does not stop others."""
-        found: dict[str, ApplianceError | None] = await self._change(
-            self._alter((*deletions, *upsertions))
-        )
-        return found
+        return await self._users.change(self._alter((*deletions, *upsertions)))
 
     async def _alter(
         self, alterations: Iterable[Deletion | Upsertion]
@@ -125,18 +120,16 @@ class ScramCredentials:
 
     async def _apply(self, alterations: Iterable[Deletion | Upsertion]) -> None:
         gone = [(it.user, it.mechanism) for it in alterations if isinstance(it, Deletion)]
-        put = [it.row() for it in alterations if isinstance(it, Upsertion)]
+        put = [it.credential() for it in alterations if isinstance(it, Upsertion)]
         if not gone and not put:
             return
-        new = [row for row in put if (row[0], row[1]) not in self._iterations]
-        self._kept.check("", sum(len(row[0]) for row in new), len(new))
-        await asyncio.to_thread(self._rows.change, put, gone)
-        for place in gone:
-            del self._iterations[place]
-            self._kept.drop(("scram", *place))
-        for user, mechanism, *_, iterations in put:
-            self._iterations[user, mechanism] = iterations
-            self._kept.put(("scram", user, mechanism), len(user))
+        new = [it for it in put if it.mechanism not in self._users.credentials(it.user)]
+        self._kept.check("", sum(len(it.user) for it in new), len(new))
+        if self._trust.is_reached and not self._trust.is_enforced:
+            put = [replace(it, is_confirmed=0) for it in put]
+            events.warning("everybody can write credentials: these open nothing until confirmed",
+                           count=len(put))  # fmt: skip
+        await self._users.alter(put, gone, self._now_ms())
         events.info("SCRAM credentials altered", put=len(put), removed=len(gone))
 
     def _take(
@@ -153,6 +146,7 @@ class ScramCredentials:
                 each.check()
             else:
                 self._check_deletion(each)
+            self._check_role(each.user)
         except ApplianceError as error:
             faults[each.user] = error
         else:
@@ -160,9 +154,18 @@ class ScramCredentials:
 
     def _check_deletion(self, deletion: Deletion) -> None:
         _check_user(deletion.user, deletion.mechanism)
-        if (deletion.user, deletion.mechanism) not in self._iterations:
+        if deletion.mechanism not in self._users.credentials(deletion.user):
             raise ResourceUnknown(
                 f"user {deletion.user!r} has no credential of mechanism {deletion.mechanism}"
+            )
+
+    def _check_role(self, name: str) -> None:
+        user = self._users.get(name)
+        if user is not None and user.role != NONE and not self._trust.is_enforced:
+            raise Refused(
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+                f"user {name!r} has the role {user.role} in the console, and here everybody may "
+                f"write credentials: set the password there, or with `appliance user password`",
             )
 
 

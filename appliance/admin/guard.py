@@ -19,11 +19,11 @@ from http import HTTPStatus
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from appliance.access.login_attempts import LoginAttempts
 from appliance.admin.broker_process import Process
-from appliance.admin.login_attempts import LoginAttempts
 from appliance.admin.route import ADMIN, ANYONE, Route
 from appliance.admin.sessions import Sessions
-from appliance.admin.user_rows import UserRows
+from appliance.admin.token_rows import TokenRows
 from appliance.admin.users import Identity, Users
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
@@ -69,8 +69,9 @@ class Guard:
         if broker is None:
             return None
         if self._users is None or self._users[0] is not broker:
-            users = Users(UserRows(broker.catalog), broker.clock.latest_ms)
+            users = Users(broker.users, TokenRows(broker.catalog), broker.clock.latest_ms)
             self._users = (broker, users)
+            self.attempts = broker.login_attempts  # of both ports
         return self._users[1]
 
     def check(self, request: Asked, route: Route, sent: Identity | None = None) -> Identity:

@@ -11,11 +11,12 @@ from typing import Annotated, Literal, TypedDict
 from aiohttp import web
 from typing_extensions import NotRequired
 
+from appliance.access.login_attempts import LoginRefused
+from appliance.access.users import mechanisms_in_words
 from appliance.admin.admission import network_of
 from appliance.admin.audit import NAME_MAX
 from appliance.admin.body_schema import Limits, row_of
 from appliance.admin.guard import COOKIE, Denied, Guard
-from appliance.admin.login_attempts import LoginRefused
 from appliance.admin.route import (
     ADMIN,
     ANYONE,
@@ -28,7 +29,7 @@ from appliance.admin.route import (
     patch,
     post,
 )
-from appliance.admin.user_rows import AdminToken
+from appliance.admin.token_rows import AdminToken
 from appliance.admin.users import Users
 from appliance.errors import ApplianceError
 
@@ -38,6 +39,7 @@ DEVICE_SECONDS = 365 * 86_400  # a browser is known for so long since its last l
 DAYS_MAX = 3650  # of a token: longer is for ever, and should say so
 
 Role = Literal["viewer", "operator", "admin"]
+UserRole = Literal["none", "viewer", "operator", "admin"]  # none: the user is of Kafka alone
 
 
 class Login(TypedDict):
@@ -67,10 +69,11 @@ class NewPassword(TypedDict):
 
 class User(TypedDict):
     name: str
-    role: str
+    role: str  # none: in the console
     may_read: bool  # messages
     created_ms: int
     sessions: int
+    kafka: list[str]  # mechanisms by which the user may log in to Kafka
 
 
 class UserList(TypedDict):
@@ -79,13 +82,13 @@ class UserList(TypedDict):
 
 class NewUser(TypedDict):
     name: str
-    role: Role
+    role: UserRole
     password: str
     may_read: NotRequired[bool]  # true, unless told otherwise
 
 
 class UserChange(TypedDict):
-    role: NotRequired[Role]
+    role: NotRequired[UserRole]
     password: NotRequired[str]
     may_read: NotRequired[bool]
 
@@ -257,7 +260,10 @@ def list_users(call: Call) -> UserList:
     sessions = Counter(each.name for each, _, _ in call.guard.sessions.all())
     return {
         "users": [
-            row_of(User, each, may_read=bool(each.may_read), sessions=sessions[each.name])
+            row_of(
+                User, each, may_read=bool(each.may_read), sessions=sessions[each.name],
+                kafka=mechanisms_in_words(users.table.credentials(each.name).values()),
+            )
             for each in users.users()
         ]
     }
@@ -275,6 +281,12 @@ async def change_user(call: Call) -> UserList:
     users, name = users_of(call), call.path["user"]
     await users.change(name, **call.body)
     call.guard.sessions.end_all_of(name)
+    return list_users(call)
+
+
+async def confirm_user(call: Call) -> UserList:
+    users = users_of(call)
+    await users.confirm(call.path["user"])
     return list_users(call)
 
 
@@ -349,6 +361,13 @@ ROUTES = [
         UserList,
         "Another role, right or password; the user's sessions end.",
         body=UserChange,
+        role=ADMIN,
+    ),
+    post(
+        "/users/{user}/confirmation",
+        confirm_user,
+        UserList,
+        "Let a user log in to Kafka whose password was set when everybody could set it.",
         role=ADMIN,
     ),
     delete("/users/{user}", delete_user, None, "Delete a user.", role=ADMIN),

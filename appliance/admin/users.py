@@ -1,9 +1,10 @@
-"""Users of the admin pages with passwords, and tokens for programs, in the catalog.
+"""Users of the console with passwords, and tokens for programs.
 
-A password is stored as its argon2id hash, a token as its SHA-256: it is 32 random bytes, which need
-no slow hash. Each role includes the one before: a viewer reads, an operator changes, an admin also
-destroys and manages rights. Reading messages is a separate right, because an operator of the broker
-need not see its content.
+The users are those of Kafka clients, too (`access/users.py`): setting a password here makes the
+credentials of both. A password is stored as its argon2id hash, a token as its SHA-256: it is 32
+random bytes, which need no slow hash. Each role includes the one before: a viewer reads, an
+operator changes, an admin also destroys and manages rights. Reading messages is a separate right,
+because an operator of the broker need not see its content.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ from dataclasses import dataclass, replace
 
 import argon2
 
+from appliance.access import scram_keys
+from appliance.access.user_rows import NONE, Credential, User, UserRows
+from appliance.access.users import UserTable
 from appliance.admin.route import ADMIN, ROLES
-from appliance.admin.user_rows import AdminToken, AdminUser, UserRows
+from appliance.admin.token_rows import AdminToken, TokenRows
 from appliance.errors import ApplianceError, Refused, RequestInvalid, ResourceUnknown
 from appliance.machine.believed_time import wall_now_ms
 from appliance.protocol import ErrorCode
@@ -57,19 +61,21 @@ class Identity:
 
 
 class Users:
-    """All users, in memory and in the catalog. Lives on the event loop."""
+    """Lives on the event loop."""
 
-    def __init__(self, rows: UserRows, now_ms: Callable[[], int] = wall_now_ms) -> None:
-        self._rows = rows
+    def __init__(
+        self, table: UserTable, tokens: TokenRows, now_ms: Callable[[], int] = wall_now_ms
+    ) -> None:
+        self.table = table
+        self._rows = tokens
         self._now_ms = now_ms  # in doubt the latest: expired tokens stay expired
-        self._users = {each.name: each for each in rows.users()}
-        self._tokens = {each.digest: each for each in rows.tokens()}
+        self._tokens = {each.digest: each for each in tokens.all()}
         self._hasher = argon2.PasswordHasher()
         self._hashing = {
             is_known: asyncio.Semaphore(HASHES_OF_KIND) for is_known in (True, False)
         }
         self._strangers = 0  # whose password is checked, or waits for it
-        self._changing = asyncio.Lock()  # keeps checks valid until the change is made
+        self._changing = asyncio.Lock()  # of tokens: keeps checks valid until the change is made
         self._used: dict[bytes, int] = {}  # last use of each token since the start
         self._nobody = ""  # a hash without a password
 
@@ -79,17 +85,22 @@ class Users:
     @property
     def is_open(self) -> bool:
         """There is no password yet: everybody who reaches the pages may do everything."""
-        return not self._users
+        return not self.table.of_console()
 
-    def users(self) -> list[AdminUser]:
-        return sorted(self._users.values(), key=lambda each: each.name)
+    def users(self) -> list[User]:
+        """And those of Kafka alone."""
+        return self.table.all()
 
     def tokens(self) -> list[AdminToken]:
         return sorted(self._tokens.values(), key=lambda each: each.name)
 
     def find(self, name: str) -> Identity | None:
-        user = self._users.get(name)
+        user = self._of_console(name)
         return None if user is None else _identity(user)
+
+    def _of_console(self, name: str) -> User | None:
+        user = self.table.get(name)
+        return user if user is not None and user.role != NONE and user.password_hash else None
 
     # Passwords
 
@@ -101,7 +112,7 @@ class Users:
 
     async def verify(self, name: str, password: str, *, is_known: bool) -> Identity | None:
         """None: wrong. Takes equally long for a name that does not exist."""
-        user = self._users.get(name)
+        user = self._of_console(name)
         self._strangers += not is_known
         try:
             async with self._hashing[is_known]:
@@ -111,7 +122,21 @@ class Users:
                 is_right = await asyncio.to_thread(self._fits, stored, password[:PASSWORD_MAX])
         finally:
             self._strangers -= not is_known
-        return _identity(user) if user and is_right else None
+        if user is None or not is_right:
+            return None
+        if not self.table.may_log_in(name):
+            await self._add_credentials(user, password)
+        return _identity(user)
+
+    async def _add_credentials(self, user: User, password: str) -> None:
+        """Of somebody whose password is older than logins of Kafka clients are."""
+        made = await self._credentials(user.name, password)
+
+        async def put() -> None:
+            if self.table.get(user.name) == user:  # still with this password
+                await self.table.put(user, made)
+
+        await self.table.change(put())
 
     # Browsers of earlier logins. Their cookie is signed with a secret of this broker and user, and
     # valid until the password changes.
@@ -124,7 +149,7 @@ class Users:
         """The own part of a browser's cookie, if it is for this user."""
         rest, _, signature = shown.rpartition(".")
         own, _, nonce = rest.rpartition(".")
-        if own != name or name not in self._users:
+        if own != name or self._of_console(name) is None:
             return None
         is_ours = hmac.compare_digest(
             self._signed(name, nonce).encode(), signature.encode("utf-8", "surrogateescape")
@@ -132,7 +157,7 @@ class Users:
         return nonce if is_ours else None
 
     def _signed(self, name: str, nonce: str) -> str:
-        key = f"device {self._users[name].password_hash}".encode()
+        key = f"device {self.table.known(name).password_hash}".encode()
         text = f"{name}.{nonce}".encode("utf-8", "surrogateescape")
         return hmac.new(key, text, "sha256").hexdigest()
 
@@ -144,13 +169,16 @@ class Users:
 
     async def make(self, name: str, role: str, password: str, may_read: bool = True) -> None:
         check_name(name)
-        stored = await self._hash(password)
-        async with self._changing:
-            if name in self._users:
+        stored, credentials = await self._hash(name, password)
+
+        async def put() -> None:
+            if self.table.get(name) is not None:
                 raise NameTaken(f"there is a user {name} already")
-            if len(self._users) >= USERS_MAX:
+            if len(self.table.all()) >= USERS_MAX:
                 raise RequestInvalid(f"there are {USERS_MAX} users already")
-            await self._put(AdminUser(name, role, stored, self.now_ms(), may_read))
+            await self.table.put(User(name, role, stored, self.now_ms(), may_read), credentials)
+
+        await self.table.change(put())
 
     async def change(
         self,
@@ -160,44 +188,49 @@ class Users:
         may_read: bool | None = None,
     ) -> None:
         """None: unchanged."""
-        self._known(name)  # before the expensive hash
-        stored = None if password is None else await self._hash(password)
-        async with self._changing:
-            known = self._known(name)
+        self.table.known(name)  # before the expensive hash
+        hashed = None if password is None else await self._hash(name, password)
+        stored, credentials = hashed or (None, [])
+
+        async def put() -> None:
+            known = self.table.known(name)
             if role not in (None, ADMIN):
                 self._check_admin_left(name)
-            await self._put(
-                replace(
-                    known,
-                    role=role or known.role,
-                    password_hash=stored or known.password_hash,
-                    may_read=known.may_read if may_read is None else may_read,
-                )
+            changed = replace(
+                known,
+                role=role or known.role,
+                password_hash=stored or known.password_hash,
+                may_read=known.may_read if may_read is None else may_read,
             )
+            await self.table.put(changed, credentials)
 
-    def _known(self, name: str) -> AdminUser:
-        if name not in self._users:
-            raise ResourceUnknown(f"there is no user {name[:80]!r}")
-        return self._users[name]
+        await self.table.change(put())
 
-    async def _put(self, user: AdminUser) -> None:
-        await asyncio.to_thread(self._rows.put_user, user)
-        self._users[user.name] = user
+    async def confirm(self, name: str) -> None:
+        """Credentials of a Kafka client that were written when everybody could."""
+        await self.table.change(self.table.confirm(name))
 
-    async def _hash(self, password: str) -> str:
+    async def _hash(self, name: str, password: str) -> tuple[str, list[Credential]]:
         check_password(password)
         async with self._hashing[True]:
-            return await asyncio.to_thread(self._hasher.hash, password)
+            return await asyncio.to_thread(hashed, self._hasher, name, password)
+
+    async def _credentials(self, name: str, password: str) -> list[Credential]:
+        async with self._hashing[True]:
+            return await asyncio.to_thread(scram_keys.credentials_of, name, password)
 
     async def remove(self, name: str) -> None:
-        async with self._changing:
-            self._known(name)
+        async def remove() -> None:
+            self.table.known(name)
             self._check_admin_left(name)
-            await asyncio.to_thread(self._rows.delete_user, name)
-            del self._users[name]
+            await self.table.remove(name)
+
+        await self.table.change(remove())
 
     def _check_admin_left(self, name: str) -> None:
-        if not any(each.role == ADMIN and each.name != name for each in self._users.values()):
+        """If there is one: of Kafka's users alone none need be left."""
+        admins = [each.name for each in self.table.of_console() if each.role == ADMIN]
+        if admins == [name]:
             raise RequestInvalid(f"{name} is the last admin: nobody could make another")
 
     # Tokens
@@ -214,7 +247,7 @@ class Users:
             if len(self._tokens) >= TOKENS_MAX:
                 raise RequestInvalid(f"there are {TOKENS_MAX} tokens already")
             token = AdminToken(name, role, digest_of(secret), self.now_ms(), may_read, expires_ms)
-            await asyncio.to_thread(self._rows.add_token, token)
+            await asyncio.to_thread(self._rows.add, token)
             self._tokens[token.digest] = token
         return token, secret
 
@@ -241,20 +274,38 @@ class Users:
             found = [each for each in self._tokens.values() if each.name == name]
             if not found:
                 raise ResourceUnknown(f"there is no token {name[:80]!r}")
-            await asyncio.to_thread(self._rows.delete_token, name)
+            await asyncio.to_thread(self._rows.delete, name)
             del self._tokens[found[0].digest]
             self._used.pop(found[0].digest, None)
 
 
-def reset_password(rows: UserRows, name: str, password: str) -> None:
-    """For a stopped broker, whose directory the caller can read, and a lost password."""
+def hashed(
+    hasher: argon2.PasswordHasher, name: str, password: str
+) -> tuple[str, list[Credential]]:
+    """What is stored of a password. Takes a tenth of a second: for a thread."""
+    return hasher.hash(password), scram_keys.credentials_of(name, password)
+
+
+# For a stopped broker, whose directory the caller can read.
+
+
+def set_password(rows: UserRows, name: str, password: str) -> None:
     known = {each.name: each for each in rows.users()}
     if name not in known:
-        there = ", ".join(sorted(known)) or "none: the next start prints a setup link"
+        there = ", ".join(sorted(known)) or "none: make one with `appliance user create`"
         raise ResourceUnknown(f"there is no user {name[:80]!r}; there are: {there}")
     check_password(password)
-    stored = argon2.PasswordHasher().hash(password)
-    rows.put_user(replace(known[name], password_hash=stored))
+    stored, credentials = hashed(argon2.PasswordHasher(), name, password)
+    rows.change([replace(known[name], password_hash=stored)], credentials=credentials)
+
+
+def make_user(rows: UserRows, name: str, role: str, password: str, may_read: bool = True) -> None:
+    check_name(name)
+    check_password(password)
+    if any(each.name == name for each in rows.users()):
+        raise NameTaken(f"there is a user {name} already")
+    stored, credentials = hashed(argon2.PasswordHasher(), name, password)
+    rows.change([User(name, role, stored, wall_now_ms(), may_read)], credentials=credentials)
 
 
 def check_name(name: str) -> None:
@@ -271,7 +322,7 @@ def check_password(password: str) -> None:
         )
 
 
-def _identity(user: AdminUser) -> Identity:
+def _identity(user: User) -> Identity:
     return Identity(user.name, user.role, may_read=bool(user.may_read))
 
 

@@ -29,9 +29,11 @@ from typing import Any, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 from appliance.access.kept_per_address import asker
+from appliance.access.logins import Answer as LoginAnswer
+from appliance.access.logins import Asker
 from appliance.access.topic_decisions import Keeper
 from appliance.api.closed_connections import ClosureLog
-from appliance.api.handlers import HANDLERS, SERVED, api_versions
+from appliance.api.handlers import HANDLERS, SERVED, api_versions, sasl_authenticate
 from appliance.api.handlers.call import Call, ConnectionDropped, Later
 from appliance.api.request_queue import SMALL_BYTES, RequestQueue
 from appliance.broker.broker import Broker
@@ -72,6 +74,8 @@ class Punt(Protocol):
     def peer(self) -> str: ...
     @property
     def listener(self) -> int: ...
+    @property
+    def is_raw(self) -> bool: ...  # a message of a login, without a header
     @property
     def frame(self) -> bytes: ...
 
@@ -126,6 +130,7 @@ class Dispatcher:
         self._broker.groups.stop()
         self._broker.transactions.stop()
         self._broker.share_partitions.stop()
+        self._broker.logins.stop()
         self._is_turn = False
         self._give()
 
@@ -189,6 +194,9 @@ class Dispatcher:
     # One request
 
     def _begin(self, punt: Punt) -> None:
+        if punt.is_raw:
+            self._guarded(self._log_in_raw, punt, RequestHeader(sasl_authenticate.KEY, 0, -1))
+            return
         try:
             header, body = decode_request(punt.frame)
         except MalformedMessage as error:
@@ -216,6 +224,7 @@ class Dispatcher:
             header,
             punt.peer,
             punt.connection,
+            punt.slot,
             punt.listener,
             *self._clocks,
             SERVED,
@@ -236,6 +245,15 @@ class Dispatcher:
         else:
             self._reply(punt, header, result)
 
+    def _log_in_raw(self, punt: Punt, header: RequestHeader) -> None:
+        """After SaslHandshake 0. A failed login has no answer."""
+
+        def give(answer: LoginAnswer) -> None:
+            self._put(punt, None if answer.error else answer.data)
+
+        who = Asker(punt.connection, punt.slot, punt.peer, punt.listener)
+        self._broker.logins.step(who, punt.frame, give)
+
     def _reply_unknown(self, punt: Punt, header: RequestHeader) -> None:
         header.api_version = 0
         self._reply(punt, header, api_versions.of_unknown_version())
@@ -255,6 +273,9 @@ class Dispatcher:
             key, version = header.api_key, header.api_version
             head = encode_response_header(key, version, header.correlation_id)
             frame = head + encode(answer, version)
+        self._put(punt, frame)
+
+    def _put(self, punt: Punt, frame: bytes | None) -> None:
         self._answers.append((punt.connection, punt.slot, frame))
         if len(self._answers) == ANSWERS_MAX:
             self._give()

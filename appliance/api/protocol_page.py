@@ -30,6 +30,8 @@ Rules for all APIs:
 - Sizes and counts are compared with the received bytes before memory is allocated.
 - Only Produce and Fetch are throttled, by the quotas of AlterClientQuotas; everywhere else
   `throttle_time_ms` is 0.
+- Clients log in at listeners that ask for it ([operations.md](operations.md#users-and-logins)). At
+  others they are `User:ANONYMOUS`.
 - Access rules (ACLs) are enforced as soon as one listener has a login, or `authorizer.class.name`
   is set; until then every client may do everything. Each API says under "Rights" which operations it
   wants on which resources; the error is TOPIC_, GROUP_, CLUSTER_ or
@@ -40,7 +42,6 @@ Rules for all APIs:
 
 # APIs of Kafka 4.3 that are not listed to clients, by the reason.
 NOT_SERVED: dict[str, tuple[int, ...]] = {
-    "There are no logins yet.": (17, 36),
     "The Streams group protocol does not exist yet.": (88, 89),
 }  # fmt: skip
 

@@ -18,16 +18,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import ExitStack
+from typing import Protocol
 
+from appliance.access import sasl_mechanisms
 from appliance.access.acl_rows import AclRows
 from appliance.access.acls import Acls
 from appliance.access.authorizer import Authorizer
 from appliance.access.client_quotas import ClientQuotas
 from appliance.access.kept_per_address import Kept
-from appliance.access.logins import Logins
-from appliance.access.scram import ScramCredentials
-from appliance.access.scram_rows import ScramRows
+from appliance.access.login_attempts import LoginAttempts
+from appliance.access.logins import DataPlane as LoginPlane
+from appliance.access.logins import ListenerLogins, Logins
+from appliance.access.scram import ScramCredentials, Trust
 from appliance.access.topic_decisions import TopicDecisions
+from appliance.access.user_rows import UserRows
+from appliance.access.users import UserTable
 from appliance.broker.client_metrics import ClientMetrics
 from appliance.broker.config_overrides import RunTimeConfigs
 from appliance.broker.topics_for_coordinators import GroupPlaces, TransactionPlaces
@@ -61,6 +66,10 @@ from appliance.topics.topic_rows import TopicRows
 from appliance.topics.topics import Topics
 from appliance.txn import coordinator as transactions
 from appliance.txn.producer_ids import ProducerIds
+
+
+class Plane(PlaneTable, LoginPlane, Protocol):
+    """What the broker tells of itself."""
 
 
 class Broker:
@@ -144,12 +153,28 @@ class Broker:
         self.acls.on_change(self.authorizer.change)
         self.decisions = TopicDecisions(self.authorizer)
         self.authorizer.on_change(lambda _: self.share_partitions.look_again())
-        self.logins = Logins()
-        self.scram = ScramCredentials(ScramRows(catalog), change, entities)
+        self.users = UserTable(UserRows(catalog), change, entities)
+        self.users.on_change(self._tell_administrators)
+        self._tell_administrators()
+        self.login_attempts = LoginAttempts()
+        self.logins = self._logins()
+        trust = Trust(self.config.enforces_rights, bool(self.config.open_listeners))
+        self.scram = ScramCredentials(self.users, entities, trust, self.clock.latest_ms)
         quotas: ConfigRows[str, float] = ConfigRows(catalog, "client_quotas", "entity")
         self.quotas = ClientQuotas(quotas, change, entities)
         metrics: ConfigRows[str, str] = ConfigRows(catalog, "client_metrics", "subscription")
         self.client_metrics = ClientMetrics(metrics, change, entities)
+
+    def _logins(self) -> Logins:
+        config, found = self.config, []
+        for each in config.listeners:
+            access, asks = config.access_of(each.name), config.asks_login(each)
+            mechanisms = sasl_mechanisms.of_listener(access, self.users) if asks else {}
+            found.append(ListenerLogins(each.name, asks, access, mechanisms))
+        return Logins(found, config.access, self.login_attempts, self.clock.latest_ms)
+
+    def _tell_administrators(self) -> None:
+        self.authorizer.set_administrators(self.users.administrators())
 
     @classmethod
     def open(
@@ -194,10 +219,11 @@ class Broker:
         self.told = [each.address for each in bound.advertised_listeners]
         self.configs.listens(self.config, kafka, admin)
 
-    def connect(self, data_plane: PlaneTable, connections_max: int = 0) -> None:
+    def connect(self, data_plane: Plane, connections_max: int = 0) -> None:
         """Tells the data plane every topic, quota and limit, and from here on every change. It may
         take fewer connections than are configured, and then says how many."""
         self.quotas.connect(data_plane)
+        self.logins.connect(data_plane)
         self.topics.tell(data_plane)
         network = self.config.network
         connections_max = connections_max or network.max_connections
@@ -224,6 +250,7 @@ class Broker:
         await self.share_partitions.close()
         await self.transactions.close()
         await self.groups.close()
+        await self.logins.close()
         await self.change.settled()
         await asyncio.to_thread(self.scrubber.close)
         try:

@@ -9,9 +9,10 @@
     producer_ids    one row: the first id that was never reserved
     acls            access rules, and whether each may decide
     acl_enforcement one row, once rules are enforced: since when
-    scram           SCRAM credentials, never the password
     client_quotas   entity (as JSON), name and value of each quota
-    admin_users     users of the admin port, with the hash of the password
+    users           users of Kafka and of the console, with the console's role and password hash
+    credentials     SCRAM credentials of users, never the password
+    login_secret    one row: a secret for what strangers are shown of users that do not exist
     admin_tokens    tokens of programs for the admin port, with the digest of the token
     topic_schemas   schemas that decode keys and values for display
     audit           changes over the admin port by user; the user with most rows loses the oldest
@@ -194,5 +195,38 @@ SCHEMA = [
         one INTEGER PRIMARY KEY CHECK (one = 1),
         since_ms INTEGER NOT NULL
     )
+    """,
+    # One table of users. Credentials from before count for nothing until an administrator has seen
+    # them, as everybody who reached the port could write them; those that have the name of a user
+    # of the console are not even kept, as confirming them would give away its rights.
+    """
+    CREATE TABLE users (
+        name TEXT PRIMARY KEY NOT NULL,
+        role TEXT NOT NULL,
+        password_hash TEXT NOT NULL,
+        created_ms INTEGER NOT NULL,
+        may_read INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE credentials (
+        user TEXT NOT NULL REFERENCES users (name) ON DELETE CASCADE,
+        mechanism INTEGER NOT NULL,
+        salt BLOB NOT NULL,
+        stored_key BLOB NOT NULL,
+        server_key BLOB NOT NULL,
+        iterations INTEGER NOT NULL,
+        is_confirmed INTEGER NOT NULL CHECK (is_confirmed IN (0, 1)),
+        PRIMARY KEY (user, mechanism)
+    ) WITHOUT ROWID;
+    CREATE TABLE login_secret (
+        one INTEGER PRIMARY KEY CHECK (one = 1),
+        secret BLOB NOT NULL
+    );
+    INSERT INTO users SELECT name, role, password_hash, created_ms, may_read FROM admin_users;
+    INSERT INTO users SELECT DISTINCT user, 'none', '', strftime('%s', 'now') * 1000, 1
+        FROM scram WHERE user NOT IN (SELECT name FROM admin_users);
+    INSERT INTO credentials SELECT user, mechanism, salt, stored_key, server_key, iterations, 0
+        FROM scram WHERE user NOT IN (SELECT name FROM admin_users);
+    DROP TABLE admin_users;
+    DROP TABLE scram
     """,
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from appliance.config.names import NO_PRINCIPALS, Mechanisms, Principals
-from appliance.config.setting import Part, SettingInvalid, setting
+from appliance.config.setting import SECOND_MS, Part, SettingInvalid, setting
 
 PLAIN = "PLAIN"
 SCRAM_SHA_256, SCRAM_SHA_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
@@ -28,6 +28,37 @@ class AccessConfig(Part):
         "Whether PLAIN is allowed on a listener without encryption. Everybody between client and "
         "broker can read the passwords then; with SCRAM nobody can.",
         of_listener=True,
+    )
+    reauth_ms_max: int = setting(
+        "connections.max.reauth.ms",
+        0,
+        "How long a login is good for. After that the client has to log in again on the same "
+        "connection (KIP-368), or the connection is closed. 0 is for ever, and for OAUTHBEARER as "
+        "long as its token.",
+        minimum=0,
+        of_listener=True,
+    )
+    failed_delay_ms: int = setting(
+        "connection.failed.authentication.delay.ms",
+        100,
+        "How long a client waits for the answer to a failed login. Each failure of the same user "
+        "from the same address doubles it, up to 32 times this, and counts for a minute.",
+        minimum=0,
+        maximum=SECOND_MS,
+    )
+    login_threads: int = setting(
+        "sasl.login.threads",
+        2,
+        "Threads that check passwords of PLAIN, and tokens of OAUTHBEARER. A password takes "
+        "some milliseconds; SCRAM leaves this work to the client.",
+        minimum=1,
+        maximum=64,
+    )
+    logins_max: int = setting(
+        "sasl.logins.max",
+        1000,
+        "Largest number of logins that wait for these threads. More are refused at once.",
+        minimum=1,
     )
     super_users: Principals = setting(
         "super.users",

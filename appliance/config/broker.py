@@ -255,9 +255,13 @@ class BrokerConfig(Part):
             if not each.address.is_loopback and not self.asks_who(each)
         ]
 
+    def asks_login(self, listener: Listener) -> bool:
+        """By SASL."""
+        return self.protocols.of(listener.name) in WITH_LOGIN
+
     def asks_who(self, listener: Listener) -> bool:
         """Whether its clients must say and prove who they are."""
-        return self.protocols.of(listener.name) in WITH_LOGIN
+        return self.asks_login(listener)
 
     @property
     def enforces_rights(self) -> bool:

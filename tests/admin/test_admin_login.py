@@ -20,15 +20,25 @@ import argon2
 import pytest
 
 from appliance import config
-from appliance.admin import api, login_attempts, sessions, users
+from appliance.access import login_attempts
+from appliance.access.user_rows import has_users
+from appliance.admin import api, sessions, users
 from appliance.admin.route import ADMIN, OPERATOR, VIEWER
-from appliance.admin.user_rows import UserRows, has_users
 from appliance.catalog.catalog import NAME, Catalog
 from appliance.machine.believed_time import Remembered, WallClock
 from appliance.server import Server
 from appliance.testing import RunningBroker, running_broker
 from loadtest.ports import lasting_port
-from tests.support.people import PASSWORD, PEOPLE, asked, denied, is_let_in, logged_in, make_people
+from tests.support.people import (
+    PASSWORD,
+    PEOPLE,
+    asked,
+    denied,
+    is_let_in,
+    logged_in,
+    make_people,
+    users_in,
+)
 from tests.support.rest import PREFIX, Rest
 
 REAL_HASHER = argon2.PasswordHasher
@@ -202,12 +212,12 @@ def test_what_a_browser_shows_is_good_for_one_user_and_one_password(
     catalog = Catalog.open(tmp_path / NAME)
 
     async def ask() -> None:
-        found = users.Users(UserRows(catalog))
+        found = users_in(catalog)
         await found.make("a.da", ADMIN, PASSWORD)
         await found.make("eve", VIEWER, PASSWORD)
         shown = found.device_of("a.da")
         assert found.known_device("a.da", shown) == shown.split(".")[2]
-        again = users.Users(UserRows(catalog))  # after a restart
+        again = users_in(catalog)  # after a restart
         assert again.known_device("a.da", shown) is not None
         for wrong in ("", ".", "..", shown[:-1], f"{shown}0", "a.da.x.y", "\udcff", f"eve.{shown}",
                       found.device_of("eve")):
@@ -243,11 +253,11 @@ def test_a_start_with_the_clock_set_back_makes_no_token_good_again(
     tmp_path: Path, back_ms: int
 ) -> None:
     catalog, now_ms = Catalog.open(tmp_path / NAME), 1_700_000_000_000
-    before = users.Users(UserRows(catalog), lambda: now_ms)
+    before = users_in(catalog, lambda: now_ms)
     _, secret = asyncio.run(before.make_token("short", VIEWER, expires_ms=now_ms + 1))
     assert before.of_token(secret) is not None
     clock = WallClock(lambda: now_ms - back_ms, remembered=Remembered(now_ms + 1, 0, ""))
-    assert users.Users(UserRows(catalog), clock.latest_ms).of_token(secret) is None
+    assert users_in(catalog, clock.latest_ms).of_token(secret) is None
     catalog.close()
 
 
@@ -372,7 +382,7 @@ def test_two_admins_cannot_remove_each_other(tmp_path: Path, argon2_is_quick: No
     catalog = Catalog.open(tmp_path / NAME)
 
     async def both() -> list[Any]:
-        found = users.Users(UserRows(catalog))
+        found = users_in(catalog)
         await found.make("ada", ADMIN, PASSWORD)
         await found.make("eve", ADMIN, PASSWORD)
         at_once = [found.change("ada", role=VIEWER, password=PASSWORD), found.remove("eve")]
@@ -388,7 +398,7 @@ def test_a_user_is_made_once_however_many_ask(tmp_path: Path, argon2_is_quick: N
     catalog = Catalog.open(tmp_path / NAME)
 
     async def ask() -> list[Any]:
-        found = users.Users(UserRows(catalog))
+        found = users_in(catalog)
         asked = [found.make("ada", role, PASSWORD) for role in (ADMIN, VIEWER)]
         return await asyncio.gather(*asked, return_exceptions=True)
 
@@ -524,7 +534,7 @@ def test_a_name_that_does_not_exist_costs_a_hash_too(
     catalog = Catalog.open(tmp_path / NAME)
 
     async def ask() -> list[Any]:
-        found = users.Users(UserRows(catalog))
+        found = users_in(catalog)
         await found.make("ada", ADMIN, PASSWORD)
         return [await found.verify(name, word, is_known=False)
                 for name, word in (("ada", PASSWORD), ("ada", "wrong"), ("eve", PASSWORD))]

@@ -12,7 +12,7 @@ import pytest
 
 from appliance.access.acl_rows import AclRows
 from appliance.access.acls import Acl, AclFilter
-from appliance.access.scram_rows import ScramRows
+from appliance.access.user_rows import UserRows
 from appliance.catalog.catalog import CatalogFailed
 from appliance.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -255,8 +255,9 @@ def test_a_credential_is_what_the_standard_says_and_not_the_password(tmp_path: P
     salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
     salted = hashlib.pbkdf2_hmac("sha256", b"pencil", salt, 4096)
     alter(control, [], [Upsertion("user", 1, 4096, salt, salted)])
-    ((_, _, kept_salt, stored_key, server_key, _),) = ScramRows(control.broker.catalog).all()
-    assert kept_salt == salt
+    (kept,) = UserRows(control.broker.catalog).credentials()
+    stored_key, server_key = kept.stored_key, kept.server_key
+    assert kept.salt == salt
     assert salted not in (stored_key, server_key)
     nonce = "rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
     message = (f"n=user,r=rOprNGfwEbeRWgbNEkqO,r={nonce},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096,"
@@ -317,7 +318,7 @@ def test_a_credential_that_cannot_be_kept_is_not_set(
     def fails(*_: object) -> None:
         raise CatalogFailed("the disk is gone")
 
-    monkeypatch.setattr(ScramRows, "change", fails)
+    monkeypatch.setattr(UserRows, "change", fails)
     bad, good = Upsertion("bad", 1, 1, b"s", b"x"), Upsertion("good", 1, 4096, b"s", b"x")
     assert alter(control, [], [bad, good]) == {"bad": 93, "good": 56}
     assert credentials(control) == {}

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from appliance.access.acl_rows import AclRows
-from appliance.access.scram_rows import ScramRows
+from appliance.access.user_rows import Credential, User, UserRows, has_users
 from appliance.catalog import catalog as module
 from appliance.catalog import kafka_uuid
 from appliance.catalog.catalog import NAME, Catalog, CatalogFailed, CatalogUnusable
@@ -332,21 +332,26 @@ def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
 def test_rights_secrets_and_quotas_survive_a_kill(tmp_path: Path) -> None:
     acl = (2, "orders", 3, "User:ann", "*", 3, 3)
     other = (2, "clicks", 3, "User:ann", "*", 3, 3)
-    secret = ("ann", 1, b"salt", b"stored", b"server", 4096)
+    secret = Credential("ann", 1, b"salt", b"stored", b"server", 4096)
     (tmp_path / "own").mkdir()
     with opened(tmp_path / "own") as catalog:
-        acls, scram, quotas = AclRows(catalog), ScramRows(catalog), of_clients(catalog)
+        acls, users, quotas = AclRows(catalog), UserRows(catalog), of_clients(catalog)
         acls.change([acl, other], [])
         acls.change([], [other])
-        scram.change([secret, ("bob", 2, b"", b"x", b"y", 8192)], [])
-        scram.change([], [("bob", 2)])
+        ann, bob = User("ann", "admin", "hash", 5), User("bob")
+        users.change([ann, bob, User("cid")], [], [secret, Credential("cid", 1, b"", b"", b"", 1)])
+        users.change([], ["cid"], [Credential("bob", 2, b"", b"x", b"y", 8192)])
+        users.change([ann], [], [], [("bob", 2)])
+        of_logins = users.login_secret()
         quotas.set({"a": {"x": 1.5, "y": 2.0}, "b": {"x": 3.0}})
         quotas.set({"a": {"x": 4.5}, "b": {}})
         of_metrics(catalog).set({"slow": {"match": "", "interval.ms": "100"}})
         copy = killed(tmp_path / "own", tmp_path / "copy")
     with opened(copy) as catalog:
         assert AclRows(catalog).all() == [(*acl, 0)]
-        assert ScramRows(catalog).all() == [secret]
+        users = UserRows(catalog)
+        assert (users.users(), users.credentials()) == ([ann, bob], [secret])
+        assert users.login_secret() == of_logins
         assert of_clients(catalog).all() == {"a": {"x": 4.5}}
         assert of_metrics(catalog).all() == {"slow": {"match": "", "interval.ms": "100"}}
 
@@ -424,3 +429,26 @@ def test_a_directory_tells_its_topics_id(tmp_path: Path) -> None:
 def test_a_torn_or_strange_file_tells_none(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "partition.metadata").write_bytes(data)
     assert partition_metadata.read(tmp_path) is None
+
+
+def test_users_of_before_become_one_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever reached the port could write credentials: they wait for an administrator, and those
+    with the name of a user of the console are gone."""
+    before = next(i for i, step in enumerate(SCHEMA) if "CREATE TABLE users" in step)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "SCHEMA", SCHEMA[:before])
+        with opened(tmp_path) as catalog:
+            for each in ("ann", "bob"):
+                catalog.run("INSERT INTO scram VALUES (?, 1, x'01', x'02', x'03', 4096)", (each,))
+            catalog.run("INSERT INTO admin_users VALUES ('ann', 'admin', 'hash', 7, 0)", ())
+        assert has_users(tmp_path / NAME)
+    with opened(tmp_path) as catalog:
+        ann, bob = UserRows(catalog).users()
+        assert ann == User("ann", "admin", "hash", 7, 0)
+        assert (bob.name, bob.role, bob.password_hash) == ("bob", "none", "")
+        assert bob.created_ms > 1_700_000_000_000
+        waiting = Credential("bob", 1, b"\x01", b"\x02", b"\x03", 4096, is_confirmed=0)
+        assert UserRows(catalog).credentials() == [waiting]
+    assert has_users(tmp_path / NAME)

@@ -96,10 +96,12 @@ def admin_shell(appliance_broker: RunningBroker) -> Shell:
 
 def test_users_tokens_and_sessions(admin_shell: Shell) -> None:
     shell = admin_shell
-    made = shell.out("user create vera --role operator --no-messages --password", PASSWORD)
-    assert made == "vera created, operator\n"
+    twice = f"{PASSWORD}\n{PASSWORD}\n"
+    made = shell.out("user create vera --role operator --no-messages", text=twice)
+    assert made.endswith("vera created, operator\n")
     rows = [line.split() for line in shell.out("user list").splitlines()]
-    assert rows[0] == ["user", "role", "messages", "logged", "in", "created"]
+    assert rows[0] == ["user", "role", "messages", "logged", "in", "created", "Kafka"]
+    assert all(row[-2:] == ["SCRAM-SHA-256,", "SCRAM-SHA-512"] for row in rows[1:])
     assert [row[:4] for row in rows[1:]] == [["ada", "admin", "yes", "1"],
                                              ["vera", "operator", "no", "0"]]
     twice = f"{PASSWORD} 2\n{PASSWORD} 2\n"
@@ -130,7 +132,7 @@ def test_a_lost_password_is_set_anew_when_the_broker_is_stopped(
 ) -> None:
     line = f"user reset ada --data-dir {appliance_broker.data_dir} --password"
     runs = admin_shell.run(line, "another password")
-    assert (runs.exit_code, "appliance user change ada --password" in runs.stderr) == (4, True)
+    assert (runs.exit_code, "appliance user change NAME --password" in runs.stderr) == (4, True)
     appliance_broker.stop()
     unknown = admin_shell.run(line.replace("ada", "eve", 1), "another password")
     assert (unknown.exit_code, "there are: ada" in unknown.stderr) == (3, True)

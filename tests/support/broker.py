@@ -33,6 +33,9 @@ class Recorder:
     told: list[str] = field(default_factory=list)
     rates: dict[int, tuple[dict[str, int], int, int]] = field(default_factory=dict)
     connections_per_ip: int = 0
+    logged_in: dict[int, tuple[str, int]] = field(default_factory=dict)
+    last_slots: dict[int, int] = field(default_factory=dict)
+    raw: set[int] = field(default_factory=set)
 
     def put_topic(
         self,
@@ -51,6 +54,15 @@ class Recorder:
 
     def set_rates(self, kind: int, named: dict[str, int], others: int, of_user: int) -> None:
         self.rates[kind] = (named, others, of_user)
+
+    def log_in(self, connection: int, principal: str, expires_ns: int = 0) -> None:
+        self.logged_in[connection] = (principal, expires_ns)
+
+    def close_after(self, connection: int, slot: int) -> None:
+        self.last_slots[connection] = slot
+
+    def expect_raw(self, connection: int) -> None:
+        self.raw.add(connection)
 
     def limit_connections_per_ip(self, most: int) -> None:
         self.connections_per_ip = most

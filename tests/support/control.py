@@ -41,6 +41,7 @@ class Punt(NamedTuple):
     slot: int
     peer: str
     listener: int
+    is_raw: bool
     frame: bytes
 
 
@@ -66,7 +67,8 @@ class PuntQueue(Recorder):
 
     def put(self, frame: bytes, connection: int = 1) -> tuple[int, int]:
         self.begun += 1
-        self.waiting.append(Punt(connection, self.begun, "127.0.0.1", 0, frame))
+        is_raw = connection in self.raw
+        self.waiting.append(Punt(connection, self.begun, "127.0.0.1", 0, is_raw, frame))
         os.eventfd_write(self.punt_fd, 1)
         return connection, self.begun
 

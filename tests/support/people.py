@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from appliance.access.user_rows import User, UserRows
+from appliance.access.users import UserTable
 from appliance.admin import users
 from appliance.admin.route import ADMIN, OPERATOR, VIEWER
-from appliance.admin.user_rows import AdminUser, UserRows
+from appliance.admin.token_rows import TokenRows
 from appliance.catalog.catalog import NAME, Catalog
+from appliance.machine.believed_time import wall_now_ms
+from appliance.process.detached_tasks import Changes
 from appliance.testing import RunningBroker, running_broker
 from tests.support.rest import Rest
 
@@ -23,12 +28,16 @@ def make_people(path: Path, blind: str = "") -> None:
         pass
     catalog = Catalog.open(path / NAME)
     stored = users.argon2.PasswordHasher().hash(PASSWORD)
-    rows = [AdminUser(name, role, stored, 1_700_000_000_000) for name, role in PEOPLE.items()]
+    rows = [User(name, role, stored, 1_700_000_000_000) for name, role in PEOPLE.items()]
     if blind:
-        rows.append(AdminUser(blind, ADMIN, stored, 1_700_000_000_000, 0))
-    for each in rows:
-        UserRows(catalog).put_user(each)
+        rows.append(User(blind, ADMIN, stored, 1_700_000_000_000, 0))
+    UserRows(catalog).change(rows)
     catalog.close()
+
+
+def users_in(catalog: Catalog, now_ms: Callable[[], int] = wall_now_ms) -> users.Users:
+    table = UserTable(UserRows(catalog), Changes())
+    return users.Users(table, TokenRows(catalog), now_ms)
 
 
 def logged_in(broker: RunningBroker, name: str, password: str = PASSWORD) -> Rest:

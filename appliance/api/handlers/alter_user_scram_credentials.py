@@ -7,7 +7,10 @@ iterations (UNSUPPORTED_SASL_MECHANISM, UNACCEPTABLE_CREDENTIAL); a credential t
 
 Rights: ALTER on the cluster.
 
-Left out: logins. Credentials are stored and shown, and not used.
+A credential of somebody new makes a user who may log in here, and not to the console. Where rules
+are not enforced, nobody may write credentials of a user of the console
+(CLUSTER_AUTHORIZATION_FAILED); those that are written while other machines reach such a broker open
+nothing until an administrator has confirmed them.
 """
 
 from __future__ import annotations

@@ -64,6 +64,7 @@ class Call:
     header: RequestHeader
     peer: str
     connection: int
+    slot: int  # of the request at its connection
     listener: int  # its number: the place in `listeners`
     received_ns: int  # monotonic
     now_ms: int  # wall clock

@@ -4,8 +4,6 @@ A null or empty list means all users. A user without a credential gets RESOURCE_
 duplicate user DUPLICATE_RESOURCE.
 
 Rights: DESCRIBE on the cluster.
-
-Left out: logins. Credentials are stored and shown, and not used.
 """
 
 from __future__ import annotations

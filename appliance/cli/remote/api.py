@@ -76,7 +76,18 @@ def part(text: str) -> str:
     return quote(text, safe="")
 
 
-def asks_a_broker(command: Callable[..., Any]) -> Callable[..., Any]:
+ADDRESS_VARIABLE, ADDRESS = "APPLIANCE_ADMIN_ADDRESS", "127.0.0.1:8780"
+
+
+def admin_option(**facts: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    told = {"metavar": "HOST:PORT", "help": "Address of the admin port.", **facts}
+    return click.option("--admin", envvar=ADDRESS_VARIABLE, default=ADDRESS, show_default=True,
+                        **told)  # fmt: skip
+
+
+def asks_a_broker(
+    command: Callable[..., Any], admin: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
     """Adds the options of a command that asks a broker. The command gets `api` and `as_json`."""
 
     @wraps(command)  # also the options that it has already
@@ -88,8 +99,7 @@ def asks_a_broker(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--json", "as_json", is_flag=True, help="JSON, for programs."),
         click.option("--token", envvar="APPLIANCE_TOKEN", help="Token for the admin port. "
                      "APPLIANCE_TOKEN in the environment is safer."),
-        click.option("--admin", envvar="APPLIANCE_ADMIN_ADDRESS", default="127.0.0.1:8780",
-                     show_default=True, metavar="HOST:PORT", help="Address of the admin port."),
+        admin or admin_option(),
     ):
         decorated = option(decorated)
     return decorated

@@ -1,44 +1,182 @@
-"""`appliance user ...`: users, tokens and sessions of the admin pages."""
+"""`appliance user ...`: users of Kafka and the console, tokens and sessions of the console.
+
+With `--data-dir` users are those of a stopped broker, without it those of a running one, over REST.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import click
 
 from appliance import config
-from appliance.catalog import catalog
-from appliance.cli.remote.api import Answer, Api, part, shows_an_answer, sure
+from appliance.cli.remote.api import (
+    ADDRESS,
+    ADDRESS_VARIABLE,
+    Answer,
+    Api,
+    admin_option,
+    asks_a_broker,
+    part,
+    shows_an_answer,
+    sure,
+)
 from appliance.cli.remote.output import put_json, table
 from appliance.cli.remote.topic import YES
-from appliance.data_dir import log_files
-from appliance.errors import ResourceUnknown
-from appliance.process.exit_codes import NOT_FOUND, REFUSED, Command, Failed
+from appliance.process.exit_codes import FAILED, Command, Failed
 from appliance.process.spoken import duration, moment
 
-ROLES = click.Choice(["viewer", "operator", "admin"])
-ROLE = click.option("--role", type=ROLES, default="viewer", show_default=True)
+ROLES = click.Choice(["none", "viewer", "operator", "admin"])
+TOKEN_ROLES = click.Choice(["viewer", "operator", "admin"])
+ROLE = click.option("--role", type=TOKEN_ROLES, default="viewer", show_default=True)
+PASSWORD_BYTES_MAX = 4096
+
+# `--admin` has two meanings where a user is made: alone it is the role, and before HOST:PORT the
+# address of the admin port, as in every other command.
+ALONE = "admin"
+ADMIN_OR_ADDRESS = admin_option(
+    is_flag=False, flag_value=ALONE, metavar="[HOST:PORT]",
+    help="Alone: an administrator of the console and of Kafka, as --role admin. With HOST:PORT: "
+    "the address of the admin port.",
+)  # fmt: skip
+MESSAGES = "Whether the user may read messages in the console."
+
+
+class Users(Protocol):
+    """Of a running broker, or of a stopped one."""
+
+    def all(self) -> list[dict[str, Any]]: ...
+    def create(self, name: str, role: str, password: str, may_read: bool) -> None: ...
+    def change(
+        self, name: str, role: str | None, password: str | None, may_read: bool | None
+    ) -> None: ...
+    def confirm(self, name: str) -> None: ...
+    def delete(self, name: str) -> None: ...
+
+
+class RestUsers:
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def all(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._api.get("/users")["users"]
+        return found
+
+    def create(self, name: str, role: str, password: str, may_read: bool) -> None:
+        body = {"name": name, "role": role, "may_read": may_read, "password": password}
+        self._api.post("/users", body)
+
+    def change(
+        self, name: str, role: str | None, password: str | None, may_read: bool | None
+    ) -> None:
+        body = {"role": role, "may_read": may_read, "password": password}
+        given = {key: value for key, value in body.items() if value is not None}
+        self._api.ask("PATCH", f"/users/{part(name)}", given)
+
+    def confirm(self, name: str) -> None:
+        self._api.post(f"/users/{part(name)}/confirmation")
+
+    def delete(self, name: str) -> None:
+        self._api.ask("DELETE", f"/users/{part(name)}")
+
+
+@contextmanager
+def users_at(api: Api, data_dir: Path | None, makes: bool) -> Iterator[Users]:
+    if data_dir is None:
+        yield RestUsers(api)
+        return
+    # it imports the hash of passwords, which no other command needs
+    from appliance.cli.offline_users import offline_users
+
+    with offline_users(data_dir, makes=makes) as found:
+        yield found
+
+
+def of_users(
+    *, makes: bool = False, is_stopped: bool = False, admin: Any = None
+) -> Callable[[Callable[..., Answer]], Callable[..., Any]]:
+    """A command that gets `users`, those of a data directory or of a running broker. `is_stopped`:
+    always of a directory, the one of the settings if none is told. `admin` is its option `--admin`,
+    if that is another than usual."""
+
+    def decorated(command: Callable[..., Answer]) -> Callable[..., Any]:
+        @wraps(command)
+        def shown(api: Api, as_json: bool, data_dir: Path | None, **options: Any) -> None:
+            if api.address == ALONE:
+                options["is_admin"] = True
+                api = Api(os.environ.get(ADDRESS_VARIABLE, ADDRESS), api.token)
+            if is_stopped and data_dir is None:
+                data_dir = config.load(None, os.environ).data_dir
+            with users_at(api, data_dir, makes) as found:
+                answer = command(users=found, **options)
+                for_programs = next(answer)
+                if as_json:
+                    put_json(for_programs)
+                for line in answer:  # also does what comes behind what programs read
+                    if not as_json:
+                        click.echo(line)
+
+        option = click.option(
+            "--data-dir", metavar="DIR", type=click.Path(file_okay=False, path_type=Path),
+            help="Directory of a stopped broker (data.dir): no login is needed.",
+        )  # fmt: skip
+        return option(asks_a_broker(shown, admin))
+
+    return decorated
+
+
+def with_password(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.option("--password-file", type=click.Path(allow_dash=True, dir_okay=False),
+                     metavar="FILE", help="File whose first line is the password; - is stdin."),
+        click.option("--password", "told", hidden=True),
+    ):
+        command = option(command)
+    return command
+
+
+def password_of(file: str | None, told: str | None = None) -> str:
+    """Others on this machine can see a command line, so a password does not belong there."""
+    if told is not None:
+        click.echo("--password: others can see it in the list of processes; use --password-file, "
+                   "or let the command ask", err=True)  # fmt: skip
+        return told
+    if file is None:
+        asked: str = click.prompt("Password", hide_input=True, confirmation_prompt=True)
+        return asked
+    with click.open_file(file, "rb") as opened:
+        line = opened.readline(PASSWORD_BYTES_MAX)
+    try:
+        found = str(line, "utf-8").rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise Failed(f"{file}: the password is not UTF-8", FAILED) from error
+    if not found:
+        raise Failed(f"{file}: got an empty first line, wanted a password", FAILED)
+    return found
 
 
 @click.group()
 def user() -> None:
-    """Users, tokens and sessions of the admin pages."""
+    """Users of Kafka and the console; tokens and sessions of the console."""
 
 
 @user.command("list", cls=Command)
-@shows_an_answer
-def list_users(api: Api) -> Answer:
+@of_users()
+def list_users(users: Users) -> Answer:
     """List the users."""
-    answer = api.get("/users")
-    yield answer
+    found = users.all()
+    yield {"users": found}
     yield table(
-        ("user", "role", "messages", "logged in", "created"),
+        ("user", "role", "messages", "logged in", "created", "Kafka"),
         [
             (each["name"], each["role"], yes_no(each["may_read"]), each["sessions"],
-             moment(each["created_ms"]))
-            for each in answer["users"]
+             moment(each["created_ms"]), ", ".join(each["kafka"]) or "no")
+            for each in found
         ],
     )  # fmt: skip
 
@@ -49,89 +187,99 @@ def yes_no(is_so: bool) -> str:
 
 @user.command("create", cls=Command)
 @click.argument("name")
-@ROLE
+@click.option("--role", type=ROLES, default="none", show_default=True,
+              help="In the console; none: the user may log in to Kafka only.")
 @click.option("--messages/--no-messages", "may_read", default=True, show_default=True,
-              help="Whether the user may read messages.")
-@click.password_option(help="The command asks for it if not given.")
-@shows_an_answer
-def create_user(api: Api, name: str, role: str, may_read: bool, password: str) -> Answer:
-    """Create a user."""
-    body = {"name": name, "role": role, "may_read": may_read, "password": password}
-    answer = api.post("/users", body)
-    yield answer
-    yield f"{name} created, {role}"
+              help=MESSAGES)
+@with_password
+@of_users(makes=True, admin=ADMIN_OR_ADDRESS)
+def create_user(
+    users: Users, name: str, role: str, may_read: bool, password_file: str | None,
+    told: str | None, is_admin: bool = False,
+) -> Answer:  # fmt: skip
+    """Create a user, who logs in to Kafka and the console with one password."""
+    role = "admin" if is_admin else role
+    users.create(name, role, password_of(password_file, told), may_read)
+    yield {"users": users.all()}
+    yield f"{name} created, {role}" if role != "none" else f"{name} created, for Kafka"
 
 
 @user.command("change", cls=Command)
 @click.argument("name")
 @click.option("--role", type=ROLES)
-@click.option("--messages/--no-messages", "may_read", default=None,
-              help="Whether the user may read messages.")
-@click.option("--password", is_flag=True, help="Ask for a new password.")
-@shows_an_answer
+@click.option("--messages/--no-messages", "may_read", default=None, help=MESSAGES)
+@click.option("--password", "is_asked", is_flag=True, help="Ask for a new password.")
+@of_users()
 def change_user(
-    api: Api, name: str, role: str | None, may_read: bool | None, password: bool
+    users: Users, name: str, role: str | None, may_read: bool | None, is_asked: bool
 ) -> Answer:
     """Change the role, the right to read messages or the password. The user's sessions end."""
-    body: dict[str, Any] = {"role": role, "may_read": may_read}
-    body = {key: value for key, value in body.items() if value is not None}
-    if password:
-        body["password"] = click.prompt("Password", hide_input=True, confirmation_prompt=True)
-    if not body:
+    if role is None and may_read is None and not is_asked:
         raise click.UsageError("nothing to change: wanted --role, --[no-]messages or --password")
-    answer = api.ask("PATCH", f"/users/{part(name)}", body)
-    yield answer
+    users.change(name, role, password_of(None) if is_asked else None, may_read)
+    yield {"users": users.all()}
     yield f"{name} changed; all sessions of {name} ended"
+
+
+@user.command("password", cls=Command)
+@click.argument("name")
+@with_password
+@of_users()
+def set_password(
+    users: Users, name: str, password_file: str | None, told: str | None
+) -> Answer:
+    """Set a new password. The user's sessions end."""
+    users.change(name, None, password_of(password_file, told), None)
+    yield {"changed": name}
+    yield f"{name} has a new password"
+
+
+@user.command("role", cls=Command)
+@click.argument("name")
+@click.argument("role", type=ROLES)
+@of_users()
+def set_role(users: Users, name: str, role: str) -> Answer:
+    """Set the role in the console. An admin is an administrator for Kafka, too."""
+    users.change(name, role, None, None)
+    yield {"changed": name, "role": role}
+    yield f"{name} is now {role}"
+
+
+@user.command("confirm", cls=Command)
+@click.argument("name")
+@of_users()
+def confirm_user(users: Users, name: str) -> Answer:
+    """Let NAME log in to Kafka with a password that was set when everybody could set it."""
+    users.confirm(name)
+    yield {"confirmed": name}
+    yield f"{name} may log in to Kafka"
 
 
 @user.command("delete", cls=Command)
 @click.argument("name")
 @YES
-@shows_an_answer
-def delete_user(api: Api, name: str, is_sure: bool) -> Answer:
+@of_users()
+def delete_user(users: Users, name: str, is_sure: bool) -> Answer:
     """Delete a user."""
     sure(f"Delete user {name}?", is_sure)
-    api.ask("DELETE", f"/users/{part(name)}")
+    users.delete(name)
     yield {"deleted": name}
     yield f"{name} deleted"
 
 
 @user.command("reset", cls=Command)
 @click.argument("name")
-@click.option("--data-dir", metavar="DIR", help="Directory of the stopped broker (data.dir).")
-@click.password_option(help="The command asks for it if not given.")
-@click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
-def reset_user(name: str, data_dir: str | None, password: str, as_json: bool) -> None:
+@with_password
+@of_users(is_stopped=True)
+def reset_user(
+    users: Users, name: str, password_file: str | None, told: str | None
+) -> Answer:
     """Set the password of NAME when nobody can log in. The broker must be stopped.
 
-    Anyone who can read the data directory can do this, because it holds all data of the broker."""
-    # it imports the password hash, which no other command needs
-    from appliance.admin.user_rows import UserRows
-    from appliance.admin.users import reset_password
-
-    settings = config.load(None, os.environ, (), {"data.dir": data_dir})
-    directory = Path(settings.data_dir)
-    path = directory / catalog.NAME
-    if not path.exists():
-        raise Failed(f"{path} does not exist; --data-dir names the broker's directory", NOT_FOUND)
-    try:
-        with log_files.held(directory):
-            opened = catalog.Catalog.open(path)
-            try:
-                reset_password(UserRows(opened), name, password)
-            finally:
-                opened.close()
-    except log_files.DirectoryInUse as error:
-        raise Failed(
-            f"{error}. While the broker runs, an admin sets a password in the console, or with "
-            f"`appliance user change {name} --password`",
-            REFUSED,
-        ) from error
-    except ResourceUnknown as error:
-        raise Failed(str(error), NOT_FOUND) from error
-    if as_json:
-        return put_json({"reset": name})
-    click.echo(f"{name} has a new password")
+    Anyone who can write the data directory can do this, because it holds all data of the broker."""
+    users.change(name, None, password_of(password_file, told), None)
+    yield {"reset": name}
+    yield f"{name} has a new password"
 
 
 @user.command("token", cls=Command)

@@ -1,4 +1,5 @@
-"""How often a password may be tried: by one browser, for one name, from one address."""
+"""How often a password may be tried, at both ports: by one client, for one name, from one address.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +36,12 @@ class LoginAttempts:
 
     def take(self, address: str, name: str, device: str | None) -> None:
         """Counts one, or refuses it."""
+        self.check(address, name, device)
+        self.count(address, name, device)
+
+    def check(self, address: str, name: str, device: str | None) -> None:
         now = self._clock()
-        keys = keys_of(address, name, device)
-        for key in keys:
+        for key in keys_of(address, name, device):
             burst, pause = BURSTS[key[0]]
             level = self._level(key, now)
             if level > burst - 1:
@@ -45,12 +49,19 @@ class LoginAttempts:
                     f"too many wrong passwords for {told(key)}: the next may be tried "
                     f"in {math.ceil((level - burst + 1) * pause)} s"
                 )
-        for key in keys:
+
+    def count(self, address: str, name: str, device: str | None) -> None:
+        now = self._clock()
+        for key in keys_of(address, name, device):
             level = self._level(key, now) + 1
             self._levels.pop(key, None)
             self._levels[key] = level, now
         while len(self._levels) > ATTEMPTS_KEPT:
             self._levels.popitem(last=False)
+
+    def failures(self, address: str, name: str, device: str | None) -> float:
+        """Lately, of who is counted most closely."""
+        return self._level(keys_of(address, name, device)[0], self._clock())
 
     def _level(self, key: tuple[str, ...], now: float) -> float:
         level, then = self._levels.get(key, (0.0, now))

@@ -1,0 +1,173 @@
+"""Users, in memory and in the catalog: who may log in to Kafka, to the console, or to both.
+
+A user has any of credentials of SCRAM, by which Kafka clients log in, and a password's hash and a
+role, which the console wants. Setting a password makes all of them. Whoever has the role admin is
+an administrator for Kafka clients, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from appliance.access import scram_keys
+from appliance.access.kept_per_address import Kept
+from appliance.access.user_rows import NONE, Credential, User, UserRows
+from appliance.errors import ResourceUnknown
+from appliance.process.detached_tasks import Changes
+
+ADMIN = "admin"
+
+
+class UserTable:
+    """Lives on the event loop. Who changes it does so within `change`, so that what it has checked
+    still holds."""
+
+    def __init__(self, rows: UserRows, change: Changes, kept: Kept | None = None) -> None:
+        self._rows = rows
+        self.change = change
+        self._kept = kept
+        self._users = {each.name: each for each in rows.users()}
+        self._credentials: dict[tuple[str, int], Credential] = {}
+        self._counts: Counter[tuple[int, int]] = Counter()  # of mechanisms and iterations
+        self._secret = rows.login_secret()
+        self._told: list[Callable[[], object]] = []
+        for each in rows.credentials():
+            self._keep(each)
+
+    def all(self) -> list[User]:
+        return sorted(self._users.values(), key=lambda each: each.name)
+
+    def get(self, name: str) -> User | None:
+        return self._users.get(name)
+
+    def known(self, name: str) -> User:
+        if name not in self._users:
+            raise ResourceUnknown(f"there is no user {name[:80]!r}")
+        return self._users[name]
+
+    def of_console(self) -> list[User]:
+        """Those that may log in there."""
+        return [each for each in self.all() if each.role != NONE and each.password_hash]
+
+    def administrators(self) -> list[str]:
+        return [each.name for each in self.all() if each.role == ADMIN]
+
+    def on_change(self, callback: Callable[[], object]) -> None:
+        self._told.append(callback)
+
+    # Credentials
+
+    def credentials(self, name: str) -> dict[int, Credential]:
+        """By mechanism."""
+        places = ((name, mechanism) for mechanism in scram_keys.HASHES)
+        found = (self._credentials.get(place) for place in places)
+        return {each.mechanism: each for each in found if each is not None}
+
+    def to_log_in(self, name: str, mechanism: int) -> Credential:
+        """What a login by SCRAM is checked with. It never tells whether there is such a user."""
+        found = self._credentials.get((name, mechanism))
+        if found is not None and found.is_confirmed:
+            return found
+        counts = (iterations for of, iterations in self._counts if of == mechanism)
+        return scram_keys.stand_in(self._secret, name, mechanism, counts)
+
+    def to_check(self, name: str) -> Credential:
+        """What a password is checked with."""
+        confirmed = (each for each in self.credentials(name).values() if each.is_confirmed)
+        return next(confirmed, None) or self.to_log_in(name, next(iter(scram_keys.HASHES)))
+
+    def may_log_in(self, name: str) -> bool:
+        """To Kafka, by all mechanisms."""
+        found = self.credentials(name)
+        return len(found) == len(scram_keys.HASHES) and all(
+            each.is_confirmed for each in found.values()
+        )
+
+    # Changes. Each is on disk before anybody sees it.
+
+    async def put(self, user: User, credentials: Iterable[Credential] = ()) -> None:
+        await self._apply([user], [], list(credentials), [])
+
+    async def remove(self, name: str) -> None:
+        self.known(name)
+        await self._apply([], [name], [], list(map(_place, self.credentials(name).values())))
+
+    async def confirm(self, name: str) -> None:
+        """An administrator has seen it."""
+        self.known(name)
+        waiting = [each for each in self.credentials(name).values() if not each.is_confirmed]
+        await self._apply([], [], [replace(each, is_confirmed=1) for each in waiting], [])
+
+    async def alter(
+        self, credentials: list[Credential], withdrawn: list[tuple[str, int]], now_ms: int
+    ) -> None:
+        """Whoever has a credential is a user, and who has nothing left is none any more."""
+        names = {each.user for each in credentials} - self._users.keys()
+        left = self._credentials.keys() - set(withdrawn) | set(map(_place, credentials))
+        with_one = {name for name, _ in left}
+        gone = [
+            name
+            for name in {name for name, _ in withdrawn}
+            if name not in with_one and self._is_of_kafka_alone(name)
+        ]
+        new = [User(name, created_ms=now_ms) for name in sorted(names)]
+        await self._apply(new, gone, credentials, withdrawn)
+
+    def _is_of_kafka_alone(self, name: str) -> bool:
+        return self._users[name].role == NONE
+
+    async def _apply(
+        self,
+        users: list[User],
+        removed: list[str],
+        credentials: list[Credential],
+        withdrawn: list[tuple[str, int]],
+    ) -> None:
+        await asyncio.to_thread(self._rows.change, users, removed, credentials, withdrawn)
+        for place in withdrawn:
+            self._drop(place)
+        for name in removed:
+            del self._users[name]
+        for user in users:
+            self._users[user.name] = user
+        for each in credentials:
+            self._keep(each)
+        for told in self._told:
+            told()
+
+    def _keep(self, each: Credential) -> None:
+        self._uncount(_place(each))
+        self._credentials[_place(each)] = each
+        self._counts[each.mechanism, each.iterations] += 1
+        if self._kept is not None:
+            self._kept.put(("scram", *_place(each)), len(each.user))
+
+    def _drop(self, place: tuple[str, int]) -> None:
+        self._uncount(place)
+        if self._kept is not None:
+            self._kept.drop(("scram", *place))
+
+    def _uncount(self, place: tuple[str, int]) -> None:
+        before = self._credentials.pop(place, None)
+        if before is None:
+            return
+        counted = before.mechanism, before.iterations
+        self._counts[counted] -= 1
+        if not self._counts[counted]:
+            del self._counts[counted]
+
+
+def _place(each: Credential) -> tuple[str, int]:
+    return each.user, each.mechanism
+
+
+def mechanisms_in_words(credentials: Iterable[Credential]) -> list[str]:
+    """By which a user may log in to Kafka, or could."""
+    names = {number: name for name, number in scram_keys.NUMBERS.items()}
+    return [
+        names[each.mechanism] + ("" if each.is_confirmed else " (unconfirmed)")
+        for each in sorted(credentials, key=lambda each: each.mechanism)
+    ]

@@ -200,7 +200,8 @@ class Logins:
     ) -> None:
         try:
             async with self._is_free:
-                self._check_attempts(who, exchange)  # as it is now that its turn has come
+                if exchange.claimed:
+                    self._check_attempts(who, exchange)  # as it is now that its turn has come
                 loop = asyncio.get_running_loop()
                 found = await loop.run_in_executor(self._threads, work)
         except ApplianceError as error:
@@ -271,7 +272,7 @@ class Logins:
         name, login.exchange = exchange.claimed, None
         device = self._device(who, name)
         doublings = min(self._attempts.failures(who.peer, name, device), DOUBLINGS_MAX)
-        if not isinstance(error, (LoginRefused, Busy)):
+        if name and not isinstance(error, (LoginRefused, Busy)):
             self._attempts.count(who.peer, name, device)
         log.warning("login failed", peer=who.peer, user=name[:80], mechanism=login.mechanism,
                        why=error)  # fmt: skip

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from appliance.config.names import NO_PRINCIPALS, Mechanisms, Principals
-from appliance.config.setting import SECOND_MS, Part, SettingInvalid, setting
+from appliance.config.names import NO_NAMES, NO_PRINCIPALS, Mechanisms, Names, Principals
+from appliance.config.setting import HOUR_MS, SECOND_MS, Part, SettingInvalid, setting
 
-PLAIN = "PLAIN"
+PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
 SCRAM_SHA_256, SCRAM_SHA_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
-MECHANISMS = (SCRAM_SHA_512, SCRAM_SHA_256, PLAIN)
+MECHANISMS = (SCRAM_SHA_512, SCRAM_SHA_256, PLAIN, OAUTHBEARER)
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+# Of the digital signatures that a JWT may have. None of them is made with a secret that we would
+# have to know, too: who has the public keys could make tokens then.
+SIGNATURES = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512",
+              "EdDSA")  # fmt: skip
+
 
 @dataclass(frozen=True)
 class AccessConfig(Part):
     mechanisms: Mechanisms = setting(
         "sasl.enabled.mechanisms",
         Mechanisms((SCRAM_SHA_512, SCRAM_SHA_256)),
-        "The ways in which clients may log in: SCRAM-SHA-512, SCRAM-SHA-256, PLAIN. "
+        "The ways in which clients may log in: SCRAM-SHA-512, SCRAM-SHA-256, PLAIN, OAUTHBEARER. "
         "Clients take the first that they know, or the one that they are told.",
         of_listener=True,
     )
@@ -81,12 +87,85 @@ class AccessConfig(Part):
         choices=("", STANDARD_AUTHORIZER),
         default_words="none",
     )
+    jwks_url: str = setting(
+        "sasl.oauthbearer.jwks.endpoint.url",
+        "",
+        "Where the public keys are that sign tokens of OAUTHBEARER: `https://...`, or `file:///...`"
+        " for a file on this machine.",
+        default_words="none",
+        of_listener=True,
+    )
+    jwks_refresh_ms: int = setting(
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        HOUR_MS,
+        "How often the keys are read again. A token with a key that is not known is a reason to do "
+        "so at once, at most every ten seconds.",
+        minimum=10 * SECOND_MS,
+        of_listener=True,
+    )
+    issuer: str = setting(
+        "sasl.oauthbearer.expected.issuer",
+        "",
+        "The `iss` that a token must have. OAUTHBEARER is refused without this setting: keys of one"
+        " service sign for many.",
+        default_words="none",
+        of_listener=True,
+    )
+    audience: Names = setting(
+        "sasl.oauthbearer.expected.audience",
+        NO_NAMES,
+        "One of these must be in the `aud` of a token. OAUTHBEARER is refused without this "
+        "setting: a token for another service is not for us.",
+        default_words="none",
+        of_listener=True,
+    )
+    clock_skew_seconds: int = setting(
+        "sasl.oauthbearer.clock.skew.seconds",
+        30,
+        "How far the clock of who makes tokens may be from ours.",
+        minimum=0,
+        maximum=600,
+        of_listener=True,
+    )
+    subject_claim: str = setting(
+        "sasl.oauthbearer.sub.claim.name",
+        "sub",
+        "The claim of a token that is the name of the user.",
+        of_listener=True,
+    )
+    signatures: Names = setting(
+        "sasl.oauthbearer.algorithms",
+        Names(("RS256", "PS256", "ES256", "EdDSA")),
+        f"The signatures that a token may have: {', '.join(SIGNATURES)}. Others are refused, "
+        "whatever the token says of itself.",
+        of_listener=True,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        unknown = [each for each in self.mechanisms.all if each not in MECHANISMS]
-        if unknown or not self.mechanisms.all:
+        for what, found, known in (
+            ("sasl.enabled.mechanisms", self.mechanisms.all, MECHANISMS),
+            ("sasl.oauthbearer.algorithms", self.signatures.all, SIGNATURES),
+        ):
+            unknown = [each for each in found if each not in known]
+            if unknown or not found:
+                raise SettingInvalid(
+                    f"{what}: got {','.join(unknown) or 'nothing'}, wanted one or more of "
+                    f"{', '.join(known)}"
+                )
+        if OAUTHBEARER in self.mechanisms.all:
+            self._check_tokens()
+
+    def _check_tokens(self) -> None:
+        for what, is_told in (
+            ("sasl.oauthbearer.jwks.endpoint.url", bool(self.jwks_url)),
+            ("sasl.oauthbearer.expected.issuer", bool(self.issuer)),
+            ("sasl.oauthbearer.expected.audience", self.audience != NO_NAMES),
+        ):
+            if not is_told:
+                raise SettingInvalid(f"{what}: got nothing; {OAUTHBEARER} wants it")
+        if not self.jwks_url.startswith(("https://", "file:///")):
             raise SettingInvalid(
-                f"sasl.enabled.mechanisms: got {','.join(unknown) or 'nothing'}, wanted one or "
-                f"more of {', '.join(MECHANISMS)}"
+                f"sasl.oauthbearer.jwks.endpoint.url: got {self.jwks_url}, wanted https:// or "
+                "file:///: who can change the keys on their way can log in as anybody"
             )

@@ -14,12 +14,10 @@ import pytest
 
 from appliance.access import logins
 from appliance.access.principal import ANONYMOUS, Principal
+from appliance.access.scram import Deletion, Upsertion
 from appliance.config import AccessConfig, Address
 from appliance.config.listeners import Listener, Listeners
 from appliance.config.names import Mechanisms
-from appliance.protocol.messages.alter_user_scram_credentials import (
-    AlterUserScramCredentialsRequest,
-)
 from appliance.protocol.messages.api_versions import ApiVersionsRequest
 from appliance.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from appliance.protocol.messages.sasl_handshake import SaslHandshakeRequest
@@ -30,7 +28,6 @@ from tests.support.scram_client import ScramClient
 ANN = Principal("User", "ann")
 PASSWORD = "correct horse"
 UNSUPPORTED, ILLEGAL_STATE, FAILED = 33, 34, 58
-Upsertion = AlterUserScramCredentialsRequest.ScramCredentialUpsertion
 
 
 def with_logins(path: Path, monkeypatch: pytest.MonkeyPatch, **access: Any) -> Control:
@@ -40,12 +37,13 @@ def with_logins(path: Path, monkeypatch: pytest.MonkeyPatch, **access: Any) -> C
     facts = {"is_plain_open": True, "failed_delay_ms": 1, **access}
     facts.setdefault("mechanisms", Mechanisms(("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")))
 
+    own = AccessConfig(**facts)
+
     def config(*given: Any, **named: Any) -> Any:
-        made = real(*given, **named)
-        return replace(made, listeners=listeners, access=AccessConfig(**facts))
+        return replace(real(*given, **named), listeners=listeners, access=own)
 
     monkeypatch.setattr(support, "broker_config", config)
-    return Control(path)
+    return Control(path, access=own)
 
 
 @pytest.fixture
@@ -57,15 +55,11 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Control]:
 
 
 def set_password(control: Control, user: str, password: str) -> None:
-    """As kafka-configs does it. It was let in: there is no gate before the handlers here."""
-    upsertions = [
-        Upsertion(user, mechanism, 4096, b"salt",
-                  hashlib.pbkdf2_hmac(name, password.encode(), b"salt", 4096))
-        for mechanism, name in ((1, "sha256"), (2, "sha512"))
-    ]
-    for each in upsertions:
-        request = AlterUserScramCredentialsRequest(upsertions=[each])
-        assert control.ask(request, 0).results[0].error_code == 0
+    """As kafka-configs has it done, by somebody who may."""
+    for mechanism, name in ((1, "sha256"), (2, "sha512")):
+        salted = hashlib.pbkdf2_hmac(name, password.encode(), b"salt", 4096)
+        one = Upsertion(user, mechanism, 4096, b"salt", salted)
+        assert control.run(control.broker.scram.alter([], [one])) == {user: None}
 
 
 def asked(control: Control, request: Any, version: int = 1, connection: int = 1) -> Any:
@@ -179,9 +173,8 @@ def test_a_login_with_an_end_is_made_anew(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_what_was_removed_opens_nothing(site: Control) -> None:
-    gone = AlterUserScramCredentialsRequest.ScramCredentialDeletion
     for mechanism in (1, 2):
-        site.ask(AlterUserScramCredentialsRequest(deletions=[gone("ann", mechanism)]), 0)
+        site.run(site.broker.scram.alter([Deletion("ann", mechanism)], []))
     assert site.broker.users.all() == []
     shake(site, "PLAIN")
     assert say(site, f"\0ann\0{PASSWORD}").error_code == FAILED

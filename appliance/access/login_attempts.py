@@ -1,8 +1,8 @@
-"""How often a password may be tried, at both ports: by one client, for one name, from one address.
-"""
+"""How often a password may be tried, at both ports: by a client, for a name, from an address."""
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import time
 from collections import OrderedDict
@@ -87,3 +87,16 @@ def told(key: tuple[str, ...]) -> str:
     kind, *parts = key
     texts = {"pair": "user {} from {}", "address": "address {}", "name": "user {}"}
     return texts.get(kind, "this browser").format(*(each[:80] for each in parts))
+
+
+def network_of(address: str | None) -> str:
+    """As what an address is counted: of IPv6 one machine has a network of them."""
+    try:
+        found = ipaddress.ip_address((address or "").partition("%")[0])
+    except ValueError:
+        return address or ""
+    if found.version == 4:
+        return str(found)
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.ip_network((found, 64), strict=False))

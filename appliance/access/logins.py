@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from appliance.access.login_attempts import LoginAttempts, LoginRefused
+from appliance.access.login_attempts import LoginAttempts, LoginRefused, network_of
 from appliance.access.principal import ANONYMOUS, USER, Principal
 from appliance.access.sasl import Exchange, LoginFailed, Mechanism, Work
 from appliance.config import AccessConfig
@@ -245,18 +245,20 @@ class Logins:
 
     def _device(self, who: Asker, name: str) -> str | None:
         """As which this client is counted, if it has logged in at its address before."""
-        return f"{name} from {who.peer}" if (name, who.peer) in self._known else None
+        place = name, network_of(who.peer)
+        return f"{name} from {place[1]}" if place in self._known else None
 
     def _check_attempts(self, who: Asker, exchange: Exchange) -> None:
         """Before anything is proven. Nothing happens between this and counting the failure but what
         few threads do, so that many at once are no way around."""
         name = exchange.claimed
-        self._attempts.check(who.peer, name, self._device(who, name))
+        self._attempts.check(network_of(who.peer), name, self._device(who, name))
 
     def _succeeded(self, who: Asker, name: str) -> None:
-        self._attempts.forget(who.peer, name, self._device(who, name))
-        self._known[name, who.peer] = None
-        self._known.move_to_end((name, who.peer))
+        place = name, network_of(who.peer)
+        self._attempts.forget(place[1], name, self._device(who, name))
+        self._known[place] = None
+        self._known.move_to_end(place)
         while len(self._known) > KNOWN_MAX:
             self._known.popitem(last=False)
 
@@ -270,10 +272,10 @@ class Logins:
     ) -> None:
         """Told late, and always with the same words."""
         name, login.exchange = exchange.claimed, None
-        device = self._device(who, name)
-        doublings = min(self._attempts.failures(who.peer, name, device), DOUBLINGS_MAX)
+        address, device = network_of(who.peer), self._device(who, name)
+        doublings = min(self._attempts.failures(address, name, device), DOUBLINGS_MAX)
         if name and not isinstance(error, (LoginRefused, Busy)):
-            self._attempts.count(who.peer, name, device)
+            self._attempts.count(address, name, device)
         log.warning("login failed", peer=who.peer, user=name[:80], mechanism=login.mechanism,
                        why=error)  # fmt: skip
         delay_ms = self._access.failed_delay_ms * 2**doublings

@@ -105,9 +105,7 @@ class PublishedKeys:
 
 
 class Tokens:
-    def __init__(
-        self, access: AccessConfig, keys: PublishedKeys | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, access: AccessConfig, keys: PublishedKeys | None = None) -> None:
         self._access = access
         self._keys = keys or PublishedKeys(access.jwks_url, access.jwks_refresh_ms)
 

@@ -13,7 +13,6 @@ What is closed is told in the log, a line for each address, reason and minute.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import os
 import socket
 import time
@@ -22,6 +21,7 @@ from collections.abc import Callable, Coroutine
 from enum import Enum
 from typing import Any, Protocol
 
+from appliance.access.login_attempts import network_of
 from appliance.api.closed_connections import ClosureLog
 from appliance.config import AdminConfig
 from appliance.data_dir import descriptor_budget
@@ -67,19 +67,6 @@ REASONS = {
 
 class Phase(Enum):
     IDLE, HEAD, ANSWER = range(3)
-
-
-def network_of(address: str | None) -> str:
-    """As what an address is counted: of IPv6 one machine has a network of them."""
-    try:
-        found = ipaddress.ip_address((address or "").partition("%")[0])
-    except ValueError:
-        return address or ""
-    if found.version == 4:
-        return str(found)
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(ipaddress.ip_network((found, 64), strict=False))
 
 
 class Member(Protocol):

@@ -11,9 +11,8 @@ from typing import Annotated, Literal, TypedDict
 from aiohttp import web
 from typing_extensions import NotRequired
 
-from appliance.access.login_attempts import LoginRefused
+from appliance.access.login_attempts import LoginRefused, network_of
 from appliance.access.users import mechanisms_in_words
-from appliance.admin.admission import network_of
 from appliance.admin.audit import NAME_MAX
 from appliance.admin.body_schema import Limits, row_of
 from appliance.admin.guard import COOKIE, Denied, Guard

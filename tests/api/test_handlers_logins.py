@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from appliance.access import logins
+from appliance.access import logins, scram_keys
 from appliance.access.principal import ANONYMOUS, Principal
 from appliance.access.scram import Deletion, Upsertion
 from appliance.config import AccessConfig, Address
@@ -191,3 +191,20 @@ def test_a_salt_is_told_of_every_name_and_always_the_same(site: Control) -> None
     (salt, count) = found.pop().split(",")
     assert (count, len(base64.b64decode(salt[2:]))) == ("i=4096", 26)
     assert hmac.compare_digest(salt[:2], "s=")
+
+
+@pytest.mark.parametrize("user", ["ann", "nobody"])
+def test_plain_works_as_much_for_a_name_that_is_not_there(
+    site: Control, user: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work: list[tuple[int, int]] = []
+    real = scram_keys.salted
+
+    def salted(mechanism: int, password: str, salt: bytes, iterations: int) -> bytes:
+        work.append((mechanism, iterations))
+        return real(mechanism, password, salt, iterations)
+
+    monkeypatch.setattr(scram_keys, "salted", salted)
+    shake(site, "PLAIN")
+    say(site, f"\0{user}\0wrong")
+    assert work == [(1, 4096)]

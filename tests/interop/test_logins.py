@@ -20,6 +20,7 @@ from appliance.access.user_rows import UserRows
 from appliance.admin.users import make_user
 from appliance.catalog.catalog import NAME, Catalog
 from appliance.testing import RunningBroker, running_broker
+from tests.interop.kafka_tools import KafkaTools
 
 PASSWORD = "correct horse battery"
 MECHANISMS = ["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"]
@@ -104,7 +105,8 @@ def by_librdkafka(who: Who, topic: str) -> bytes:
 
 def by_kafka_python(who: Who, topic: str) -> bytes:
     try:
-        producer = kafka.KafkaProducer(**who.of_python)
+        # it tries again until then, whatever it is refused for
+        producer = kafka.KafkaProducer(**who.of_python, bootstrap_timeout_ms=5000)
     except kafka.errors.KafkaError as error:
         raise Refused(str(error)) from error
     producer.send(topic, b"by kafka-python").get(DEADLINE_S)
@@ -167,3 +169,38 @@ def test_a_wrong_password_is_refused(broker: RunningBroker, client: str, mechani
     with pytest.raises(Refused):
         CLIENTS[client](who, "none")
     gc.collect()  # what a client that was refused leaves open
+
+
+JAVA = """security.protocol=SASL_PLAINTEXT
+sasl.mechanism={mechanism}
+sasl.jaas.config=org.apache.kafka.common.security.{module} required \\
+  username="{user}" password="{password}";
+"""
+
+
+def of_java(path: Path, user: str, mechanism: str, password: str = PASSWORD) -> tuple[str, str]:
+    module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+    file = path / f"{user}-{mechanism}-{len(password)}.properties"
+    file.write_text(
+        JAVA.format(mechanism=mechanism, module=module, user=user, password=password)
+    )
+    return "--command-config", str(file)
+
+
+def test_kafkas_own_tools_log_in_and_make_users(broker: RunningBroker, tmp_path: Path) -> None:
+    tools = KafkaTools(broker.bootstrap, tmp_path / "tools")
+    try:
+        for mechanism in MECHANISMS:
+            tools.must("kafka-topics", "--list", *of_java(tmp_path, "ada", mechanism))
+        wrong = of_java(tmp_path, "ada", "SCRAM-SHA-512", "wrong password")
+        assert "Authentication failed" in tools.refused("kafka-topics", "--list", *wrong)
+        made = "SCRAM-SHA-256=[iterations=4096,password=made by kafka]"
+        tools.must("kafka-configs", "--alter", "--add-config", made, "--entity-type", "users",
+                   "--entity-name", "jim", *of_java(tmp_path, "ada", "SCRAM-SHA-256"))  # fmt: skip
+        jim = of_java(tmp_path, "jim", "SCRAM-SHA-256", "made by kafka")
+        tools.must("kafka-topics", "--list", *jim)
+        # who may do nothing makes no users
+        words = ("--alter", "--add-config", made, "--entity-type", "users", "--entity-name", "ada")
+        assert "authoriz" in tools.refused("kafka-configs", *words, *jim).lower()
+    finally:
+        tools.close()

@@ -1,4 +1,4 @@
-// Users of the console, and the parts that tokens and sessions share with them.
+// Users of Kafka and the console, and the parts that tokens and sessions share with them.
 import { html, useState } from "../html.js";
 import { api, useApi } from "../api.js";
 import { Badge, Loaded } from "../parts/bits.js";
@@ -7,6 +7,8 @@ import { Table } from "../parts/table.js";
 import { time } from "../format.js";
 
 const ROLES = { viewer: "can view", operator: "can view and change", admin: "can do everything" };
+// Tokens are for the admin port alone.
+const ROLES_OF_USERS = { none: "can log in to Kafka only", ...ROLES };
 const PASSWORD_MIN = 10;
 
 export const Role = ({ of }) => html`
@@ -15,12 +17,12 @@ export const Role = ({ of }) => html`
 
 export const named = (name) => encodeURIComponent(name);
 
-export function Rights({ role, setRole, mayRead, setMayRead }) {
+export function Rights({ role, setRole, mayRead, setMayRead, roles = ROLES }) {
   return html`
     <label>
       Role
       <select value=${role} onChange=${(event) => setRole(event.target.value)}>
-        ${Object.entries(ROLES).map(
+        ${Object.entries(roles).map(
           ([id, text]) => html`<option value=${id}>${id}: ${text}</option>`,
         )}
       </select>
@@ -66,7 +68,7 @@ function EditUser({ user, onClose }) {
             </label>
           `
         }
-        <${Rights} ...${{ role, setRole, mayRead, setMayRead }} />
+        <${Rights} ...${{ role, setRole, mayRead, setMayRead }} roles=${ROLES_OF_USERS} />
         <${Secret}
             label=${
               user
@@ -130,6 +132,7 @@ export function Users({ me, ask }) {
   const columns = [
     { name: "name", title: "User" },
     { name: "role", title: "Role", cell: (each) => html`<${Role} of=${each} />` },
+    { name: "kafka", title: "Kafka", cell: (each) => each.kafka.join(", ") || "no" },
     { name: "sessions", title: "Sessions", number: true },
     { name: "created_ms", title: "Created", time: true, cell: (each) => time(each.created_ms) },
     {

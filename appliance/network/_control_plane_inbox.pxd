@@ -96,7 +96,7 @@ cdef enum ClosureKind:
     CLOSURE_LOGIN_KEY = 14          # a request before the login; key and version tell which
     CLOSURE_LOGIN_SIZE = 15        # of a frame before it; got: the claim; wanted: the limit
     CLOSURE_LOGIN_TIMEOUT = 16     # got: requests that came; wanted: milliseconds
-    CLOSURE_LOGIN_OVER = 17        # got: milliseconds since it ended; key and version tell what came
+    CLOSURE_LOGIN_OVER = 17        # got: milliseconds since then; key and version tell what came
     CLOSURE_LOGIN_OTHER = 18       # it became another principal's
 
 cdef cppclass Closure:

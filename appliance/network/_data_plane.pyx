@@ -268,8 +268,8 @@ cdef class DataPlane:
     # Logins
 
     def log_in(self, int64_t connection, str principal not None, int64_t expires_ns=0):
-        """Who is at a connection from its next frame on. Called before `reply_all` tells the client.
-        From `expires_ns` on, on the monotonic clock, it has to log in again; 0: never."""
+        """Who is at a connection from its next frame on. Called before `reply_all` tells its
+        client. From `expires_ns` on, on the monotonic clock, it must log in again; 0: never."""
         cdef Mail mail
         cdef bytes name = principal.encode()
         mail.kind = MAIL_LOGIN
@@ -292,8 +292,8 @@ cdef class DataPlane:
     # Rights
 
     def enforce(self, int64_t generation):
-        """Rights are asked for from now on, by rules of this generation; 0: all is allowed. Decisions
-        of another one are unknown, and every fetch that waits is looked at again."""
+        """Rights are asked for from now on, by rules of this generation; 0: all is allowed.
+        Decisions of another one are unknown, and every fetch that waits is looked at again."""
         cdef size_t i
         self.plane.rights.generation.store(generation)
         for i in range(self.processors.size()):
@@ -309,8 +309,8 @@ cdef class DataPlane:
             rights_decide(&self.plane.rights, c_principal, c_host, name, known, allowed, generation)
 
     def questions(self):
-        """Fetches that wait for decisions about topics, since the last call. Each wants `decide` for
-        all of them, then `wake`."""
+        """Fetches that wait for decisions about topics, since the last call. Each wants `decide`
+        for all of them, then `wake`."""
         cdef vector[Question] found
         questions_take(self.plane, &found)
         return handed_questions(&found)

@@ -1,5 +1,5 @@
-"""Rights of fetches. A decision stands beside each partition with the generation of its rules, so that
-a fetch session of a thousand partitions looks no names up while the rules stay as they are.
+"""Rights of fetches. A decision stands beside each partition with the generation of its rules, so
+that a fetch session of a thousand partitions looks no names up while the rules stay as they are.
 
 A fetch that finds nothing decided asks the control plane (`questions` of the data plane), which
 publishes decisions and wakes it by a mail. Meanwhile its connection is not read. It asks for some

@@ -1,9 +1,11 @@
 """The gate before a listener's connections that ask for a login.
 
-    not logged in   ApiVersions, SaslHandshake and SaslAuthenticate, small frames, and a deadline for
-                    the whole login. While the control plane has a request of it nothing more is
-                    read: what is pipelined behind a SaslAuthenticate comes from whoever that was.
-    logged in       everything, for as long as the login is good. It has no end, or a time (KIP-368).
+    not logged in   ApiVersions, SaslHandshake and SaslAuthenticate, small frames, and a deadline
+                    for the whole login. While the control plane has a request of it nothing more
+                    is read: what is pipelined behind a SaslAuthenticate comes from whoever that
+                    was.
+    logged in       everything, for as long as the login is good: for good, or up to a time
+                    (KIP-368).
     over            the same three keys: the client may log in again. What else comes ends the
                     connection, as in Kafka. Fetches that wait are answered: they came in time.
 

@@ -1,5 +1,5 @@
-"""Makes named tuples of what the data plane hands out: ends of connections, questions, certificates,
-and connections as they are shown.
+"""Makes named tuples of what the data plane hands out: ends of connections, questions,
+certificates, and connections as they are shown.
 """
 
 from collections import namedtuple

@@ -5,8 +5,9 @@ for each answer. Passed to the control plane, these questions took longer than t
 
 Answered while the request is read. Whatever is not simple is left to the control plane, which knows
 each error (`api/handlers/list_offsets.py`): other times, unknown topics and partitions, another
-leader epoch, a topic whose rights are not known, an end that a commit would move, a partition that is named twice, and what comes
-behind a request that the control plane has not answered: it may be about to delete records.
+leader epoch, a topic that its client is not known to have the right to, an end that a commit would
+move, a partition that is named twice, and what comes behind a request that the control plane has
+not answered: it may be about to delete records.
 """
 
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t

@@ -1,4 +1,4 @@
-"""Takes the limits of the data plane from settings, where each has its reason (`config/network.py`)."""
+"""Takes the limits of the data plane from settings; `config/network.py` has their reasons."""
 
 from libc.stdint cimport int64_t
 

@@ -188,7 +188,8 @@ cdef void _on_mail(Processor* processor, Connection* connection, Mail* mail) noe
         processor_list(processor, connection)
 
 
-cdef void _wake(Processor* processor, int64_t connection, int64_t number, Slot* slot) noexcept nogil:
+cdef void _wake(Processor* processor, int64_t connection, int64_t number,
+                Slot* slot) noexcept nogil:
     if slot.is_woken:
         return
     slot.is_woken = True

@@ -9,8 +9,9 @@ request that is malformed or belongs to the control plane. Left to the control p
 compacted topics that are compressed, so that their keys are not seen here, or hold a record without
 a key, which the answer has to name; batches of a transaction that is not open in their partition
 yet, for which the transaction coordinator has to be asked; what others than its mirror send to a
-topic that a mirror writes, or a mirror to another topic; and whatever comes behind such a request
-on its connection before that is answered, so that records keep their order.
+topic that a mirror writes, or a mirror to another topic; what its client is not known to have the
+right to, where rights are enforced; and whatever comes behind such a request on its connection
+before that is answered, so that records keep their order.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t

@@ -13,7 +13,6 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcmp
 from libcpp.memory cimport make_shared
 from libcpp.string cimport string
-from libcpp.unordered_map cimport unordered_map
 from libcpp.vector cimport vector
 
 from appliance.native._native cimport ScopeLock

@@ -8,10 +8,6 @@ coordinator checks that the partition was added, or adds it from version 12 on, 
 on writes of others than its mirror to a mirror's topic. Later requests of the same connection
 follow, and are appended in order.
 
-Where rights are enforced it passes on whatever it does not know to be allowed. WRITE to the topic
-is needed, and to the transactional id of a batch in a transaction, at each request: it may have
-been withdrawn since the transaction began. The next request finds what was decided here.
-
 A partition that was not added gets TRANSACTION_ABORTABLE, before version 11 INVALID_TXN_STATE; a
 fenced producer gets INVALID_PRODUCER_EPOCH.
 
@@ -34,7 +30,9 @@ and have no producer.
 Versions 0 to 2 are listed but close the connection, as in Kafka: old releases of librdkafka turn
 compression off if version 0 is not listed.
 
-Rights: WRITE on the topic; with a batch of a transaction WRITE on the transactional id, too.
+Rights: WRITE on the topic; with a batch of a transaction WRITE on the transactional id, too, at each
+request: it may have been withdrawn since the transaction began. The data plane passes on whatever
+it does not know to be allowed, and is told what was decided here.
 
 Left out: the record formats before 2 (UNSUPPORTED_FOR_MESSAGE_FORMAT), which only clients of 2017
 and before write.

@@ -16,7 +16,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from appliance.access.acls import WILDCARD, Acl, Operation, PatternType, PermissionType
+from appliance.access.acls import (
+    WILDCARD,
+    Acl,
+    Operation,
+    PatternType,
+    PermissionType,
+    ResourceType,
+)
 
 ANYBODY = "User:*"
 
@@ -157,6 +164,18 @@ class AclIndex:
                     yield by_host[host]
                 if WILDCARD in by_host:
                     yield by_host[WILDCARD]
+
+    def acls(self, principal: str) -> Iterator[Acl]:
+        """All that name it, or everybody, at whatever host."""
+        tables = [
+            self._tables.get((kind, who), _Patterns())
+            for kind in ResourceType
+            for who in dict.fromkeys((principal, ANYBODY))
+        ]
+        for table in tables:
+            for by_host in (*table.literals.values(), *table.prefixes.values()):
+                for grant in by_host.values():
+                    yield from grant.acls
 
     def is_ruled(self, resource_type: int, name: str) -> bool:
         """Whether any rule, of whomever, is about this resource."""

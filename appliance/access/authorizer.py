@@ -147,6 +147,14 @@ class Authorizer:
         setting = f"allow.everyone.if.no.acl.found is {str(self._allows_everyone).lower()}"
         return Decision(is_allowed, f"no rule is about the resource, and {setting}")
 
+    def rules_of(self, principal: Principal, host: str | None = None) -> list[Acl]:
+        """All that decide what it may do, at this host or at any."""
+        return sorted(
+            each
+            for each in self._index.acls(str(principal))
+            if host is None or each.host in (host, WILDCARD)
+        )
+
     def why_everything(self, principal: Principal) -> str | None:
         """Why it may do everything; None: it may do what rules say."""
         who = str(principal)

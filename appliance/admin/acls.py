@@ -1,13 +1,14 @@
-"""Access rules of Kafka clients over REST: list, add, remove. Stored, and not enforced yet."""
+"""Access rules of Kafka clients over REST: list, add, remove, and confirm those that wait."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 from typing_extensions import NotRequired
 
 from appliance.access.acls import (
     ANY,
+    EVERY,
     Acl,
     AclFilter,
     Operation,
@@ -24,7 +25,14 @@ Pattern = Literal["literal", "prefixed"]
 Permission = Literal["allow", "deny"]
 ADDED_MAX = 1000  # per request
 
-WARNING = "These rules are stored and shown, and not enforced yet: every client may do everything."
+WARNING = (
+    "These rules are stored and not enforced: no listener has a login, and authorizer.class.name "
+    "is not set, so every client may do everything."
+)
+WAITING = (
+    "Rules from before they were enforced decide nothing until an administrator confirms them "
+    "(appliance acl confirm), since anybody could write them."
+)
 
 
 class Row(TypedDict):
@@ -39,8 +47,10 @@ class Row(TypedDict):
 
 class AclList(TypedDict):
     is_enforced: bool
+    enforced_since_ms: int | None  # the first time
     warning: str | None
     acls: list[Row]
+    waiting: list[Row]  # to be confirmed
 
 
 class NewAcl(TypedDict):
@@ -70,6 +80,18 @@ class Removal(TypedDict):
     dry_run: NotRequired[bool]  # default: true
 
 
+class Confirmation(Removal):
+    """A filter for rules that wait; a missing field matches every one."""
+
+    drop: NotRequired[bool]  # instead of taking them over; default: false
+
+
+class Confirmed(TypedDict):
+    dry_run: bool
+    dropped: bool
+    acls: list[Row]
+
+
 class Removed(TypedDict):
     dry_run: bool
     acls: list[Row]
@@ -96,11 +118,14 @@ def operation_of(text: str) -> int:
 
 
 def listed(call: Call) -> AclList:
-    every = AclFilter(ANY, None, ANY, None, None, ANY, ANY)
+    broker, waiting = call.broker, call.broker.acls.waiting()
+    warning = WAITING if waiting else None
     return {
-        "is_enforced": call.broker.authorizer.is_enforced,
-        "warning": None if call.broker.authorizer.is_enforced else WARNING,
-        "acls": [row_of(each) for each in call.broker.acls.find(every)],
+        "is_enforced": broker.authorizer.is_enforced,
+        "enforced_since_ms": broker.acls_enforced_since_ms,
+        "warning": warning if broker.authorizer.is_enforced else WARNING,
+        "acls": [row_of(each) for each in broker.acls.find(EVERY)],
+        "waiting": [row_of(each) for each in waiting],
     }
 
 
@@ -126,9 +151,8 @@ async def add(call: Call) -> AclList:
     return listed(call)
 
 
-async def remove(call: Call) -> Removed:
-    body = call.body
-    wanted = AclFilter(
+def filter_of(body: dict[str, Any]) -> AclFilter:
+    return AclFilter(
         ResourceType[body["resource_type"].upper()] if "resource_type" in body else ANY,
         body.get("resource_name"),
         PatternType[body["pattern_type"].upper()] if "pattern_type" in body else ANY,
@@ -137,7 +161,21 @@ async def remove(call: Call) -> Removed:
         operation_of(body["operation"]) if "operation" in body else ANY,
         PermissionType[body["permission"].upper()] if "permission" in body else ANY,
     )
-    is_dry = body.get("dry_run", True)
+
+
+async def confirm(call: Call) -> Confirmed:
+    wanted, acls = filter_of(call.body), call.broker.acls
+    is_dry, is_dropped = call.body.get("dry_run", True), call.body.get("drop", False)
+    if is_dry:
+        found = acls.waiting(wanted)
+    else:
+        found = await (acls.drop(wanted) if is_dropped else acls.confirm(wanted))
+    return {"dry_run": is_dry, "dropped": is_dropped, "acls": [row_of(each) for each in found]}
+
+
+async def remove(call: Call) -> Removed:
+    wanted = filter_of(call.body)
+    is_dry = call.body.get("dry_run", True)
     if is_dry:
         found = call.broker.acls.find(wanted)
     else:
@@ -149,7 +187,12 @@ async def remove(call: Call) -> Removed:
 
 
 ROUTES = [
-    get("/acls", listed, AclList, "Access rules of Kafka clients: stored, not enforced yet."),
+    get(
+        "/acls",
+        listed,
+        AclList,
+        "Access rules of Kafka clients, and those that wait to be confirmed.",
+    ),
     post("/acls", add, AclList, "Add access rules.", body=NewAcls, role=ADMIN, status=201),
     post(
         "/acls/remove",
@@ -157,6 +200,15 @@ ROUTES = [
         Removed,
         "Remove the matching access rules; a dry run unless dry_run is false.",
         body=Removal,
+        role=ADMIN,
+    ),
+    post(
+        "/acls/confirm",
+        confirm,
+        Confirmed,
+        "Take over, or drop, rules from before they were enforced; a dry run unless dry_run is "
+        "false.",
+        body=Confirmation,
         role=ADMIN,
     ),
 ]

@@ -14,6 +14,7 @@ from typing import Any
 from aiohttp import web
 
 from appliance.admin import (
+    acl_decisions,
     acls,
     audit,
     bulk_read,
@@ -105,6 +106,7 @@ ROUTES: list[Route] = [
     *repair.ROUTES,
     *settings.ROUTES,
     *acls.ROUTES,
+    *acl_decisions.ROUTES,
     *audit.ROUTES,
     *log_lines.ROUTES,
     *bundle.ROUTES,

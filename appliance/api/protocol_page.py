@@ -33,10 +33,10 @@ Rules for all APIs:
 - Clients log in at listeners that ask for it ([operations.md](operations.md#users-and-logins)). At
   others they are `User:ANONYMOUS`.
 - Access rules (ACLs) are enforced as soon as one listener has a login, or `authorizer.class.name`
-  is set; until then every client may do everything. Each API says under "Rights" which operations it
-  wants on which resources; the error is TOPIC_, GROUP_, CLUSTER_ or
-  TRANSACTIONAL_ID_AUTHORIZATION_FAILED. Rights are looked at first, so that a refusal does not tell
-  whether what is named exists.
+  is set; until then every client may do everything. Each API says under "Rights" which operations
+  it wants on which resources; the error is TOPIC_, GROUP_, CLUSTER_ or
+  TRANSACTIONAL_ID_AUTHORIZATION_FAILED. Rights are looked at first, so that a refusal does not
+  tell whether what is named exists.
 
 """
 

@@ -17,6 +17,7 @@ import { Export } from "./pages/export.js";
 import { Settings } from "./pages/settings.js";
 import { Records } from "./pages/log_and_audit.js";
 import { Access } from "./pages/access.js";
+import { Rules } from "./pages/rules.js";
 import { Ledger } from "./pages/loss_ledger.js";
 import { Mirrors } from "./pages/mirrors.js";
 import { Login, Setup } from "./pages/login.js";
@@ -31,6 +32,7 @@ const PAGES = [
   { key: "d", path: "ledger", title: "Losses and damage", page: Ledger },
   { key: "s", path: "settings", title: "Settings", page: Settings, head: "Appliance" },
   { key: "l", path: "records", title: "Log and audit", page: Records },
+  { key: "r", path: "rules", title: "Access rules", page: Rules },
   { key: "u", path: "access", title: "Users and tokens", page: Access },
 ];
 

@@ -24,7 +24,7 @@ from tests.support.shell import Shell
 def test_rules_are_added_listed_and_removed(shell: Shell) -> None:
     added = shell.run("acl add --principal User:anna --operation read --topic orders")
     assert (added.exit_code, added.stdout) == (0, "added; rules now: 1\n")
-    assert "not enforced yet" in added.stderr
+    assert "stored and not enforced" in added.stderr
     assert shell.run("acl list --json").stderr == ""
     shell.out("acl add --principal User:* --operation all --cluster --deny --host 10.0.0.1")
     shell.out("acl add --principal User:anna --operation write --topic or --prefixed")

@@ -26,6 +26,7 @@ PAGES = {
     "exports/daily": "backfill",
     "clients": "Clients",
     "settings": "advertised.listeners",
+    "rules": "Who may do what",
     "ledger": "No open entries",
     "records": "Log",
     "records?tab=audit": "Audit",

@@ -24,7 +24,7 @@ RESOURCES = {
 
 @click.group()
 def acl() -> None:
-    """Access rules of Kafka clients. The broker stores them, and does not enforce them yet."""
+    """Access rules of Kafka clients, enforced as soon as one listener has a login."""
 
 
 def about_rules(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -84,6 +84,9 @@ def list_acls(api: Api) -> Answer:
     answer = api.get("/acls")
     yield answer
     yield table_of(answer["acls"])
+    if answer["waiting"]:
+        yield f"\nwaiting for `appliance acl confirm`: {len(answer['waiting'])}"
+        yield table_of(answer["waiting"])
     warn(answer)
 
 
@@ -129,3 +132,72 @@ def remove_acl(api: Api, as_json: bool, dry_run: bool, is_sure: bool, **options:
     if as_json:
         return put_json(plan)
     click.echo(f"{'would remove' if dry_run else 'removed'} {len(plan['acls'])}")
+
+
+@acl.command("confirm", cls=Command)
+@about_rules
+@click.option("--drop", is_flag=True, help="Delete them instead of taking them over.")
+@click.option("--dry-run", is_flag=True, help="Only show the rules.")
+@YES
+@asks_a_broker
+def confirm_acls(
+    api: Api, as_json: bool, drop: bool, dry_run: bool, is_sure: bool, **options: Any
+) -> None:
+    """Take over, or drop, rules from before they were enforced.
+
+    Anybody could write them then, so they decide nothing until an administrator has seen them. The
+    options choose among them; without any, all are meant."""
+    wanted = {**rule(options), "drop": drop}
+    plan = api.post("/acls/confirm", {**wanted, "dry_run": True})
+    if not plan["acls"]:
+        raise Failed("no rule that waits matches; `appliance acl list` shows all", NOT_FOUND)
+    if not as_json:
+        click.echo(table_of(plan["acls"]))
+    if not dry_run:
+        what = "Drop" if drop else "Take over"
+        sure(f"{what} {some(len(plan['acls']), 'rule')}?", is_sure)
+        plan = api.post("/acls/confirm", {**wanted, "dry_run": False})
+    if as_json:
+        return put_json(plan)
+    done = "dropped" if drop else "confirmed"
+    click.echo(f"{'would be ' if dry_run else ''}{done}: {len(plan['acls'])}")
+
+
+@acl.command("explain", cls=Command)
+@click.argument("principal", metavar="PRINCIPAL")
+@click.option("--host", metavar="ADDRESS", help="Address of the client.")
+@click.option("--operation", metavar="OPERATION", help="Try this: read, write, describe, ...")
+@click.option("--resource", metavar="TYPE:NAME", help="On this: topic:orders, cluster, ...")
+@shows_an_answer
+def explain(
+    api: Api, principal: str, host: str | None, operation: str | None, resource: str | None
+) -> Answer:
+    """Show all that a principal may do, and by which rule; or try one request.
+
+    \b
+    appliance acl explain User:anna
+    appliance acl explain User:anna --operation write --resource topic:orders"""
+    if (operation is None) != (resource is None):
+        raise click.UsageError("wanted --operation and --resource together")
+    if resource is None:
+        answer = api.get("/acls/explain", principal=principal, host=host)
+        yield answer
+        yield from _all_of(answer)
+        return
+    kind, _, name = resource.partition(":")
+    answer = api.get("/acls/try", principal=principal, host=host, operation=operation,
+                     resource_type=kind, resource_name=name or None)  # fmt: skip
+    yield answer
+    yield f"{'allowed' if answer['is_allowed'] else 'refused'}: {answer['why']}"
+    if answer["rule"]:
+        yield table_of([answer["rule"]])
+
+
+def _all_of(answer: dict[str, Any]) -> Answer:
+    if answer["may_do_everything"]:
+        yield f"{answer['principal']} may do everything: {answer['may_do_everything']}"
+    rows = answer["deny"] + answer["allow"]
+    if rows:
+        yield table_of(rows)
+    else:
+        yield f"no rule is about {answer['principal']}"

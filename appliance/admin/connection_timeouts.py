@@ -33,6 +33,7 @@ from appliance.admin.admission import (
     Phase,
     listening,
 )
+from appliance.certificates.first_byte import begins_tls
 from appliance.certificates.https import Https
 from appliance.config import Address, AdminConfig
 
@@ -207,12 +208,17 @@ async def begun(
     made.handshake = handshake = Handshake(connections, address)
     connections.came(handshake)
     try:
-        await accept(lambda: made, found, ssl=https.context, **SHUTDOWN)
+        if await begins_tls(found):
+            await accept(lambda: made, found, ssl=https.context, **SHUTDOWN)
+        else:
+            connections.told(handshake, "no tls", "something else")
     except OSError as error:
         if not made.has_begun and isinstance(error, ssl.SSLError):
             connections.told(handshake, "no tls", error.reason)
     finally:
         connections.went(handshake)
+        if not made.has_begun:
+            found.close()
 
 
 class Handshake:

@@ -22,6 +22,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
+from appliance.certificates.first_byte import begins_tls
+
 Buffer = bytes | memoryview
 Result = TypeVar("Result")
 
@@ -31,8 +33,9 @@ class Line:
         self.socket = found
         self._loop = asyncio.get_running_loop()
 
-    async def begin(self) -> None:
-        """Before anything else."""
+    async def begin(self) -> bool:
+        """Before anything else. False: it ends."""
+        return True
 
     async def receive(self, size: int) -> bytes:
         return await self._loop.sock_recv(self.socket, size)
@@ -56,12 +59,15 @@ class TlsLine(Line):
         super().__init__(found)
         self._context = context
 
-    async def begin(self) -> None:
+    async def begin(self) -> bool:
+        if not await begins_tls(self.socket):
+            return False
         agreeing = self._context.wrap_socket(
             self.socket, server_side=True, do_handshake_on_connect=False
         )
         self.socket = agreeing
         await self._until_done(agreeing.do_handshake)
+        return True
 
     async def receive(self, size: int) -> bytes:
         return await self._until_done(partial(self.socket.recv, size))

@@ -73,12 +73,14 @@ class Connection:
 
     async def _begin(self) -> bool:
         try:
-            await self.line.begin()
+            if await self.line.begin():
+                self._now(Phase.IDLE)
+                return True
+            reason = "something else"
         except ssl.SSLError as error:
-            self.owner.told(self, "no tls", error.reason)
-            return False
-        self._now(Phase.IDLE)
-        return True
+            reason = error.reason
+        self.owner.told(self, "no tls", reason)
+        return False
 
     async def _requests(self, answer: Answer) -> None:
         remote, arrived = self.line.socket.getpeername()[0], self.line.socket.getsockname()

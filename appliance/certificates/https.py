@@ -12,6 +12,7 @@ from pathlib import Path
 
 from appliance.certificates.keystore import load_into
 from appliance.config import NO_FILE, TlsConfig
+from appliance.config.tls import TLS_1_2, TLS_1_3
 
 ENABLE_KTLS = 1 << 3  # of OpenSSL 3: the kernel encrypts where it can. Python 3.12 names it
 
@@ -41,6 +42,13 @@ class Https:
         return tuple(mark_of(each) for each in files if each != NO_FILE)
 
 
+def versions_of(config: TlsConfig) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
+    """The least and the greatest: there are two."""
+    both = {TLS_1_2: ssl.TLSVersion.TLSv1_2, TLS_1_3: ssl.TLSVersion.TLSv1_3}
+    found = [both[each] for each in both if each in config.protocols.all]
+    return found[0], found[-1]
+
+
 def mark_of(path: Path) -> tuple[int, int, int] | None:
     try:
         found = path.stat()
@@ -51,7 +59,9 @@ def mark_of(path: Path) -> tuple[int, int, int] | None:
 
 def context_of(config: TlsConfig) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # Python has no way to choose among the ciphers of TLS 1.3
+    context.minimum_version, context.maximum_version = versions_of(config)
+    context.set_ciphers(config.ciphers)
     # a renegotiation is work that a client can ask for again and again
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE | ENABLE_KTLS
     context.options |= ssl.OP_NO_COMPRESSION

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from appliance import server
+from appliance.certificates.https import context_of
 from appliance.config import SettingInvalid, load
 from appliance.testing import RunningBroker, running_broker
 from tests.support.own_authority import TestAuthority
@@ -86,11 +87,12 @@ def test_browsers_are_told_to_come_over_tls_only(
     assert all("Secure" in each and "HttpOnly" in each for each in cookies)
 
 
-def test_who_comes_without_tls_gets_nothing(broker: RunningBroker) -> None:
-    with socket.create_connection(address_of(broker)) as plain:
-        plain.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-        plain.settimeout(10)
-        assert not plain.recv(1000).startswith(b"HTTP")
+def test_who_comes_without_tls_is_told_and_gets_nothing(broker: RunningBroker) -> None:
+    with closing(http.client.HTTPConnection(broker.admin, timeout=10)) as connection:
+        connection.request("GET", "/healthz")
+        answer = connection.getresponse()
+        assert answer.status == 400
+        assert json.loads(answer.read())["error"]["code"] == "tls_required"
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
@@ -231,6 +233,18 @@ def test_a_certificate_that_cannot_be_used_is_told_of(
     wanted = f"ssl.keystore.location: .*{WORDS[kind]}"
     with pytest.raises(SettingInvalid, match=wanted), running_broker(tmp_path / "data", settings):
         pass
+
+
+def test_versions_and_ciphers_are_those_of_the_settings(authority: TestAuthority) -> None:
+    cipher = "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"
+    pairs = [
+        f"ssl.keystore.location={authority.keystore()}", "ssl.enabled.protocols=TLSv1.2",
+        f"ssl.cipher.suites={cipher}",
+    ]  # fmt: skip
+    context = context_of(load(pairs=pairs).tls)
+    assert context.maximum_version == ssl.TLSVersion.TLSv1_2
+    found = [each["name"] for each in context.get_ciphers() if each["protocol"] == "TLSv1.2"]
+    assert found == ["ECDHE-ECDSA-CHACHA20-POLY1305"]
 
 
 KEYSTORE = "ssl.keystore.location=/etc/appliance/server.pem"

@@ -22,12 +22,12 @@ class TestAuthority:
         self.authority = made_authority("test")
         self.ca.write_bytes(self.authority.certificate_pem)
 
-    def signed(self, *names: str, days: int = 30) -> Signed:
+    def signed(self, *names: str, days: int = 90) -> Signed:
         """Fewer days than none: it has expired."""
         now = datetime.now(timezone.utc)
         return made_certificate(self.authority, names or NAMES, days, now)
 
-    def keystore(self, *names: str, days: int = 30, file: str = "server.pem") -> Path:
+    def keystore(self, *names: str, days: int = 90, file: str = "server.pem") -> Path:
         made, path = self.signed(*names, days=days), self.folder / file
         new = path.with_suffix(".new")
         new.write_bytes(made.key_pem + made.certificate_pem)

@@ -8,6 +8,8 @@ from typing import Any
 
 from locust import FastHttpUser, between, task
 
+from loadtest.broker_metrics import url_of
+
 API = "/api/v1"
 numbers = itertools.count()
 
@@ -18,7 +20,9 @@ class AdminUser(FastHttpUser):
 
     def __init__(self, environment: Any) -> None:
         options = environment.parsed_options
-        self.host = f"http://{options.admin}"  # not --host, which speaks Kafka's protocol
+        self.host = url_of(options.admin)  # not --host, which speaks Kafka's protocol
+        # locust's own client believes everybody, unless it is told otherwise
+        self.insecure = False
         super().__init__(environment)
         self.topic = options.topic
         self.headers = {"Authorization": f"Bearer {options.token}"} if options.token else {}

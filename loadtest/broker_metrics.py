@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import math
 import re
+import ssl
 from dataclasses import dataclass, field
 
 TIMEOUT_S = 5.0
@@ -48,9 +49,24 @@ def parse(text: str) -> Page:
     return page
 
 
+def url_of(admin: str) -> str:
+    """`admin` is HOST:PORT, or a URL."""
+    return (admin if "://" in admin else f"http://{admin}").rstrip("/")
+
+
+def connection_to(admin: str) -> http.client.HTTPConnection:
+    """Whom it trusts is in SSL_CERT_FILE, as for locust's own client."""
+    scheme, _, place = url_of(admin).partition("://")
+    if scheme == "https":
+        return http.client.HTTPSConnection(
+            place, timeout=TIMEOUT_S, context=ssl.create_default_context()
+        )
+    return http.client.HTTPConnection(place, timeout=TIMEOUT_S)
+
+
 def read(admin: str, token: str) -> Page:
     """Raises OSError or HTTPException if it cannot be read: the broker may be down."""
-    connection = http.client.HTTPConnection(admin, timeout=TIMEOUT_S)
+    connection = connection_to(admin)
     try:
         connection.request(
             "GET", "/metrics", headers={"Authorization": f"Bearer {token}"} if token else {}
@@ -60,5 +76,5 @@ def read(admin: str, token: str) -> Page:
     finally:
         connection.close()
     if answer.status != http.client.OK:
-        raise http.client.HTTPException(f"http://{admin}/metrics: status {answer.status}")
+        raise http.client.HTTPException(f"{url_of(admin)}/metrics: status {answer.status}")
     return parse(body.decode())

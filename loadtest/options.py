@@ -50,7 +50,7 @@ def add_to(parser: Any) -> None:
     add("--fetch-bytes", type=positive, default=1 << 20, help="bytes per response")
     add("--group-size", type=positive, default=8, help="members of a group")
     add("--give-up", type=float, default=120.0, help="seconds during which a request is retried")
-    add("--admin", default="", help="host:port of the console, for metrics and AdminUser")
+    add("--admin", default="", help="host:port or URL of the console, for metrics and AdminUser")
     parser.add_argument("--token", default="", is_secret=True, help="token of the REST API")
     add("--shape", choices=sorted(SHAPES), default=None, help="load over time")
     add("--shape-period", type=rate, default=60.0, help="period of spike and sawtooth in seconds")

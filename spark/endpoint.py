@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import http.client
 import json
-import ssl
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote, urlencode, urljoin, urlsplit
+
+from appliance.process import tls_client
 
 TIMEOUT_S = 60.0  # without a byte
 BACKOFF_S, BACKOFF_MAX_S = 0.1, 5.0
@@ -42,6 +43,7 @@ class Endpoint:
     url: str
     token: str
     retries: int
+    ca: str = ""  # PEM of the authorities that are trusted: workers have no file. "": the system's
 
     def at(self, url: str) -> Endpoint:
         """Of the same broker; "": this one."""
@@ -56,6 +58,7 @@ class Endpoint:
             try:
                 return self._get_once(path, query)
             except PASSING as error:
+                check_trust(self.url, error)
                 if attempt == self.retries:
                     raise ConnectionError(
                         f"{self.url}{path}: {attempt + 1} tries, the last: {error!r}"
@@ -75,11 +78,11 @@ class Endpoint:
         own = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         asked = f"{self.url}{path}?{urlencode(query)}"
         with ExitStack() as stack:
-            response = stack.enter_context(answered(asked, own))
+            response = stack.enter_context(answered(asked, own, self.ca))
             if response.status == http.client.TEMPORARY_REDIRECT:
                 asked = urljoin(asked, response.headers["Location"])
                 check_safe(self.url, asked)
-                response = stack.enter_context(answered(asked, {}))  # it has a ticket
+                response = stack.enter_context(answered(asked, {}, self.ca))  # it has a ticket
             told, _, _ = asked.partition("?")
             if response.status != http.client.OK:
                 refuse(response, f"GET {told}")
@@ -108,25 +111,36 @@ class Endpoint:
 
 
 @contextmanager
-def answered(url: str, headers: Mapping[str, str]) -> Iterator[http.client.HTTPResponse]:
+def answered(
+    url: str, headers: Mapping[str, str], ca: str
+) -> Iterator[http.client.HTTPResponse]:
     parts = urlsplit(url)
     assert parts.hostname
-    with closing(connection_to(parts.scheme, parts.hostname, parts.port)) as connection:
+    with closing(connection_to(parts.scheme, parts.hostname, parts.port, ca)) as connection:
         connection.request("GET", f"{parts.path}?{parts.query}", headers=dict(headers))
         yield connection.getresponse()
 
 
-def connection_to(scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
+def connection_to(
+    scheme: str, host: str, port: int | None, ca: str
+) -> http.client.HTTPConnection:
     if scheme == "https":
-        context = ssl.create_default_context()
+        context = tls_client.trusting(ca)
         return http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S, context=context)
     return http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
+
+
+def check_trust(url: str, error: Exception) -> None:
+    """Another try would find the same certificate, and the same port."""
+    if told := tls_client.explained(error):
+        raise Refused(0, f"{url}: {told}") from error
 
 
 def check_safe(url: str, there: str) -> None:
     """From TLS to none anybody on the way could send us."""
     if urlsplit(url).scheme == "https" and urlsplit(there).scheme != "https":
-        text = f"{url} sends to {there.partition('?')[0]}, which has no TLS (admin.behind.tls)"
+        told, _, _ = there.partition("?")
+        text = f"{url} sends to {told}, which has no TLS (export.tls, admin.behind.tls)"
         raise Refused(http.client.TEMPORARY_REDIRECT, text)
 
 
@@ -145,5 +159,5 @@ def refuse(response: http.client.HTTPResponse, asked: str) -> None:
     if response.status == TOO_MANY or response.status >= http.client.INTERNAL_SERVER_ERROR:
         raise Busy(told)
     if response.status == http.client.UNAUTHORIZED:
-        told += ' (set .option("token", ...), which `appliance user token` makes)'
+        told += ' (set .option("tokenFile", ...) to a file with what `appliance user token` makes)'
     raise Refused(response.status, told)

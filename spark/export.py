@@ -11,12 +11,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
 import click
 
+from appliance.cli.remote.access import Access, with_access
 from appliance.cli.remote.api import refused, unreached
 from appliance.process import event_log
 from appliance_spark import (
@@ -73,13 +74,19 @@ def options(*given: Function) -> Callable[[Function], Function]:
     return add
 
 
-with_broker = options(
-    click.option("--admin", envvar="APPLIANCE_ADMIN_ADDRESS", default="127.0.0.1:8780",
-                 show_default=True, metavar="HOST:PORT", help="Address of the admin port."),
-    click.option("--token", envvar="APPLIANCE_TOKEN", help="Token for the admin port."),
-    click.option("--retries", default=export_run.RETRIES, show_default=True,
-                 help="Retries of a worker without progress."),
-)
+def with_broker(command: Function) -> Function:
+    """The command gets `broker` and `retries`."""
+
+    @wraps(command)
+    def with_port(access: Access, **given: Any) -> Any:
+        broker = AdminPort(access.address, access.token, access.ca_file)
+        return command(broker=broker, **given)
+
+    retries = click.option("--retries", default=export_run.RETRIES, show_default=True,
+                           help="Retries of a worker without progress.")
+    return with_access(retries(with_port))
+
+
 with_spark = options(
     click.option("--master", default=MASTER, show_default=True, help="Any Spark master."),
     click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark config; repeatable."),
@@ -161,7 +168,7 @@ def run(as_json: bool, **given: Any) -> None:
     if given["accept_target"] and name is None:
         raise click.UsageError("--accept-target is for exports defined in the broker: "
                                "--new-target")
-    with export_outcome.told(name, AdminPort(given["admin"], given["token"])):
+    with export_outcome.told(name, given["broker"]):
         job, spark = _job(given)
         with progress(spark, "export") as say:
             summary = export_run.run(job, spark, say)
@@ -169,7 +176,7 @@ def run(as_json: bool, **given: Any) -> None:
 
 
 def _job(given: dict[str, Any]) -> tuple[export_run.Job, Sessions]:
-    broker = AdminPort(given["admin"], given["token"])
+    broker: AdminPort = given["broker"]
     if given["name"] and not given["topics"]:
         definition = _defined(given["name"], given["file"], broker, given["root"])
     elif given["topics"] and given["target"]:
@@ -214,11 +221,11 @@ def _say_summary(summary: dict[str, Any], target: Target, as_json: bool) -> None
 @click.option("--target", metavar="DIR", help="The runs of this target, from its manifest.")
 @with_json_lines
 @with_broker
-def list_command(target: str | None, as_json: bool, admin: str, token: str | None,
+def list_command(target: str | None, as_json: bool, broker: AdminPort,
                  retries: int) -> None:
     """List the runs of a target, or the exports that are defined in the broker."""
     if target is None:
-        rows = AdminPort(admin, token).definitions()
+        rows = broker.definitions()
     else:
         rows = export_manifest.load_known(Target(target_path(target)))["runs"]
     for row in rows:
@@ -237,13 +244,14 @@ def list_command(target: str | None, as_json: bool, admin: str, token: str | Non
 @with_spark
 @with_broker
 @with_json
-def verify(target: str, offline: bool, master: str, conf: tuple[str, ...], admin: str,
-           token: str | None, retries: int, as_json: bool) -> None:
+def verify(target: str, offline: bool, master: str, conf: tuple[str, ...],
+           broker: AdminPort, retries: int, as_json: bool) -> None:
     """Count again and compare: Parquet, manifest, log. Exit code 10 if they differ."""
     spark = Sessions(master, conf)
-    broker = None if offline else AdminPort(admin, token)
     with progress(spark, "verify"):
-        report = export_verify.verify(Target(target_path(target)), spark, broker, retries)
+        report = export_verify.verify(
+            Target(target_path(target)), spark, None if offline else broker, retries
+        )
     if as_json:
         click.echo(json.dumps(vars(report)))
     else:
@@ -287,7 +295,7 @@ def backfill(lost_files: bool, as_json: bool, **given: Any) -> None:
 
 def _repair(target: Target, given: dict[str, Any], as_json: bool) -> None:
     spark = Sessions(given["master"], given["conf"])
-    broker = AdminPort(given["admin"], given["token"])
+    broker: AdminPort = given["broker"]
 
     def reading() -> export_tasks.Reading:
         return export_run.reading_of(broker, given["retries"], given["isolation"])
@@ -334,7 +342,7 @@ def compact(target: str, target_bytes: int, grace_s: int, master: str,
 @with_broker
 @with_json
 def schema(topic: str, target: str, file: Path | None, infers: bool, keeps_files: bool,
-           admin: str, token: str | None, retries: int, as_json: bool) -> None:
+           broker: AdminPort, retries: int, as_json: bool) -> None:
     """Show, set or infer again the JSON schema of TOPIC in a target."""
     into = Target(target_path(target))
     if file and infers:
@@ -343,7 +351,7 @@ def schema(topic: str, target: str, file: Path | None, infers: bool, keeps_files
         export_manifest.load_known(into)  # the lock would create a misspelt folder
         with into.locked():
             manifest = export_manifest.load_known(into)
-            found = (export_run.inferred(manifest, topic, AdminPort(admin, token), retries)
+            found = (export_run.inferred(manifest, topic, broker, retries)
                      if infers else export_run.given_schema("json", text_of(file) if file else ""))
             manifest = export_schema.put(manifest, topic, found, keeps_files)
             export_manifest.save(into, manifest)
@@ -385,16 +393,18 @@ def table(target: str, table_name: str | None, catalog: tuple[str, ...], again: 
 @with_broker
 @with_json_lines
 def schedule(file: Path | None, root: tuple[Path, ...], master: str, conf: tuple[str, ...],
-             admin: str, token: str | None, retries: int, as_json: bool) -> None:
+             broker: AdminPort, retries: int, as_json: bool) -> None:
     """Run each export when it is due, until SIGTERM."""
     event_log.to_stderr()
-    broker = AdminPort(admin, token)
     more = [word for pair in conf for word in ("--conf", pair)]
     more += ["--file", str(file)] if file else []
     more += [word for each in root for word in ("--root", str(each))]
-    more += ["--master", master, "--admin", admin, "--retries", str(retries)]
-    if token:
-        os.environ["APPLIANCE_TOKEN"] = token  # not on a command line, which others can read
+    more += ["--master", master, "--admin", broker.address, "--retries", str(retries)]
+    if broker.token:
+        # not on a command line, which others can read
+        os.environ["APPLIANCE_TOKEN"] = broker.token
+    if broker.ca_file:
+        os.environ["APPLIANCE_CA_FILE"] = str(broker.ca_file.absolute())
 
     def command(name: str) -> list[str]:
         return [sys.executable, "-m", "appliance_spark.export", "run", f"--name={name}", *more]

@@ -10,6 +10,7 @@ from http.client import HTTPResponse
 from typing import Any, cast
 from urllib.parse import quote
 
+from appliance.cli.remote.access import Access
 from appliance.cli.remote.rest import Rest, RestRefused, RestUnreached
 from appliance_spark.export_layout import ExportFailed
 
@@ -38,22 +39,19 @@ def told() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class AdminPort:
-    address: str  # HOST:PORT or a URL
-    token: str | None = None
-
+class AdminPort(Access):
     @property
     def url(self) -> str:
         return Rest(self.address).url
 
     def ask(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
         with told():
-            return Rest(self.address, self.token).ask(method, path, body, query)
+            return self.rest.ask(method, path, body, query)
 
     def bulk_url(self) -> str:
         """Where workers read: they need no way to the admin port."""
         path = "/export/v1/topics"
-        with told(), Rest(self.address, self.token).open("GET", path, None, {}) as answer:
+        with told(), self.rest.open("GET", path, None, {}) as answer:
             found = cast(HTTPResponse, answer).geturl()
         return found.partition("?")[0].removesuffix(path)
 

@@ -74,7 +74,7 @@ class Job:
 
 
 def reading_of(broker: AdminPort, retries: int, isolation: str) -> export_tasks.Reading:
-    return export_tasks.Reading(broker.bulk_url(), broker.token, retries, isolation)
+    return export_tasks.Reading(broker.bulk_url(), broker.token, retries, isolation, broker.ca)
 
 
 def run(job: Job, spark: Callable[[], SparkSession], say: Say) -> dict[str, Any]:

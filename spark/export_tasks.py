@@ -41,10 +41,11 @@ class Reading:
     token: str | None
     retries: int
     isolation: str
+    ca: str = ""  # PEM of the authorities that are trusted; "": the system's
 
     @property
     def source(self) -> Source:
-        endpoint = Endpoint(self.url, self.token or "", self.retries)
+        endpoint = Endpoint(self.url, self.token or "", self.retries, self.ca)
         return Source(endpoint, self.isolation, True, ALL)
 
     def batches(self, task: Task) -> Generator[pa.RecordBatch]:

@@ -152,7 +152,9 @@ class Comparison:
     def _reading(self) -> export_tasks.Reading:
         isolation = self.manifest["topics"][self.topic]["isolation"]
         url = self.broker.bulk_url()
-        return export_tasks.Reading(url, self.broker.token, self.retries, isolation)
+        return export_tasks.Reading(
+            url, self.broker.token, self.retries, isolation, self.broker.ca
+        )
 
     def _spread(self, tasks: list[dict[str, Any]], work: Callable[[Any], Any]) -> list[Any]:
         return export_tasks.spread(self.spark, tasks, work)

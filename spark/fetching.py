@@ -28,6 +28,7 @@ from appliance_spark.endpoint import (
     PASSING,
     Endpoint,
     Refused,
+    check_trust,
     meant,
     pause,
 )
@@ -79,6 +80,7 @@ class Fetching:
             try:
                 yield from self._stream()
             except PASSING as error:
+                check_trust(endpoint.url, error)
                 attempt = 0 if self.next_offset > before else attempt + 1
                 if attempt > endpoint.retries:
                     raise ConnectionError(

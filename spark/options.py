@@ -7,11 +7,15 @@ its format and adds the appliance's address.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+from appliance.process.tls_client import CaFileInvalid, ca_in
 
 READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
 
@@ -37,11 +41,17 @@ class Row:
 
 
 ROWS = (
-    Row("url", "", "batch, stream, write", "The appliance's admin address: `http://host:port`. For "
-        "reading, that of bulk data will do, too. Needed, but for a write with "
+    Row("url", "", "batch, stream, write", "The appliance's admin address: `http://host:port`, or "
+        "`https://`. For reading, that of bulk data will do, too. Needed, but for a write with "
         "`kafka.bootstrap.servers`."),
-    Row("token", "", "batch, stream, write", "Of a user who may read messages: "
-        "`appliance user token`. Needed once the appliance has users."),
+    Row("caFile", "", "batch, stream, write", "With `https`: a file in PEM with the authorities "
+        "that are trusted instead of the system's. The driver reads it, workers need none. "
+        "Without it `APPLIANCE_CA_FILE` in the driver's environment."),
+    Row("tokenFile", "", "batch, stream, write", "A file with the token of a user who may read "
+        "messages: `appliance user token`. The driver reads it. Without it `APPLIANCE_TOKEN` in "
+        "the driver's environment. Needed once the appliance has users."),
+    Row("token", "", "batch, stream, write", "The token itself. Spark hides it in plans and pages; "
+        "the program that sets it does not."),
     Row("subscribe", "", "batch, stream", "Topics, `a,b`. One of `subscribe`, `subscribePattern`, "
         "`assign`."),
     Row("subscribePattern", "", "batch, stream", "Topics whose whole name matches; evaluated again "
@@ -163,8 +173,29 @@ class Given:
             )
         parts = urlsplit(text)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise OptionInvalid(f"option url: got {text!r}, wanted http://host:port")
+            raise OptionInvalid(f"option url: got {text!r}, wanted http[s]://host:port")
         return text.rstrip("/")
+
+    def token(self) -> str:
+        """"": nobody's."""
+        file = self.text("tokenFile")
+        if not file:
+            return self.text("token") or os.environ.get("APPLIANCE_TOKEN", "")
+        try:
+            found = Path(file).read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise OptionInvalid(f"option tokenFile: {file}: {error}") from error
+        if len(found.split()) != 1:
+            raise OptionInvalid(f"option tokenFile: {file}: wanted one word, the token")
+        return found
+
+    def ca(self) -> str:
+        """The authorities to trust, in PEM; "": the system's."""
+        file = self.text("caFile") or os.environ.get("APPLIANCE_CA_FILE", "")
+        try:
+            return ca_in(file) if file else ""
+        except CaFileInvalid as error:
+            raise OptionInvalid(f"option caFile: {error}") from error
 
 
 @dataclass(frozen=True)

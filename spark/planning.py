@@ -92,7 +92,8 @@ def settings_of(given: Given) -> Settings:
 
 
 def endpoint_of(given: Given) -> Endpoint:
-    return Endpoint(given.url(), given.text("token"), given.int("fetchOffset.numRetries", 0) or 0)
+    retries = given.int("fetchOffset.numRetries", 0) or 0
+    return Endpoint(given.url(), given.token(), retries, given.ca())
 
 
 class Planner:

@@ -2,7 +2,7 @@
 
     Host       one of our names: a foreign page whose name points here must not reach us
     Origin     our own pages or no browser; other sites may only link here, which changes nothing
-    identity   a session's cookie, or a token in `Authorization: Bearer`
+    identity   a session's cookie, or a token in `Authorization: Bearer`, or a session there
     role       required by the route, and the right to read messages if it returns some; with
                `admin.read.only` nobody changes anything
 
@@ -112,10 +112,13 @@ class Guard:
         if users.is_open:
             return NOBODY
         scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
-        if scheme.lower() == "bearer":
-            return users.of_token(secret.strip())
+        is_bearer = scheme.lower() == "bearer"
+        if is_bearer and (token := users.of_token(secret.strip())) is not None:
+            return token
+        # a command shows its session as it does a token: no page can make a browser do that
+        shown = secret.strip() if is_bearer else request.cookies.get(COOKIE, "")
         find = self.sessions.find if is_used else self.sessions.look
-        session = find(request.cookies.get(COOKIE, ""))
+        session = find(shown)
         return None if session is None else users.find(session.name)
 
     def _now(self, sent: Identity) -> Identity | None:

@@ -73,14 +73,15 @@ def made_certificate(
     """For a server of these names and addresses; the first is its common name."""
     key, issuer = ec.generate_private_key(ec.SECP256R1()), authority.certificate
     usage = x509.KeyUsage(True, False, False, False, False, False, False, False, False)
-    serves = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+    # a broker is a client of ZooKeeper, and of a cluster that it mirrors
+    both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
     until = timedelta(days=days)
     made = (
         begun(named(names[0]), issuer.subject, key.public_key(), now, until)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(usage, critical=True)
-        .add_extension(serves, critical=False)
+        .add_extension(x509.ExtendedKeyUsage(both), critical=False)
         .add_extension(x509.SubjectAlternativeName(list(map(reached_as, names))), critical=False)
         .add_extension(signer, critical=False)
     )

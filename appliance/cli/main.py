@@ -17,7 +17,18 @@ from click.shell_completion import get_completion_class
 
 from appliance import config as configuration
 from appliance.cli.offline_log import log
-from appliance.cli.remote import acl, broker, clock, group, ledger, messages, scrub, topic, user
+from appliance.cli.remote import (
+    acl,
+    broker,
+    clock,
+    group,
+    ledger,
+    login,
+    messages,
+    scrub,
+    topic,
+    user,
+)
 from appliance.process import event_log, owner_only
 from appliance.process.exit_codes import Command
 from appliance.process.progress_bar import ProgressBar
@@ -28,13 +39,17 @@ class Commands(click.Group):
     """Commands with large imports are imported when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), "bench", "mirror"])
+        return sorted([*super().list_commands(ctx), "bench", "mirror", "tls"])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name == "mirror":
             from appliance.mirror.command import mirror  # with the client library
 
             return mirror
+        if cmd_name == "tls":
+            from appliance.cli.tls import tls  # with the library that reads certificates
+
+            return tls
         if cmd_name == "bench":
             from appliance.cli.bench import bench  # with the engine
 
@@ -84,6 +99,8 @@ for each in (
     clock.clock,
     acl.acl,
     user.user,
+    login.login,
+    login.logout,
     broker.bundle,
     ledger.ledger,
     scrub.scrub,

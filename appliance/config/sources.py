@@ -22,7 +22,8 @@ from appliance.config.broker import PARTS, BrokerConfig, settings
 from appliance.config.setting import ENVIRONMENT_PREFIX, PARSED, SettingInvalid, settings_of
 
 # read by setup.py, the crash tests and commands: not settings of a running broker
-ENVIRONMENT_OF_OTHERS = {"DEBUG", "SANITIZE", "MUTANTS", "MUTANT", "BUILD_TAG", "TOKEN"}
+ENVIRONMENT_OF_OTHERS = {"DEBUG", "SANITIZE", "MUTANTS", "MUTANT", "BUILD_TAG", "TOKEN",
+                         "TOKEN_FILE", "CA_FILE"}
 
 OF_LISTENER = "listener.name."
 

@@ -24,6 +24,7 @@ from appliance.mirror.reporter import Reporter
 from appliance.mirror.site import Site, TopicPartition
 from appliance.process import event_log
 from appliance.process.exit_codes import Command, CommandGroup
+from appliance.process.tls_client import ca_in
 
 log = event_log.named("mirror")
 
@@ -66,8 +67,8 @@ def option(flag: str, name: str, **facts: Any) -> Callable[[Decorated], Decorate
 @click.option(
     "--report",
     metavar="HOST:PORT",
-    help="Admin address that shows the progress, usually the target's; with the token in "
-    "APPLIANCE_TOKEN.",
+    help="Admin address that shows the progress, usually the target's, or its URL if it speaks "
+    "TLS; with the token in APPLIANCE_TOKEN, and the authorities in APPLIANCE_CA_FILE.",
 )
 @click.option("--progress-s", default=10.0, show_default=True, help="Interval of progress lines.")
 @click.option("--json", "as_json", is_flag=True, help="Progress as JSON, one object per line.")
@@ -100,12 +101,18 @@ def mirror(
         address = Address.parse(metrics)
         port = serve_metrics(made.progress, address.host, address.port)
         log.info("metrics", address=f"{address.host}:{port}")
-    reporter = Reporter(report, os.environ.get("APPLIANCE_TOKEN"), made) if report else None
+    reporter = reporter_of(report, made) if report else None
     shown = Shown(made.progress, progress_s, as_json, reporter)
     try:
         made.run(once)
     finally:
         shown.stop()
+
+
+def reporter_of(address: str, made: Mirror) -> Reporter:
+    ca_file = os.environ.get("APPLIANCE_CA_FILE")
+    ca = ca_in(ca_file) if ca_file else ""
+    return Reporter(address, os.environ.get("APPLIANCE_TOKEN"), made, ca)
 
 
 FLAGS = {"--from": "source", "--to": "target", "--topics": "topics"}

@@ -12,6 +12,7 @@ from typing import Any
 
 from appliance.mirror.mirror import Mirror
 from appliance.process import event_log
+from appliance.process.tls_client import explained, trusting
 
 log = event_log.named("mirror")
 
@@ -19,7 +20,9 @@ TIMEOUT_S = 5.0
 
 
 class Reporter:
-    def __init__(self, address: str, token: str | None, mirror: Mirror) -> None:
+    def __init__(self, address: str, token: str | None, mirror: Mirror, ca: str = "") -> None:
+        """`ca`: PEM of the authorities that are trusted; "": the system's."""
+        self._ca = ca
         base = address if "://" in address else f"http://{address}"
         self.url = f"{base}/api/v1/mirrors/{mirror.config.name}"
         self._token, self._mirror = token, mirror
@@ -33,12 +36,13 @@ class Reporter:
         request = urllib.request.Request(self.url, body, headers, method="PUT")
         trouble = ""
         try:
-            urllib.request.urlopen(request, timeout=TIMEOUT_S).close()
+            trust = trusting(self._ca) if self.url.startswith("https:") else None
+            urllib.request.urlopen(request, timeout=TIMEOUT_S, context=trust).close()
         except urllib.error.HTTPError as error:
             with error:
                 trouble = f"{error.code} {error.read(300).decode('utf-8', 'replace')}"
         except OSError as error:
-            trouble = str(error)
+            trouble = explained(getattr(error, "reason", error)) or str(error)
         if trouble and trouble != self._trouble:
             log.warning("no report", to=self.url, error=trouble)
         self._trouble = trouble

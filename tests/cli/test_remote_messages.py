@@ -22,6 +22,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from appliance.cli.remote import offset_range
+from appliance.cli.remote.access import Access
 from appliance.cli.remote.api import Api
 from appliance.process import progress_bar
 from appliance.process.exit_codes import Command, Failed
@@ -167,7 +168,7 @@ def test_an_answer_that_breaks_off_is_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         told = threading.Thread(target=break_off, args=(server,))
         told.start()
-        api = Api(f"127.0.0.1:{server.getsockname()[1]}", None)
+        api = Api(Access(f"127.0.0.1:{server.getsockname()[1]}"))
         with pytest.raises(Failed, match="broke off") as failed, api.open("/x") as answer:
             answer.read()
         told.join()

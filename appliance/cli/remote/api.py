@@ -12,8 +12,9 @@ from urllib.parse import quote
 
 import click
 
+from appliance.cli.remote.access import Access, with_access
 from appliance.cli.remote.output import put_json
-from appliance.cli.remote.rest import Rest, RestRefused, RestUnreached
+from appliance.cli.remote.rest import RestRefused, RestUnreached
 from appliance.process.exit_codes import FAILED, NOT_FOUND, REFUSED, UNREACHABLE, Failed
 
 EXITS = {401: REFUSED, 403: REFUSED, 404: NOT_FOUND, 409: REFUSED, 421: REFUSED, 429: REFUSED}
@@ -23,21 +24,21 @@ Answer = Iterator[Any]  # first what `--json` prints, then the lines for people
 
 @dataclass(frozen=True)
 class Api:
-    address: str  # HOST:PORT, or a URL
-    token: str | None
+    access: Access
 
     @contextmanager
     def open(self, path: str, **query: Any) -> Iterator[IO[bytes]]:
         """An answer that is read in parts, and may break off."""
-        with _explained(), Rest(self.address, self.token).open("GET", path, None, query) as answer:
+        with explaining(), self.access.rest.open("GET", path, None, query) as answer:
             try:
                 yield answer
             except (http.client.HTTPException, ConnectionResetError, TimeoutError) as error:
-                raise RestUnreached(f"the answer of {self.address} broke off: {error}") from error
+                told = f"the answer of {self.access.address} broke off: {error}"
+                raise RestUnreached(told) from error
 
     def ask(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
-        with _explained():
-            return Rest(self.address, self.token).ask(method, PREFIX + path, body, query)
+        with explaining():
+            return self.access.rest.ask(method, PREFIX + path, body, query)
 
     def get(self, path: str, **query: Any) -> Any:
         return self.ask("GET", path, **query)
@@ -47,7 +48,7 @@ class Api:
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def explaining() -> Iterator[None]:
     try:
         yield
     except RestRefused as error:
@@ -58,8 +59,8 @@ def _explained() -> Iterator[None]:
 
 def refused(error: Exception, status: int) -> Failed:
     """The error of a command whose request the broker refused."""
-    hint = ". Give a token with --token or APPLIANCE_TOKEN" if status == 401 else ""
-    return Failed(f"{error}{hint}", EXITS.get(status, FAILED))
+    hint = ". Log in with `appliance login`, or give a token with --token-file or APPLIANCE_TOKEN"
+    return Failed(f"{error}{hint if status == 401 else ''}", EXITS.get(status, FAILED))
 
 
 def unreached(error: Exception) -> Failed:
@@ -76,33 +77,17 @@ def part(text: str) -> str:
     return quote(text, safe="")
 
 
-ADDRESS_VARIABLE, ADDRESS = "APPLIANCE_ADMIN_ADDRESS", "127.0.0.1:8780"
-
-
-def admin_option(**facts: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    told = {"metavar": "HOST:PORT", "help": "Address of the admin port.", **facts}
-    return click.option("--admin", envvar=ADDRESS_VARIABLE, default=ADDRESS, show_default=True,
-                        **told)  # fmt: skip
-
-
 def asks_a_broker(
     command: Callable[..., Any], admin: Callable[..., Any] | None = None
 ) -> Callable[..., Any]:
     """Adds the options of a command that asks a broker. The command gets `api` and `as_json`."""
 
     @wraps(command)  # also the options that it has already
-    def with_api(admin: str, token: str | None, **options: Any) -> Any:
-        return command(api=Api(admin, token), **options)
+    def with_api(access: Access, **options: Any) -> Any:
+        return command(api=Api(access), **options)
 
-    decorated: Callable[..., Any] = with_api
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="JSON, for programs."),
-        click.option("--token", envvar="APPLIANCE_TOKEN", help="Token for the admin port. "
-                     "APPLIANCE_TOKEN in the environment is safer."),
-        admin or admin_option(),
-    ):
-        decorated = option(decorated)
-    return decorated
+    as_json = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
+    return with_access(as_json(with_api), admin)
 
 
 def shows_an_answer(command: Callable[..., Answer]) -> Callable[..., Any]:

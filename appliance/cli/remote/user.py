@@ -15,17 +15,8 @@ from typing import Any, Protocol
 import click
 
 from appliance import config
-from appliance.cli.remote.api import (
-    ADDRESS,
-    ADDRESS_VARIABLE,
-    Answer,
-    Api,
-    admin_option,
-    asks_a_broker,
-    part,
-    shows_an_answer,
-    sure,
-)
+from appliance.cli.remote.access import access_of, admin_option
+from appliance.cli.remote.api import Answer, Api, asks_a_broker, part, shows_an_answer, sure
 from appliance.cli.remote.output import put_json, table
 from appliance.cli.remote.topic import YES
 from appliance.process.exit_codes import FAILED, Command, Failed
@@ -107,9 +98,10 @@ def of_users(
     def decorated(command: Callable[..., Answer]) -> Callable[..., Any]:
         @wraps(command)
         def shown(api: Api, as_json: bool, data_dir: Path | None, **options: Any) -> None:
-            if api.address == ALONE:
+            if api.access.address == ALONE:
                 options["is_admin"] = True
-                api = Api(os.environ.get(ADDRESS_VARIABLE, ADDRESS), api.token)
+                given = os.environ.get("APPLIANCE_ADMIN_ADDRESS")
+                api = Api(access_of(given, api.access.token, api.access.ca_file))
             if is_stopped and data_dir is None:
                 data_dir = config.load(None, os.environ).data_dir
             with users_at(api, data_dir, makes) as found:

@@ -35,6 +35,25 @@ class ZooKeeperConfig(Part):
         "user may change its nodes. A file, so that no list of settings or processes shows it.",
         default_words="none",
     )
+    has_tls: bool = setting(
+        "zookeeper.ssl.client.enable",
+        False,
+        "Whether the broker speaks TLS with ZooKeeper. zookeeper.connect names its secure ports "
+        "then, by names or addresses that are in their certificates.",
+    )
+    truststore: Path = setting(
+        "zookeeper.ssl.truststore.location",
+        NO_FILE,
+        "A file in PEM with the authorities that signed ZooKeeper's certificates.",
+        default_words="the system's authorities",
+    )
+    keystore: Path = setting(
+        "zookeeper.ssl.keystore.location",
+        NO_FILE,
+        "A file in PEM with a certificate and its key that the broker shows to ZooKeeper. It is "
+        "read again at each connection.",
+        default_words="none",
+    )
     session_timeout_ms: int = setting(
         "zookeeper.session.timeout.ms",
         6 * SECOND_MS,

@@ -44,6 +44,7 @@ from appliance.config.listeners import Listeners, Protocols
 from appliance.errors import ApplianceError
 from appliance.process import event_log, owner_only
 from appliance.zookeeper.nodes import FORMS, Form, Node, NodeIdTaken, Tree
+from appliance.zookeeper.tls import tls_of, trouble_with
 
 log = event_log.named("zookeeper")
 
@@ -108,7 +109,9 @@ class Registration:
         try:
             await asyncio.wait_for(self._settled.wait(), timeout_ms / 1000)
         except asyncio.TimeoutError:
-            log.warning("away: the broker serves and registers later", waited_ms=timeout_ms)
+            why = await asyncio.to_thread(trouble_with, self.config)
+            log.warning("away: the broker serves and registers later", waited_ms=timeout_ms,
+                        **({"error": why} if why else {}))  # fmt: skip
         if isinstance(self.refusal, NodeIdTaken):
             await self.close()
             raise self.refusal
@@ -261,6 +264,7 @@ def client(config: ZooKeeperConfig, credential: str | None) -> KazooClient:
         auth_data=[("digest", credential)] if credential else None,
         connection_retry={"max_tries": -1, "max_delay": RECONNECT_MAX_S},
         logger=logger,
+        **tls_of(config),
     )
 
 

@@ -12,7 +12,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -36,6 +36,7 @@ START_S = 60.0
 STOP_S = 20.0
 LOOK_S = 0.02  # between two checks whether it serves
 ASK_S = 5.0
+NO_SETTINGS: Mapping[str, object] = {}
 
 
 class ZooKeeperUnavailable(ApplianceError):
@@ -77,7 +78,10 @@ class ZooKeeperServer:
         port: int,
         tick_ms: int = TICK_MS,
         output: IO[bytes] | None = None,
+        more: Mapping[str, object] = NO_SETTINGS,
     ) -> None:
+        """`more`: settings of ZooKeeper."""
+        self.more = more
         self.data_dir, self.tick_ms, self.output = data_dir, tick_ms, output
         self.address = Address("127.0.0.1", port)
         self.process: subprocess.Popen[bytes] | None = None
@@ -113,6 +117,7 @@ class ZooKeeperServer:
             "tickTime": self.tick_ms,
             "maxClientCnxns": 0,  # all clients are on one address
             "admin.enableServer": "false",  # it would listen on port 8080 of every interface
+            **self.more,
         }
         path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         return path

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from appliance.zookeeper.server import ZooKeeperServer
+from appliance.zookeeper.server import NO_SETTINGS, ZooKeeperServer
 from loadtest.ports import lasting_port
 
 DEADLINE_S = 20.0
@@ -22,11 +22,13 @@ def eventually(condition: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def zookeeper_in(folder: Path) -> Iterator[ZooKeeperServer]:
+def zookeeper_in(
+    folder: Path, more: Mapping[str, object] = NO_SETTINGS
+) -> Iterator[ZooKeeperServer]:
     """Not yet started."""
     folder.mkdir(exist_ok=True)
     with (folder / "output").open("wb") as output:
-        server = ZooKeeperServer(folder / "data", lasting_port(), TICK_MS, output)
+        server = ZooKeeperServer(folder / "data", lasting_port(), TICK_MS, output, more)
         try:
             yield server
         finally:
@@ -34,8 +36,10 @@ def zookeeper_in(folder: Path) -> Iterator[ZooKeeperServer]:
 
 
 @contextmanager
-def serving_zookeeper_in(folder: Path) -> Iterator[ZooKeeperServer]:
-    with zookeeper_in(folder) as server:
+def serving_zookeeper_in(
+    folder: Path, more: Mapping[str, object] = NO_SETTINGS
+) -> Iterator[ZooKeeperServer]:
+    with zookeeper_in(folder, more) as server:
         server.start()
         server.wait_until_serving()
         yield server

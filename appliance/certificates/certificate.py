@@ -87,15 +87,27 @@ def is_signed_by(certificate: x509.Certificate, issuer: x509.Certificate) -> boo
 
 def faults_of(chain: Sequence[x509.Certificate]) -> list[str]:
     """Why clients would refuse it, as far as it says so itself. The first is the server's."""
-    first, now = chain[0], datetime.now(timezone.utc)
-    found = []
+    first, found = chain[0], list[str]()
     kind, bits = key_of(first)
     least = {"RSA": RSA_BITS_MIN, "ECDSA": EC_BITS_MIN}.get(kind, 0)
     if bits < least:
         found.append(f"its key is {kind} of {bits} bits, wanted {least} or more")
     if not names_of(first):
         found.append("it has no names (subjectAltName): no client of today takes the common name")
-    for each in chain:
+    found += dates_of(chain)
+    for each, issuer in pairwise(chain):
+        if not is_signed_by(each, issuer):
+            found.append(
+                f"{each.subject.rfc4514_string()}: it is not signed by the next of the chain, "
+                f"{issuer.subject.rfc4514_string()}"
+            )
+    return found
+
+
+def dates_of(certificates: Sequence[x509.Certificate]) -> list[str]:
+    """What is wrong with when they are good, or will be soon."""
+    found, now = list[str](), datetime.now(timezone.utc)
+    for each in certificates:
         named = each.subject.rfc4514_string()
         if each.not_valid_after_utc <= now:
             found.append(f"{named}: it expired at {each.not_valid_after_utc:%Y-%m-%d %H:%M} UTC")
@@ -103,10 +115,4 @@ def faults_of(chain: Sequence[x509.Certificate]) -> list[str]:
             found.append(f"{named}: it expires at {each.not_valid_after_utc:%Y-%m-%d %H:%M} UTC")
         if each.not_valid_before_utc > now:
             found.append(f"{named}: it is not valid before {each.not_valid_before_utc:%Y-%m-%d}")
-    for each, issuer in pairwise(chain):
-        if not is_signed_by(each, issuer):
-            found.append(
-                f"{each.subject.rfc4514_string()}: it is not signed by the next of the chain, "
-                f"{issuer.subject.rfc4514_string()}"
-            )
     return found

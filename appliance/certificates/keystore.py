@@ -91,6 +91,25 @@ def unpacked(data: bytes, password: str, named: Path) -> bytes:
     return b"".join([key, *(each.certificate.public_bytes(Encoding.PEM) for each in chain)])
 
 
+def trusted_in(config: TlsConfig) -> bytes:
+    """The certificates of the trust store as PEM. SettingInvalid: it cannot be used."""
+    from cryptography.hazmat.primitives.serialization import Encoding, pkcs12
+
+    setting = f"ssl.truststore.location: {config.truststore}"
+    data = content_of("ssl.truststore.location", config.truststore)
+    if config.truststore_type != PKCS12:
+        return data
+    password = password_in(config.truststore_password_file).encode() or None
+    try:
+        found = pkcs12.load_pkcs12(data, password).additional_certs
+    except ValueError as error:
+        raise SettingInvalid(
+            f"{setting}: {error}; wanted a PKCS#12, and its password in "
+            "ssl.truststore.password.file"
+        ) from error
+    return b"".join(each.certificate.public_bytes(Encoding.PEM) for each in found)
+
+
 def content_of(setting: str, path: Path) -> bytes:
     try:
         with path.open("rb") as file:

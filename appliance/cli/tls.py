@@ -20,11 +20,17 @@ from appliance.certificates.authority import (
     made_authority,
     made_certificate,
 )
-from appliance.certificates.certificate import Facts, certificates_in, facts_of, faults_of
+from appliance.certificates.certificate import (
+    Facts,
+    certificates_in,
+    dates_of,
+    facts_of,
+    faults_of,
+)
 from appliance.certificates.https import context_of
-from appliance.certificates.keystore import as_pem, content_of
+from appliance.certificates.keystore import as_pem, content_of, trusted_in
 from appliance.cli.remote.output import put_json
-from appliance.config import Address, BrokerConfig, SettingInvalid
+from appliance.config import Address, BrokerConfig, SettingInvalid, TlsConfig
 from appliance.config.listeners import ENCRYPTED
 from appliance.process import owner_only
 from appliance.process.exit_codes import FAILED, UNHEALTHY, UNREACHABLE, Command, Failed
@@ -146,6 +152,8 @@ def check(address: str, file: Path | None, pairs: tuple[str, ...], as_json: bool
         put_json(found)
     else:
         for name, value in found.items():
+            if name == "others":
+                continue  # what is wrong with them is among the faults
             text = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
             click.echo(f"{name.replace('_', ' ')}: {text if text != '' else 'none'}")
     if found["faults"]:
@@ -153,33 +161,67 @@ def check(address: str, file: Path | None, pairs: tuple[str, ...], as_json: bool
 
 
 def shown_here(config: BrokerConfig) -> dict[str, Any]:
-    if not config.tls.has_keystore:
+    """What the settings name for all ports, or the first listener that has a store of its own."""
+    uses = ports_by_tls(config)
+    if not uses:
         raise Failed("ssl.keystore.location: there is none; wanted the file of a certificate and "
                      "its key, which `appliance tls self-signed` makes", FAILED)  # fmt: skip
-    context_of(config.tls)  # as the broker does: refused with the reason
-    chain = chain_of(config)
-    used = [str(each) for each in config.listeners if config.protocols.of(each.name) in ENCRYPTED]
-    used += [f"admin port {config.admin_address}"] * config.admin_has_tls
-    used += [f"bulk data {config.export_listens}"] * config.export_has_tls
+    (first, *others) = [shown_store(each, used) for each, used in uses]
+    own = [f"{each['keystore']}: {fault}" for each in others for fault in each["faults"]]
+    return {**first, "others": others, "faults": [*first["faults"], *own]}
+
+
+def ports_by_tls(config: BrokerConfig) -> list[tuple[TlsConfig, list[str]]]:
+    """Each store once, with the ports that use it. That for all of them is first."""
+    found: list[tuple[TlsConfig, list[str]]] = [(config.tls, [])] if config.tls.has_keystore else []
+    ports = [(str(each), config.tls_of(each.name)) for each in config.listeners
+             if config.protocols.of(each.name) in ENCRYPTED]  # fmt: skip
+    ports += [(f"admin port {config.admin_address}", config.tls)] * config.admin_has_tls
+    ports += [(f"bulk data {config.export_listens}", config.tls)] * config.export_has_tls
+    for port, tls in ports:
+        known = next((used for each, used in found if each == tls), None)
+        if known is None:
+            found.append((tls, [port]))
+        else:
+            known.append(port)
+    return found
+
+
+def shown_store(tls: TlsConfig, used: list[str]) -> dict[str, Any]:
+    context_of(tls)  # as the broker does: refused with the reason
+    chain, trusted = chain_of(tls), trusted_by(tls)
     faults = faults_of(chain)
+    faults += [f"trust store: {each}" for one in trusted for each in dates_of([one])]
     if not used:
         faults.append("no port uses it: wanted a listener of SSL or SASL_SSL, or admin.tls=on")
     return {
-        "keystore": str(config.tls.keystore),
+        "keystore": str(tls.keystore),
         **as_plain(facts_of(chain[0])),
         "chain": [each.subject.rfc4514_string() for each in chain[1:]],
+        "trusted": [each.subject.rfc4514_string() for each in trusted],
         "used_by": used,
         "faults": faults,
     }
 
 
-def chain_of(config: BrokerConfig) -> list[Certificate]:
-    with as_pem(config.tls) as (chain, _, _):
+def chain_of(tls: TlsConfig) -> list[Certificate]:
+    with as_pem(tls) as (chain, _, _):
         pem = content_of("ssl.keystore.location", Path(chain))
+    return read(pem, f"ssl.keystore.location: {tls.keystore}")
+
+
+def trusted_by(tls: TlsConfig) -> list[Certificate]:
+    """Whose word for clients is believed."""
+    if not tls.has_truststore:
+        return []
+    return read(trusted_in(tls), f"ssl.truststore.location: {tls.truststore}")
+
+
+def read(pem: bytes, named: str) -> list[Certificate]:
     try:
         return certificates_in(pem)
     except ValueError as error:
-        raise SettingInvalid(f"ssl.keystore.location: {config.tls.keystore}: {error}") from error
+        raise SettingInvalid(f"{named}: {error}; wanted certificates in PEM") from error
 
 
 def shown_at(text: str) -> dict[str, Any]:

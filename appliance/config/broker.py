@@ -272,6 +272,10 @@ class BrokerConfig(Part):
         """Logins at the listener of this name."""
         return self._of_listener(self.access, listener)
 
+    def tls_of(self, listener: str) -> TlsConfig:
+        """As it is for one listener."""
+        return self._of_listener(self.tls, listener)
+
     def _of_listener(self, part: Kind, listener: str) -> Kind:
         """A part of the settings with what was set for this listener."""
         own = self.of_listeners.get(listener, {})

@@ -77,6 +77,19 @@ def test_what_is_wrong_is_found(tmp_path: Path) -> None:
     assert ["no port uses it" in each for each in unused["faults"]] == [True]
 
 
+def test_the_trust_store_is_looked_at_too(tmp_path: Path) -> None:
+    authority, clients = TestAuthority(tmp_path / "ours"), TestAuthority(tmp_path / "clients")
+    given = ["--set", f"ssl.keystore.location={authority.keystore()}", "--set", "admin.tls=on"]
+    trust = ["--set", f"ssl.truststore.location={clients.ca}"]
+    assert told("check", *given, *trust)["trusted"] == ["CN=test"]
+    clients.ca.write_bytes(clients.signed(days=-2).certificate_pem)
+    (fault,) = told("check", *given, *trust, code=10)["faults"]
+    assert "trust store: CN=localhost: it expired at" in fault
+    clients.ca.write_text("noise")
+    done = run("check", *given, *trust)
+    assert (done.exit_code, "ssl.truststore.location: " in done.stderr) == (2, True), done.output
+
+
 def test_a_name_that_is_none_is_refused(folder: Path) -> None:
     done = run("self-signed", "bücher.example", "--dir", str(folder))
     assert (done.exit_code, "NAMES: " in done.stderr) == (2, True), done.output

@@ -6,7 +6,8 @@ The names are those of the original clients, with `_` for `.`. `docs/client.md` 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 from appliance.client.errors import ConfigInvalid
 from appliance.client.security_config import SecurityConfig
@@ -57,6 +58,12 @@ class ClientConfig(SecurityConfig):
         "With `broker_list`: maximum age of the metadata of partitions.",
         minimum=0,
     )
+
+    @classmethod
+    def secured(cls, security: SecurityConfig, **settings: Any) -> Self:
+        """With the logins and TLS of another config."""
+        taken = {each.name: getattr(security, each.name) for each in fields(SecurityConfig)}
+        return cls(**taken, **settings)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from appliance.client.errors import ConfigInvalid
 from appliance.client.setting import check, rows_of, setting
@@ -142,7 +143,7 @@ class SecurityConfig:
             raise ConfigInvalid(f"{', '.join(sorted(names))}: not used, because {why}")
 
 
-def named_as_in_files(pairs: Mapping[str, str], prefix: str = "") -> dict[str, str]:
+def named_as_in_files(pairs: Mapping[str, str], prefix: str = "") -> dict[str, Any]:
     """Settings by the names of fields, from names as in `security.protocol`."""
     known = {
         each.name.replace("_", "."): each.name

@@ -43,7 +43,9 @@ def setting(
 def rows_of(config: Any) -> Iterator[tuple[str, Setting, Any, Any]]:
     """Name, row, value and default of each setting; the value of a class is the default."""
     for each in dataclasses.fields(config):
-        row: Setting = each.metadata["setting"]
+        row: Setting | None = each.metadata.get("setting")
+        if row is None:
+            continue
         unit = row.unit or UNITS.get(each.name.rpartition("_")[2], "")
         row = dataclasses.replace(row, unit=unit)
         yield each.name, row, getattr(config, each.name), each.default

@@ -9,12 +9,14 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import click
 
 from appliance.client.connection import Address
+from appliance.client.errors import ConfigInvalid
+from appliance.client.security_config import SecurityConfig, named_as_in_files
 from appliance.mirror import offset_map
 from appliance.mirror.config import MirrorConfig
 from appliance.mirror.errors import OffsetNotMapped
@@ -30,7 +32,9 @@ log = event_log.named("mirror")
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-OF_A_MIRROR = {each.name: each for each in dataclasses.fields(MirrorConfig)}
+OF_A_MIRROR = {
+    each.name: each for each in dataclasses.fields(MirrorConfig) if "setting" in each.metadata
+}
 
 
 def option(flag: str, name: str, **facts: Any) -> Callable[[Decorated], Decorated]:
@@ -94,7 +98,7 @@ def mirror(
     if missing:
         raise click.UsageError(f"missing {', '.join(missing)}")
     event_log.to_stderr()
-    made = Mirror(MirrorConfig(**settings, **dict(map(parsed, pairs))))
+    made = Mirror(MirrorConfig(**settings, **all_parsed(pairs)))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: made.stop())
     if metrics:
@@ -115,7 +119,35 @@ def reporter_of(address: str, made: Mirror) -> Reporter:
     return Reporter(address, os.environ.get("APPLIANCE_TOKEN"), made, ca)
 
 
+SIDES = ("source", "target")
+SECRET = "sasl.password"
 FLAGS = {"--from": "source", "--to": "target", "--topics": "topics"}
+
+
+def all_parsed(pairs: Iterable[str]) -> dict[str, Any]:
+    """Values by the names of `MirrorConfig`."""
+    made: dict[str, Any] = {}
+    of_sides: dict[str, dict[str, str]] = {}
+    for pair in pairs:
+        side, dot, rest = pair.partition(".")
+        if dot and side in SIDES:
+            name, _, text = rest.partition("=")
+            of_sides.setdefault(side, {})[name] = text
+        else:
+            name, value = parsed(pair)
+            made[name] = value
+    for side, given in of_sides.items():
+        if SECRET in given:
+            raise click.UsageError(
+                f"--set {side}.{SECRET}: everybody on the machine can read a command line, use "
+                f"{side}.{SECRET}.file or {side}.{SECRET}.env"
+            )
+        named = named_as_in_files(given, f"--set {side}.")
+        try:
+            made[f"{side}_security"] = SecurityConfig(**named)
+        except ConfigInvalid as error:
+            raise ConfigInvalid(f"{side}: {error}") from error
+    return made
 
 
 def parsed(pair: str) -> tuple[str, Any]:
@@ -187,16 +219,23 @@ class Shown:
 @click.option("--topic", required=True)
 @click.option("--partition", default=0, show_default=True)
 @click.option("--offset", required=True, type=int, help="Offset in the source.")
+@click.option("--set", "pairs", multiple=True, metavar="KEY=VALUE", help="As of the mirror.")
 @click.option("--json", "as_json", is_flag=True, help="As a JSON object.")
 def translate(
-    target: str, name: str, topic: str, partition: int, offset: int, as_json: bool
+    target: str,
+    name: str,
+    topic: str,
+    partition: int,
+    offset: int,
+    pairs: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Print the offset in the target for an offset of the source.
 
     If there is no record at that offset, it prints the offset of the next record. A target that
     keeps offsets needs no map and has none."""
-    config = MirrorConfig(target=target, name=name)
-    site = Site(config.client(target))
+    config = MirrorConfig(target=target, name=name, **all_parsed(pairs))
+    site = Site(config.target_client)
     try:
         site.refresh()
         if config.offsets_topic not in site.topics:

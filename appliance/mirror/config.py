@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from appliance.client.config import ClientConfig
 from appliance.client.errors import ConfigInvalid
+from appliance.client.security_config import SecurityConfig
 from appliance.client.setting import MIB, check, rows_of, setting
 from appliance.process import patterns
 
@@ -95,6 +96,10 @@ class MirrorConfig:
         minimum=-1,
     )
 
+    # `--set source.security.protocol=SASL_SSL`, and so on for each setting of logins and TLS
+    source_security: SecurityConfig = field(default_factory=SecurityConfig)
+    target_security: SecurityConfig = field(default_factory=SecurityConfig)
+
     def __post_init__(self) -> None:
         for name, row, value, default in rows_of(self):
             check(name, row, value, default)
@@ -107,8 +112,17 @@ class MirrorConfig:
             except patterns.PatternInvalid as error:
                 raise ConfigInvalid(f"{name}: {error}") from error
 
-    def client(self, addresses: str) -> ClientConfig:
-        return ClientConfig(
+    @property
+    def source_client(self) -> ClientConfig:
+        return self._client(self.source, self.source_security)
+
+    @property
+    def target_client(self) -> ClientConfig:
+        return self._client(self.target, self.target_security)
+
+    def _client(self, addresses: str, security: SecurityConfig) -> ClientConfig:
+        return ClientConfig.secured(
+            security,
             broker_list=addresses,
             client_id=f"appliance-mirror-{self.name}",
             socket_timeout_ms=self.request_timeout_ms + self.fetch_max_wait_ms,

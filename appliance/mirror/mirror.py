@@ -10,6 +10,7 @@ import random
 import threading
 import time
 
+from appliance.client.errors import AccessFailed, ConfigInvalid
 from appliance.errors import ApplianceError
 from appliance.mirror.config import MirrorConfig
 from appliance.mirror.errors import (
@@ -25,6 +26,9 @@ from appliance.process import event_log
 log = event_log.named("mirror")
 
 FINAL = (MirrorFenced, OffsetsCannotBeKept)
+# The settings are wrong if no round was connected yet. Later a password or a certificate is being
+# replaced, and the mirror must still be there when that is done.
+NOT_AT_THE_START = (AccessFailed, ConfigInvalid)
 CUT_AGAIN_S = 0.1  # a new round may begin at the moment of the stop
 DOUBLINGS_MAX = 30  # beyond any limit, so that the number does not grow for days
 
@@ -76,6 +80,8 @@ class Mirror:
             except FINAL:
                 raise
             except (ApplianceError, OSError) as error:
+                if isinstance(error, NOT_AT_THE_START) and not self.progress.was_connected:
+                    raise
                 if self._stopping.is_set():
                     log.warning("stopped before every sent batch was answered", error=error)
                     return

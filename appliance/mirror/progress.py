@@ -54,6 +54,7 @@ class MirrorProgress:
         self.partitions: dict[TopicPartition, Partition] = {}
         self.refused: dict[str, str] = {}  # the reason by topic
         self.is_connected = False
+        self.was_connected = False  # at any time since the start
         self.failures = 0  # of rounds
         self.last_failure = ""
         self.transactions = 0

@@ -63,8 +63,8 @@ class Round:
     ) -> None:
         self._config, self._progress, self._held = config, progress, held
         self._stopping, self._once = stopping, once
-        self._source = Site(config.client(config.source))
-        self._target_site = Site(config.client(config.target))
+        self._source = Site(config.source_client)
+        self._target_site = Site(config.target_client)
         self._inbox = Inbox(config.inbox_bytes)
         self._fetchers: list[Fetcher] = []
         self._target: Target | None = None
@@ -79,7 +79,7 @@ class Round:
             mirrored = self._arrange()
             self._target = self._open(mirrored)
             cursors = self._begin(mirrored, self._target)
-            self._progress.is_connected = True
+            self._progress.is_connected = self._progress.was_connected = True
             self._fetch(cursors, self._target)
             self._pump(self._target)
         finally:

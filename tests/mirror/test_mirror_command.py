@@ -12,10 +12,12 @@ import pytest
 from click.testing import CliRunner
 
 from appliance.cli.main import main
+from appliance.client.errors import ConfigInvalid, LoginFailed
 from appliance.client.setting import as_markdown
-from appliance.client.errors import ConfigInvalid
 from appliance.mirror.config import MirrorConfig
+from appliance.mirror.mirror import Mirror
 from appliance.mirror.progress import serve_metrics
+from appliance.mirror.round import Round
 from appliance.testing import RunningBroker
 from tests.support.mirroring import make, once, produce
 
@@ -74,3 +76,45 @@ def test_the_command(source: RunningBroker, target: RunningBroker) -> None:
     assert "missing --to, --topics" in run(main, ["mirror", "--from", "a:1"]).output
     assert "no setting 'x'" in run(main, ["mirror", *ends, "--set", "x=1"]).output
     assert "wanted int" in run(main, ["mirror", *ends, "--set", "inbox_bytes=many"]).output
+
+
+@pytest.mark.parametrize(
+    ("pair", "fact"),
+    [
+        ("source.sasl.password=pencil", "use source.sasl.password.file or"),
+        ("source.ssl.ca=x", "source.ssl.ca: wanted one of security.protocol"),
+        ("target.ssl.ca.location=x", "target: ssl_ca_location: not used"),
+    ],
+)
+def test_settings_of_a_side_are_checked(pair: str, fact: str) -> None:
+    ends = ["--from", "a:1", "--to", "b:1", "--topics", "t"]
+    done = CliRunner().invoke(main, ["mirror", *ends, "--set", pair])
+    assert done.exit_code != 0
+    assert fact in " ".join(f"{done.output} {done.exception}".split())
+    assert "pencil" not in done.output
+
+
+def test_a_login_that_fails_ends_a_mirror_unless_it_was_connected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = MirrorConfig(source="a:1", target="b:1", topics="t", retry_backoff_ms=1)
+
+    def refused(self: Round) -> None:
+        raise LoginFailed("login failed")
+
+    monkeypatch.setattr(Round, "run", refused)
+    with pytest.raises(LoginFailed):
+        Mirror(settings).run()
+    tries: list[int] = []
+
+    def later(self: Round) -> None:
+        tries.append(1)
+        if len(tries) < 3:
+            refused(self)
+
+    monkeypatch.setattr(Round, "run", later)
+    mirror = Mirror(settings)
+    mirror.progress.was_connected = True
+    mirror.run()
+    assert mirror.progress.failures == 2
+    assert mirror.progress.last_failure == "login failed"

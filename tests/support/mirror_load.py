@@ -105,9 +105,9 @@ class Held:
         return self.count, self.digest.hexdigest()
 
 
-def held(address: str, topic: str, with_offsets: bool) -> dict[int, tuple[int, str]]:
+def held(cluster: str | ClientConfig, topic: str, with_offsets: bool) -> dict[int, tuple[int, str]]:
     """Of each partition, by Fetch and our own decoder, without the mirror's code for batches."""
-    site = Site(ClientConfig(broker_list=address))
+    site = Site(ClientConfig(broker_list=cluster) if isinstance(cluster, str) else cluster)
     try:
         site.refresh()
         found = {}

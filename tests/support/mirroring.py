@@ -92,7 +92,7 @@ def until(condition: Callable[[], Any], what: str) -> None:
 
 @contextmanager
 def site(broker: RunningBroker) -> Iterator[Site]:
-    with closing(Site(config(broker, broker).client(broker.bootstrap))) as made:
+    with closing(Site(config(broker, broker).source_client)) as made:
         made.refresh()
         yield made
 

@@ -7,7 +7,7 @@ new password or certificate needs no restart.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from appliance.client.setting import check, rows_of, setting
 PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"
 SCRAM_256, SCRAM_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
 PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
+PASSWORD = "sasl.password"
 SECRET_SIZE_MAX = 64 << 10  # a token has a few KiB; another file was named by mistake
 
 Token = Callable[[], str]
@@ -143,17 +144,28 @@ class SecurityConfig:
             raise ConfigInvalid(f"{', '.join(sorted(names))}: not used, because {why}")
 
 
-def named_as_in_files(pairs: Mapping[str, str], prefix: str = "") -> dict[str, Any]:
-    """Settings by the names of fields, from names as in `security.protocol`."""
+def of_pairs(pairs: Iterable[str], prefix: str = "") -> SecurityConfig:
+    """From a command line, as in `security.protocol=SASL_SSL`. `prefix` is for errors."""
     known = {
         each.name.replace("_", "."): each.name
         for each in fields(SecurityConfig)
         if each.name != "sasl_oauthbearer_token"
     }
-    for name in pairs:
+    given: dict[str, Any] = {}
+    for pair in pairs:
+        name, _, text = pair.partition("=")
         if name not in known:
             raise ConfigInvalid(f"{prefix}{name}: wanted one of {', '.join(known)}")
-    return {known[name]: value for name, value in pairs.items()}
+        if name == PASSWORD:
+            raise ConfigInvalid(
+                f"{prefix}{PASSWORD}: everybody on the machine can read a command line, use "
+                f"{PASSWORD}.file or {PASSWORD}.env"
+            )
+        given[known[name]] = text
+    try:
+        return SecurityConfig(**given)
+    except ConfigInvalid as error:
+        raise ConfigInvalid(f"{prefix}{error}") from error
 
 
 def secret_in(name: str, path: str) -> str:

@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 import click
 
 from appliance.client.connection import Address
-from appliance.client.errors import ConfigInvalid
-from appliance.client.security_config import SecurityConfig, named_as_in_files
+from appliance.client.security_config import of_pairs
 from appliance.mirror import offset_map
 from appliance.mirror.config import MirrorConfig
 from appliance.mirror.errors import OffsetNotMapped
@@ -120,33 +119,22 @@ def reporter_of(address: str, made: Mirror) -> Reporter:
 
 
 SIDES = ("source", "target")
-SECRET = "sasl.password"
 FLAGS = {"--from": "source", "--to": "target", "--topics": "topics"}
 
 
 def all_parsed(pairs: Iterable[str]) -> dict[str, Any]:
     """Values by the names of `MirrorConfig`."""
     made: dict[str, Any] = {}
-    of_sides: dict[str, dict[str, str]] = {}
+    of_sides: dict[str, list[str]] = {}
     for pair in pairs:
         side, dot, rest = pair.partition(".")
         if dot and side in SIDES:
-            name, _, text = rest.partition("=")
-            of_sides.setdefault(side, {})[name] = text
+            of_sides.setdefault(side, []).append(rest)
         else:
             name, value = parsed(pair)
             made[name] = value
     for side, given in of_sides.items():
-        if SECRET in given:
-            raise click.UsageError(
-                f"--set {side}.{SECRET}: everybody on the machine can read a command line, use "
-                f"{side}.{SECRET}.file or {side}.{SECRET}.env"
-            )
-        named = named_as_in_files(given, f"--set {side}.")
-        try:
-            made[f"{side}_security"] = SecurityConfig(**named)
-        except ConfigInvalid as error:
-            raise ConfigInvalid(f"{side}: {error}") from error
+        made[f"{side}_security"] = of_pairs(given, f"--set {side}.")
     return made
 
 

@@ -12,7 +12,7 @@ from appliance.client.config import ClientConfig
 from appliance.client.consumer_config import ConsumerConfig, FetchConfig
 from appliance.client.errors import ConfigInvalid
 from appliance.client.producer_config import ProducerConfig
-from appliance.client.security_config import SecurityConfig, named_as_in_files
+from appliance.client.security_config import SecurityConfig, of_pairs
 from appliance.client.setting import as_markdown
 
 PAGE = Path(__file__).parents[2] / "docs" / "client.md"
@@ -115,8 +115,10 @@ def test_only_the_end_of_line_is_left_out_of_a_password(tmp_path: Path) -> None:
 
 
 def test_names_are_those_of_librdkafka() -> None:
-    pairs = {"security.protocol": "SSL", "ssl.ca.location": "ca.pem"}
-    found = named_as_in_files(pairs)
-    assert found == {"security_protocol": "SSL", "ssl_ca_location": "ca.pem"}
+    config = of_pairs(["security.protocol=SSL", "ssl.ca.location=a=b.pem"])
+    assert (config.security_protocol, config.ssl_ca_location) == ("SSL", "a=b.pem")
     with pytest.raises(ConfigInvalid, match=r"source\.ssl\.ca: wanted one of security\.protocol"):
-        named_as_in_files({"ssl.ca": "x"}, "source.")
+        of_pairs(["ssl.ca=x"], "source.")
+    with pytest.raises(ConfigInvalid, match="can read a command line") as caught:
+        of_pairs(["sasl.password=pencil"])
+    assert "pencil" not in str(caught.value)

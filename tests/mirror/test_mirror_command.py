@@ -81,9 +81,9 @@ def test_the_command(source: RunningBroker, target: RunningBroker) -> None:
 @pytest.mark.parametrize(
     ("pair", "fact"),
     [
-        ("source.sasl.password=pencil", "use source.sasl.password.file or"),
+        ("source.sasl.password=pencil", "use sasl.password.file or sasl.password.env"),
         ("source.ssl.ca=x", "source.ssl.ca: wanted one of security.protocol"),
-        ("target.ssl.ca.location=x", "target: ssl_ca_location: not used"),
+        ("target.ssl.ca.location=x", "target.ssl_ca_location: not used"),
     ],
 )
 def test_settings_of_a_side_are_checked(pair: str, fact: str) -> None:

@@ -22,7 +22,21 @@ RESOURCES = {
 }
 
 
-@click.group()
+class AclCommands(click.Group):
+    """`import` needs the client library, which is only imported when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), "import"])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == "import":
+            from appliance.cli.remote.acl_import import import_acls
+
+            return import_acls
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=AclCommands)
 def acl() -> None:
     """Access rules of Kafka clients, enforced as soon as one listener has a login."""
 

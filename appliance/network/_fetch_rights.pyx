@@ -10,7 +10,9 @@ from libc.stdint cimport int64_t
 
 from appliance.network._connection cimport Connection, Fetch, FetchTarget, Slot
 from appliance.network._control_plane_inbox cimport Question, question_put
-from appliance.network._rights cimport RIGHT_READ, VERDICT_ALLOWED, VERDICT_UNKNOWN, rights_of
+from appliance.network._rights cimport (
+    RIGHT_READ, VERDICT_ALLOWED, VERDICT_UNKNOWN, rights_met, rights_of,
+)
 
 cdef enum:
     QUESTION_TOPICS_MAX = 1000     # in one; Python takes some milliseconds for them
@@ -20,6 +22,20 @@ cdef enum:
 
 cdef bint fetch_is_decided(Connection* connection, Slot* slot, int64_t generation) noexcept nogil:
     cdef Fetch* fetch = slot.fetch.get()
+    cdef FetchTarget* target
+    cdef size_t i
+    for i in range(fetch.targets.size()):
+        target = &fetch.targets.at(i)
+        if target.decided_at == generation:
+            continue
+        if not rights_met(&connection.rights, target.topic.get().serial, RIGHT_READ, generation):
+            return _look_up(connection, fetch, generation)
+        target.decided_at = generation
+        target.may_read = True
+    return True
+
+
+cdef bint _look_up(Connection* connection, Fetch* fetch, int64_t generation) noexcept nogil:
     cdef FetchTarget* target
     cdef FetchTarget* before = NULL
     cdef Question question

@@ -35,7 +35,9 @@ from appliance.network._topic_table cimport (
     TOPIC_PRODUCES_FAILED, Topic, TopicRef, put_topic, read_topic, topic_count, topic_log,
     topic_refusal, topics_find,
 )
-from appliance.network._rights cimport RIGHT_WRITE, VERDICT_ALLOWED, rights_id_key, rights_of
+from appliance.network._rights cimport (
+    RIGHT_WRITE, VERDICT_ALLOWED, rights_id_key, rights_met, rights_of,
+)
 from appliance.protocol._error_codes cimport kafka_error, kafka_message
 from appliance.protocol._frame cimport (
     Piece, put_count, put_i16, put_i32, put_i64, put_string, put_tags, read_bytes,
@@ -122,18 +124,25 @@ cdef bint _may_write(Connection* connection, Request* request, int64_t generatio
     A transaction's batches need the right to its id, too, each time: it may have been withdrawn
     since the transaction began. It is a decision like those of topics, by a name that none has.
     """
-    cdef string key
     cdef Topic* topic
     cdef size_t i
     for i in range(request.topics.size()):
         topic = request.topics[i].topic.get()
+        if rights_met(&connection.rights, topic.serial, RIGHT_WRITE, generation):
+            continue
         if topic.name.empty():
             continue  # an id that is unknown, which is all that there is to tell
         if rights_of(&connection.plane.rights, &connection.rights, connection.peer, topic.name,
                      topic.serial, RIGHT_WRITE, generation) != VERDICT_ALLOWED:
             return False
-    if not request.is_in_transaction and request.transactional_id.size < 0:
-        return True
+    if request.is_in_transaction or request.transactional_id.size >= 0:
+        return _may_write_in_transaction(connection, request, generation)
+    return True
+
+
+cdef bint _may_write_in_transaction(Connection* connection, Request* request,
+                                    int64_t generation) noexcept nogil:
+    cdef string key
     if request.transactional_id.size < 0:
         return False
     key = rights_id_key(request.transactional_id.data, request.transactional_id.size)

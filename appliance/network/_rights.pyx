@@ -31,7 +31,7 @@ cdef void rights_init(RightsTable* table, int64_t decisions_max) noexcept nogil:
 
 cdef int rights_of(RightsTable* table, ClientRights* client, const string& host, const string& name,
                    int64_t serial, int right, int64_t generation) noexcept nogil:
-    cdef Met* met = &client.met[serial % MET_MAX]
+    cdef Met* met = &client.met[serial & (MET_MAX - 1)]
     cdef Met own
     if serial == 0:
         met = &own

@@ -30,9 +30,9 @@ and have no producer.
 Versions 0 to 2 are listed but close the connection, as in Kafka: old releases of librdkafka turn
 compression off if version 0 is not listed.
 
-Rights: WRITE on the topic; with a batch of a transaction WRITE on the transactional id, too, at each
-request: it may have been withdrawn since the transaction began. The data plane passes on whatever
-it does not know to be allowed, and is told what was decided here.
+Rights: WRITE on the topic; with a batch of a transaction WRITE on the transactional id, too, at
+each request: it may have been withdrawn since the transaction began. The data plane passes on
+whatever it does not know to be allowed, and is told what was decided here.
 
 Left out: the record formats before 2 (UNSUPPORTED_FOR_MESSAGE_FORMAT), which only clients of 2017
 and before write.

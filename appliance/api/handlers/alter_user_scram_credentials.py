@@ -11,6 +11,8 @@ A credential of somebody new makes a user who may log in here, and not to the co
 are not enforced, nobody may write credentials of a user of the console
 (CLUSTER_AUTHORIZATION_FAILED); those that are written while other machines reach such a broker open
 nothing until an administrator has confirmed them.
+
+Left out: nothing.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ A null or empty list means all users. A user without a credential gets RESOURCE_
 duplicate user DUPLICATE_RESOURCE.
 
 Rights: DESCRIBE on the cluster.
+
+Left out: nothing.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ to log in again (KIP-368), as the same principal; later than that the connection
 next request.
 
 After SaslHandshake 0 messages and answers come without headers, and a failed login has no answer.
+
+Left out: nothing.
 """
 
 from __future__ import annotations

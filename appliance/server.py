@@ -42,6 +42,7 @@ from appliance.data_dir.recovery import RecoveryProgress
 from appliance.errors import ApplianceError, ListenFailed
 from appliance.machine import limits, memory
 from appliance.network._data_plane import DataPlane
+from appliance.network.listener_tls import ListenerTls, tls_of_listeners
 from appliance.process import event_log
 from appliance.process.stop_signals import stop_signals
 from appliance.repair import refused_reads, scrub
@@ -102,6 +103,7 @@ class Server:
         self.setup_secret = ""
         self.export_address: Address | None = None  # of bulk data
         self.https: Https | None = None
+        self.kafka_tls: dict[str, ListenerTls] = {}  # by the name of a listener
         self._admin_runner: web.AppRunner | None = None
         self._export: Listener | None = None
         self.started = time.monotonic()
@@ -197,6 +199,7 @@ class Server:
         for each in self.config.listeners:
             if self.config.asks_who(each) and not broker.authorizer.is_enforced:
                 raise ListenFailed(f"listeners: got {each}, and no rights are enforced")
+        self.kafka_tls = await asyncio.to_thread(tls_of_listeners, self.config)
         listeners = listening([each.address for each in self.config.listeners])
         self.kafka_addresses = [Address(*each.getsockname()[:2]) for each in listeners]
         assert self.admin_address is not None, "the admin pages listen before recovery"
@@ -206,7 +209,8 @@ class Server:
         dispatcher = Dispatcher(broker, data_plane)
         dispatcher.start()
         for each, opened in zip(self.config.listeners, listeners, strict=True):
-            data_plane.listen(opened, asks_login=self.config.asks_login(each))
+            found, asks = self.kafka_tls.get(each.name), self.config.asks_login(each)
+            data_plane.listen(opened, asks, None if found is None else found.context)
         data_plane.start()
         try:
             yield
@@ -340,6 +344,9 @@ class Server:
             yield self._every(
                 "new certificate of HTTP", Interval(CERTIFICATES_MS), self.https.reload
             )
+        for each in self.kafka_tls.values():
+            name = f"new certificate of listener {each.name}"
+            yield self._every(name, Interval(CERTIFICATES_MS), each.reload)
 
     async def _look_at_refused(self, broker: Broker) -> None:
         """Reads that were refused: health tells of them already, the ledger soon."""

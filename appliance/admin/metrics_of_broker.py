@@ -25,6 +25,7 @@ from appliance.data_dir import descriptor_budget
 from appliance.native import _descriptors
 from appliance.native._histogram import TIME_BOUNDS_NS
 from appliance.network._data_plane import DataPlane
+from appliance.network.listener_tls import ListenerTls
 from appliance.protocol import MODULES
 from appliance.txn.states import State
 
@@ -38,11 +39,15 @@ PLANE_COUNTERS = {
     "connections_refused": ("connections_refused", "Connections above a limit."),
     "punted_requests": ("control_requests", "Requests that went to the control plane."),
     "throttled_requests": ("throttled_requests", "Requests after which a quota held back."),
+    "tls_handshakes": ("tls_handshakes", "Handshakes of TLS that ended well."),
+    "tls_handshakes_resumed": ("tls_handshakes_resumed", "Of these, resumptions of a session."),
+    "tls_handshakes_failed": ("tls_handshakes_failed", "Handshakes of TLS that did not."),
     "bytes_in": ("network_received_bytes", "Bytes that came from clients, whatever they are."),
     "bytes_out": ("network_sent_bytes", "Bytes that went to clients, whatever they are."),
 }
 PLANE_GAUGES = {
     "connections_open": ("connections", "Connections of clients."),
+    "tls_handshakes_open": ("tls_handshakes_open", "Handshakes of TLS that are under way."),
     "queued_bytes": ("queued_request_bytes", "Memory promised to requests."),
     "held_bytes": ("queued_response_bytes", "Memory of answers that were not taken yet."),
     "fetch_partitions": ("fetch_partitions", "Partitions in fetch sessions and waiting fetches."),
@@ -79,6 +84,8 @@ def families(process: Process) -> Iterator[Metric]:
     yield from of_descriptors()
     for each in process.connections:
         yield from of_port(each)
+    if process.kafka_tls:
+        yield of_certificates(process.kafka_tls.values())
     if process.registration is not None:
         yield of_zookeeper(process.registration.status)
     if process.broker is not None:
@@ -131,6 +138,16 @@ def of_port(connections: PortConnections) -> Iterator[Metric]:
     for reason, count in sorted(connections.ended.items()):
         ended.add_metric([reason], count)
     yield ended
+
+
+def of_certificates(listeners: Iterable[ListenerTls]) -> Metric:
+    text = "Time of Unix at which the first of the certificates in a listener's files ends."
+    family = gauge("certificate_end_seconds", text, ["listener", "file"])
+    for each in listeners:
+        for file, found in (("keystore", each.certificates), ("truststore", each.trusted)):
+            if found:
+                family.add_metric([each.name, file], min(one.not_after_s for one in found))
+    return family
 
 
 def of_zookeeper(status: str) -> Metric:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from appliance.api.foreign_protocols import protocol_of
+from appliance.network._tls_context import reason_of
 from appliance.process import event_log
 
 log = event_log.named("connections")
@@ -43,6 +44,13 @@ TEXTS = {
     "login other": "it logged in again as another principal",
     "connection rate": "its turn would come in {got} ms, wanted at most {wanted} (the quota "
     "connection_creation_rate)",
+    "handshake": "TLS was not agreed upon: {reason}",
+    "handshake timeout": "TLS was not agreed upon within {wanted} ms (ssl.handshake.timeout.ms)",
+    "handshakes": "there are {got} handshakes of TLS under way, wanted at most {wanted} "
+    "(ssl.max.handshakes.total)",
+    "handshakes per ip": "there are {got} handshakes of TLS of this address under way, wanted at "
+    "most {wanted} (ssl.max.handshakes.per.ip)",
+    "not tls": "the listener has TLS, and the client did not begin with it",
 }
 
 
@@ -64,10 +72,12 @@ class Closure(Protocol):
 
 
 def words_of(closure: Closure) -> str:
+    is_handshake = closure.kind == "handshake"
     text = TEXTS[closure.kind].format(
-        got=closure.got, wanted=closure.wanted, key=closure.key, version=closure.version
-    )
-    is_size = closure.kind in ("frame size", "login size")
+        got=closure.got, wanted=closure.wanted, key=closure.key, version=closure.version,
+        reason=reason_of(closure.got, closure.wanted) if is_handshake else "",
+    )  # fmt: skip
+    is_size = closure.kind in ("frame size", "login size", "not tls")
     what = protocol_of(closure.got) if is_size else None
     return f"{text}; it begins like {what}" if what else text
 

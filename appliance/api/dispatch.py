@@ -84,12 +84,25 @@ class Punt(Protocol):
 Answer = tuple[int, int, bytes | None]
 
 
+class Arrival(Protocol):
+    @property
+    def connection(self) -> int: ...
+    @property
+    def listener(self) -> int: ...
+    @property
+    def peer(self) -> str: ...
+    @property
+    def subject(self) -> bytes: ...  # of its certificate, in DER
+
+
 class DataPlane(Keeper, Protocol):
     """What dispatch wants of the data plane; tests have a small one of their own."""
 
     @property
     def punt_fd(self) -> int: ...
     def punts(self) -> tuple[list[Any], list[int]]: ...
+    def arrivals(self) -> list[Any]: ...
+    def log_in(self, connection: int, principal: str, expires_ns: int = 0) -> None: ...
     def closures(self) -> tuple[list[Any], int]: ...
     def reply_all(self, answers: list[Answer]) -> None: ...
     def close(self, connection: int) -> None: ...
@@ -150,6 +163,8 @@ class Dispatcher:
 
     def _take(self) -> None:
         punts, gone = self._data_plane.punts()
+        for arrival in self._data_plane.arrivals():
+            self._let_in(arrival)  # before it may be among those that are gone
         for punt in punts:
             self._waiting.put(punt)
         for connection in gone:
@@ -157,6 +172,7 @@ class Dispatcher:
             self._broker.share_partitions.connection_gone(connection)
             self._broker.software.pop(connection, None)
             self._broker.logins.gone(connection)
+            self._broker.certificate_logins.gone(connection)
         closures, left_out = self._data_plane.closures()
         for each in closures:
             self._closures.note(each)
@@ -164,6 +180,17 @@ class Dispatcher:
         self._broker.decisions.take_questions()
         if self._turn is None:
             self._begin_some()  # a turn of the loop costs as much as a heartbeat
+
+    def _let_in(self, arrival: Arrival) -> None:
+        """Whose certificate says who it is."""
+        logins, connection = self._broker.certificate_logins, arrival.connection
+        try:
+            principal = logins.came(connection, arrival.listener, arrival.subject)
+        except ApplianceError as error:
+            self._closures.say(arrival.peer, "certificate", str(error))
+            self._data_plane.close(connection)
+        else:
+            self._data_plane.log_in(connection, str(principal))
 
     def _begin_later(self) -> None:
         if self._turn is None and self._waiting:
@@ -230,7 +257,8 @@ class Dispatcher:
             SERVED,
             self._threads,
             self._turns,
-            self._broker.logins.principal_of(punt.connection),
+            self._broker.certificate_logins.principal_of(punt.connection)
+            or self._broker.logins.principal_of(punt.connection),
             self._broker.authorizer,
         )
         asker.set(punt.peer)

@@ -24,6 +24,7 @@ from appliance.access import sasl_mechanisms
 from appliance.access.acl_rows import AclRows
 from appliance.access.acls import Acls
 from appliance.access.authorizer import Authorizer
+from appliance.access.certificate_logins import CertificateLogins
 from appliance.access.client_quotas import ClientQuotas
 from appliance.access.kept_per_address import Kept
 from appliance.access.login_attempts import LoginAttempts
@@ -160,6 +161,11 @@ class Broker:
         self.logins = self._logins()
         trust = Trust(self.config.enforces_rights, bool(self.config.open_listeners))
         self.scram = ScramCredentials(self.users, entities, trust, self.clock.latest_ms)
+        self.certificate_logins = CertificateLogins({
+            number: self.config.tls_of(each.name).principal_rules
+            for number, each in enumerate(self.config.listeners)
+            if self.config.is_login(each)
+        })  # fmt: skip
         quotas: ConfigRows[str, float] = ConfigRows(catalog, "client_quotas", "entity")
         self.quotas = ClientQuotas(quotas, change, entities)
         metrics: ConfigRows[str, str] = ConfigRows(catalog, "client_metrics", "subscription")

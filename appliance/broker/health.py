@@ -36,6 +36,7 @@ from appliance.machine import limits, raid
 from appliance.machine.clock_state import told as told_of_doubt
 from appliance.machine.watch import LOOK_S, Machine
 from appliance.native import _descriptors
+from appliance.network.listener_tls import ListenerTls
 from appliance.process import event_log
 from appliance.process.spoken import disk_full, duration, size, some
 from appliance.repair._hole_repair import holes
@@ -120,6 +121,8 @@ class Subject(Protocol):
     def broker(self) -> Broker | None: ...  # None until the logs are recovered
     @property
     def registration(self) -> Registered | None: ...
+    @property
+    def kafka_tls(self) -> Mapping[str, ListenerTls]: ...  # by the name of a listener
 
 
 class Watch:
@@ -194,6 +197,9 @@ def _all(subject: Subject, broker: Broker, watch: Watch) -> Iterator[Finding]:
     yield from of_storage(broker)
     yield from of_descriptors(time.monotonic() - subject.started)
     yield from of_listeners(broker.configs.in_force.config)
+    for listener in subject.kafka_tls.values():
+        for has_ended, text in listener.ends(time.time()):
+            yield Finding("failing" if has_ended else "degraded", "certificate", text)
     for each in subject.connections:
         yield from of_port(each)
     yield from of_syncs(broker)

@@ -21,7 +21,8 @@ from appliance.config.listeners import (
     NO_PROTOCOLS,
     PLAINTEXT,
     PROTOCOLS,
-    UNSERVED,
+    SASL_SSL,
+    SSL,
     WITH_LOGIN,
     Listener,
     Listeners,
@@ -40,7 +41,7 @@ from appliance.config.setting import (
 from appliance.config.share_groups import ShareGroupsConfig
 from appliance.config.share_state import ShareStateConfig
 from appliance.config.storage import StorageConfig
-from appliance.config.tls import TlsConfig
+from appliance.config.tls import CLIENT_AUTH, NONE, REQUIRED, TlsConfig
 from appliance.config.topics import TopicsConfig
 from appliance.config.transactions import TransactionsConfig
 from appliance.config.zookeeper import ZooKeeperConfig
@@ -68,8 +69,8 @@ class BrokerConfig(Part):
         "listeners",
         Listeners((Listener(PLAINTEXT, Address("127.0.0.1", 9092)),)),
         "Where clients of the Kafka protocol are served: PLAINTEXT, or SASL_PLAINTEXT with a "
-        "login. The first is in the ready line. Without a login a listener is on loopback. Former "
-        "versions had one, `listen.address`.",
+        "login, and encrypted SSL and SASL_SSL. The first is in the ready line. Without a login a "
+        "listener is on loopback. Former versions had one, `listen.address`.",
     )
     advertised_listeners: Listeners = setting(
         "advertised.listeners",
@@ -163,11 +164,6 @@ class BrokerConfig(Part):
 
     def _check_listener(self, each: Listener) -> None:
         protocol = self.protocols.of(each.name)
-        if protocol in UNSERVED:
-            raise SettingInvalid(
-                f"listeners: got {each}; {protocol} is not served yet, wanted "
-                f"{' or '.join(it for it in PROTOCOLS if it not in UNSERVED)}"
-            )
         if protocol not in PROTOCOLS:
             raise SettingInvalid(
                 f"listeners: got {each}, and {protocol} is no protocol; wanted {PLAINTEXT}, or "
@@ -175,6 +171,11 @@ class BrokerConfig(Part):
             )
         if protocol in WITH_LOGIN:
             self._check_plain(each, protocol)
+        if protocol in ENCRYPTED and not self.tls_of(each.name).has_keystore:
+            raise SettingInvalid(
+                f"listeners: got {each}, and there is no certificate for it; wanted "
+                "ssl.keystore.location with it"
+            )
         if each in self.open_listeners and not self.may_be_open:
             raise SettingInvalid(
                 f"listeners: got {each}, which other machines can reach, and there is no login; "
@@ -261,20 +262,33 @@ class BrokerConfig(Part):
 
     def asks_who(self, listener: Listener) -> bool:
         """Whether its clients must say and prove who they are."""
-        return self.asks_login(listener)
+        is_required = self.tls_of(listener.name).client_auth == REQUIRED
+        return self.asks_login(listener) or (self.is_login(listener) and is_required)
+
+    def is_login(self, listener: Listener) -> bool:
+        """Whether a client's certificate says who it is, or that it is nobody."""
+        is_ssl = self.protocols.of(listener.name) == SSL
+        return is_ssl and self.tls_of(listener.name).client_auth != NONE
 
     @property
     def enforces_rights(self) -> bool:
         """One listener that asks is enough: another must not undo what it asks for."""
-        return bool(self.access.authorizer) or any(map(self.asks_who, self.listeners))
+        return bool(self.access.authorizer) or any(
+            self.asks_who(each) or self.is_login(each) for each in self.listeners
+        )
 
     def access_of(self, listener: str) -> AccessConfig:
         """Logins at the listener of this name."""
         return self._of_listener(self.access, listener)
 
     def tls_of(self, listener: str) -> TlsConfig:
-        """As it is for one listener."""
-        return self._of_listener(self.tls, listener)
+        """TLS at the listener of this name."""
+        found = self._of_listener(self.tls, listener)
+        own = self.of_listeners.get(listener, {})
+        # As in Kafka: what is meant for certificates as logins does not ask those who log in.
+        if self.protocols.of(listener) == SASL_SSL and CLIENT_AUTH not in own:
+            return replace(found, client_auth=NONE)
+        return found
 
     def _of_listener(self, part: Kind, listener: str) -> Kind:
         """A part of the settings with what was set for this listener."""

@@ -11,7 +11,6 @@ from appliance.config.addresses import Address
 PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"
 PROTOCOLS = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
 ENCRYPTED = (SSL, SASL_SSL)
-UNSERVED = ENCRYPTED  # yet
 WITH_LOGIN = (SASL_PLAINTEXT, SASL_SSL)  # by SASL; certificates are another way
 NAME = re.compile(r"[A-Z0-9_]+")
 

@@ -80,14 +80,14 @@ class NetworkConfig(Part):
         maximum=100,
     )
     max_handshakes: int = setting(
-        "ssl.handshakes.max",
+        "ssl.max.handshakes.total",
         1000,
-        "Handshakes of TLS that are under way at a time. One takes a thread up to two milliseconds, "
-        "and who only begins them takes memory. The next is refused, and its client tries again.",
+        "Handshakes of TLS that are under way at a time. One takes a thread up to two ms, and who "
+        "only begins them takes memory. The next is refused, and its client tries again.",
         minimum=1,
     )
     max_handshakes_per_ip: int = setting(
-        "ssl.handshakes.max.per.ip",
+        "ssl.max.handshakes.per.ip",
         200,
         "Handshakes of one address that are under way, so that others still get in.",
         minimum=1,

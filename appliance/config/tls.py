@@ -13,6 +13,7 @@ NO_FILE = Path(os.devnull)
 
 PEM, PKCS12 = "PEM", "PKCS12"
 NONE, REQUESTED, REQUIRED = "none", "requested", "required"
+CLIENT_AUTH = "ssl.client.auth"
 TLS_1_2, TLS_1_3 = "TLSv1.2", "TLSv1.3"
 
 # What may be spoken, in the order in which it is preferred: keys that are new for each connection,
@@ -83,7 +84,7 @@ class TlsConfig(Part):
         of_listener=True,
     )
     client_auth: str = setting(
-        "ssl.client.auth",
+        CLIENT_AUTH,
         NONE,
         "Whether clients must show a certificate: on a listener with SSL it says who they are. "
         "With `requested` one without is `User:ANONYMOUS`. With SASL_SSL, where the login says it, "
@@ -111,8 +112,8 @@ class TlsConfig(Part):
         "ssl.principal.mapping.rules",
         "DEFAULT",
         "What of a certificate's subject is the client's name: RULE:pattern/replacement/, with L "
-        "or U behind it for small or capital letters, or DEFAULT for all of it. The first that fits "
-        "counts; where none does, the client is refused.",
+        "or U behind it for small or capital letters, or DEFAULT for all of it. The first that "
+        "fits counts; where none does, the client is refused.",
         of_listener=True,
     )
 
@@ -124,7 +125,7 @@ class TlsConfig(Part):
         check_names("ssl.cipher.suites", self.cipher_suites, (*SUITES_1_3, *SUITES_1_2))
         if self.client_auth != NONE and not self.has_truststore:
             raise SettingInvalid(
-                f"ssl.client.auth: got {self.client_auth}, and nobody's certificate is good; "
+                f"{CLIENT_AUTH}: got {self.client_auth}, and nobody's certificate is good; "
                 "wanted ssl.truststore.location with it"
             )
 

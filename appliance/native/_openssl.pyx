@@ -1,10 +1,10 @@
 """Finds OpenSSL in the process: Python's `_ssl` has loaded it, and its functions are asked for by
 name from there.
 
-`_ssl` is a shared object that is linked with libssl, or has it inside; asked for a name, the dynamic
-linker looks in it and in what it is linked with, and nowhere else. So it cannot be another copy. A
-Python with `_ssl` built in is asked as a whole. Where OpenSSL's names are hidden, as in some Pythons
-that bring their own, there is no TLS for Kafka's port, and the error says so.
+`_ssl` is a shared object that is linked with libssl, or has it inside; asked for a name, the
+dynamic linker looks in it and in what it is linked with, and nowhere else. So it cannot be another
+copy. A Python with `_ssl` built in is asked as a whole. Where OpenSSL's names are hidden, as in
+some Pythons that bring their own, there is no TLS for Kafka's port, and the error says so.
 """
 
 from appliance.errors import TlsUnavailable
@@ -80,8 +80,9 @@ cdef int _find(void* library, void** place, bytes name) except -1:
     place[0] = dlsym(library, name)
     if place[0] == NULL:
         raise TlsUnavailable(
-            f"TLS: Python's ssl has no function {name.decode()} to call ({_version_text()}); wanted "
-            "a Python that is linked with OpenSSL's shared library, as those of Linux distributions"
+            f"TLS: Python's ssl has no function {name.decode()} to call ({_version_text()}); "
+            "wanted a Python that is linked with OpenSSL's shared library, as those of Linux "
+            "distributions"
         )
     return 0
 

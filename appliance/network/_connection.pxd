@@ -184,9 +184,9 @@ cdef enum SendResult:
     SEND_BROKEN = 3
     SEND_COLD = 4                  # what comes next is being read from the disk
 
-# The steps of sending, which those with TLS (`_tls_send.pyx`) share: whether all of the first answer
-# is sent, which then leaves; whether a span is next, and can be sent without waiting for the disk;
-# `sent` of its own bytes are gone; a file was the reason that it cannot be finished.
+# The steps of sending, which those with TLS (`_tls_send.pyx`) share: whether all of the first
+# answer is sent, which then leaves; whether a span is next, and can be sent without waiting for the
+# disk; `sent` of its own bytes are gone; a file was the reason that it cannot be finished.
 cdef bint answer_is_sent(Connection* connection) noexcept nogil
 cdef void answer_end(Connection* connection) noexcept nogil
 cdef bint answer_stands_at_span(Connection* connection, Slot* slot) noexcept nogil

@@ -28,11 +28,11 @@ cdef cppclass Tls:
     bint is_broken                 # OpenSSL gave up, and must not be asked again
     bint is_kernel                 # the kernel encrypts what is sent
     bint is_resumed
-    bint has_more                  # the last read ended at its room: epoll may say nothing of the rest
-    bint read_wants_write          # the last read, or the handshake, goes on once the socket takes more
+    bint has_more                  # the last read filled its room: epoll may not tell of the rest
+    bint read_wants_write          # the read, or the handshake, goes on when the socket takes more
     bint write_wants_read
     int64_t deadline_ns            # of the handshake
-    int64_t pending                # bytes that an unfinished write was given, which it must get again
+    int64_t pending                # bytes of an unfinished write, which it must get again
     unsigned long reason           # OpenSSL's, of the fault; 0: none is known
 
 # NULL: no memory. The descriptor stays the connection's.

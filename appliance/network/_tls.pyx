@@ -22,7 +22,7 @@ cdef extern from "errno.h" nogil:
 
 cdef enum:
     CALL_MAX = 1073741824          # bytes in one call of OpenSSL, which counts in `int`
-    RECORD_BYTES = 16384           # the largest record; OpenSSL holds no more of an unfinished write
+    RECORD_BYTES = 16384           # the largest record: of an unfinished write OpenSSL holds one
 
 
 # ---- without the GIL ----

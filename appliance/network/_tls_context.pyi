@@ -1,5 +1,5 @@
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, final
 
 from typing_extensions import disjoint_base
 
@@ -21,6 +21,9 @@ class Rules(NamedTuple):
     most: str
     ciphers: bytes
     suites: bytes
+
+@final
+class Content: ...
 
 @disjoint_base
 class TlsContext:

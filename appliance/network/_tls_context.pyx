@@ -38,8 +38,8 @@ Store = namedtuple("Store", "content is_pkcs12 password key place")
 # What is asked of clients; `least` and `most` are names of protocols.
 Rules = namedtuple("Rules", "name client_auth least most ciphers suites")
 
-PROTOCOLS = {"TLSv1.2": TLS1_2_VERSION, "TLSv1.3": TLS1_3_VERSION}
-CLIENT_AUTH = {
+cdef dict versions = {"TLSv1.2": TLS1_2_VERSION, "TLSv1.3": TLS1_3_VERSION}
+cdef dict modes = {
     "none": SSL_VERIFY_NONE,
     "requested": SSL_VERIFY_PEER,
     "required": SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
@@ -119,8 +119,8 @@ cdef int _set_rules(OpenSSL* openssl, CContext* context, rules) except -1:
                                 | SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_NO_RENEGOTIATION)
     openssl.SSL_CTX_ctrl(context, SSL_CTRL_MODE, SSL_MODE_ENABLE_PARTIAL_WRITE
                          | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS, NULL)
-    openssl.SSL_CTX_ctrl(context, SSL_CTRL_SET_MIN_PROTO_VERSION, PROTOCOLS[rules.least], NULL)
-    openssl.SSL_CTX_ctrl(context, SSL_CTRL_SET_MAX_PROTO_VERSION, PROTOCOLS[rules.most], NULL)
+    openssl.SSL_CTX_ctrl(context, SSL_CTRL_SET_MIN_PROTO_VERSION, versions[rules.least], NULL)
+    openssl.SSL_CTX_ctrl(context, SSL_CTRL_SET_MAX_PROTO_VERSION, versions[rules.most], NULL)
     # Tickets need no memory here, and any processor can take one.
     openssl.SSL_CTX_ctrl(context, SSL_CTRL_SET_SESS_CACHE_MODE, SSL_SESS_CACHE_OFF, NULL)
     openssl.SSL_CTX_set_num_tickets(context, TICKETS)
@@ -130,7 +130,7 @@ cdef int _set_rules(OpenSSL* openssl, CContext* context, rules) except -1:
     openssl.SSL_CTX_set_default_read_buffer_len(context, READ_BYTES)
     openssl.SSL_CTX_ctrl(context, SSL_CTRL_SET_MAX_CERT_LIST, CLIENT_CHAIN_BYTES_MAX, NULL)
     openssl.SSL_CTX_set_verify_depth(context, CHAIN_DEPTH_MAX)
-    openssl.SSL_CTX_set_verify(context, CLIENT_AUTH[rules.client_auth], NULL)
+    openssl.SSL_CTX_set_verify(context, modes[rules.client_auth], NULL)
     if ciphers and openssl.SSL_CTX_set_cipher_list(context, ciphers) != 1:
         raise TlsInvalid(f"ssl.cipher.suites: OpenSSL has none of {ciphers.decode()}")
     if suites and openssl.SSL_CTX_set_ciphersuites(context, suites) != 1:
@@ -218,12 +218,12 @@ cdef int _open_pem(Content content, store, bint wants_key) except -1:
         raise TlsInvalid(f"{store.place}: certificate {content.certificates.size() + 1} cannot be "
                          f"read: {_reason(openssl)}")
     openssl.ERR_clear_error()
-    if wants_key:
+    if wants_key and b"PRIVATE KEY-----" in key:  # OpenSSL tells it from a broken one by no error
         bio = _bio(openssl, key)
         # With a password, even an empty one, OpenSSL does not ask on the terminal for it.
         content.key = openssl.PEM_read_bio_PrivateKey(bio, NULL, NULL, <char*>password)
         openssl.BIO_free(bio)
-        if content.key == NULL and openssl.ERR_peek_error() & REASON_MASK != NO_START_LINE:
+        if content.key == NULL:
             raise TlsInvalid(f"{store.place}: the private key cannot be read, or its password is "
                              f"another: {_reason(openssl)}")
     return 0

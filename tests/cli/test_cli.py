@@ -35,7 +35,7 @@ def test_listeners_may_be_repeated() -> None:
     result = run("settings", "--listen", "127.0.0.1:1", "--listen", "plaintext://[::1]:2")
     assert "\nlisteners = PLAINTEXT://127.0.0.1:1,PLAINTEXT://[::1]:2   (not" in result.output
     result = run("settings", "--listen", "127.0.0.1:1", "--listen", "SASL_SSL://127.0.0.1:2")
-    assert "got SASL_SSL://127.0.0.1:2; SASL_SSL is not served yet" in result.output
+    assert "got SASL_SSL://127.0.0.1:2, and there is no certificate for it" in result.output
     assert result.exit_code == 2
 
 

@@ -96,6 +96,12 @@ class PuntQueue(Recorder):
     def wake(self, connection: int, slot: int) -> None:
         raise AssertionError("nothing was asked")
 
+    def arrivals(self) -> list[Any]:
+        return []
+
+    def log_in(self, connection: int, principal: str, expires_ns: int = 0) -> None:
+        raise AssertionError("nobody comes with a certificate")
+
     def closures(self) -> tuple[list[Any], int]:
         return [], 0
 

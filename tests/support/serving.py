@@ -28,6 +28,7 @@ class Serving:
         environment: dict[str, str] | None = None,
         data: Path | None = None,
         package: Path | None = None,
+        protocol: str = "",
         **settings: object,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -36,7 +37,8 @@ class Serving:
         command += [sys.executable, "-m", "appliance", "serve", "--data-dir"]
         self.data = (data or folder / "data").absolute()
         command += [str(self.data)]
-        command += ["--admin", f"127.0.0.1:{admin_port}", "--listen", f"127.0.0.1:{port}"]
+        listen = f"{protocol and f'{protocol}://'}127.0.0.1:{port}"
+        command += ["--admin", f"127.0.0.1:{admin_port}", "--listen", listen]
         if admin_port:  # the port beside it may be somebody else's
             settings = {"export.address": "127.0.0.1:0", **settings}
         for name, value in {**SMALL, **settings}.items():

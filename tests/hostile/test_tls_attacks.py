@@ -1,0 +1,158 @@
+"""TLS under attack: half handshakes, floods, plain bytes, renegotiation, wrong certificates."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from appliance.record._batch_builder import batch
+from tests.support.certificates import Authority
+from tests.support.serving import Serving
+from tests.support.tls_client import TlsClient, trusting
+
+LIMITS = {
+    "ssl.max.handshakes.total": "40",
+    "ssl.max.handshakes.per.ip": "20",
+    "ssl.handshake.timeout.ms": "1500",
+}
+# The beginning of a ClientHello: a record of 512 bytes, of which nothing follows.
+HALF_HELLO = bytes.fromhex("160301020001 0001fc0303")
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def broker(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    folder = tmp_path_factory.mktemp("broker")
+    own = {"ssl.keystore.location": authority.issue("server").both}
+    made = Serving(folder, protocol="SSL", **own, **LIMITS)
+    yield made
+    assert made.stop() == 0
+
+
+def address(broker: Serving) -> str:
+    return f"{broker.kafka[0]}:{broker.kafka[1]}"
+
+
+def plain(broker: Serving, source: str, data: bytes = b"") -> socket.socket:
+    made = socket.create_connection(broker.kafka, 20, (source, 0))
+    made.sendall(data)
+    return made
+
+
+def ends(made: socket.socket) -> bool:
+    """Within the client's patience."""
+    try:
+        while made.recv(1 << 16):
+            pass
+    except ConnectionResetError:
+        pass
+    return True
+
+
+def serves(broker: Serving, authority: Authority) -> None:
+    with TlsClient(address(broker), trusting(authority.trust)) as client:
+        client.create_topic(f"t{time.monotonic_ns()}")
+
+
+def test_plain_bytes_are_told_of(broker: Serving, authority: Authority) -> None:
+    for source, data, told in (
+        ("127.0.3.1", bytes.fromhex("0000001a00120003"), "did not begin with it\""),
+        ("127.0.3.2", b"GET / HTTP/1.1\r\n\r\n", "did not begin with it; it begins like an HTTP"),
+        ("127.0.3.3", b"\x16", ""),
+    ):
+        with plain(broker, source, data) as made:
+            if told:
+                assert ends(made)
+                broker.wait_for_log(f"connection closed peer={source} why=.*{told}")
+    serves(broker, authority)
+
+
+def test_half_handshakes_have_a_deadline(broker: Serving, authority: Authority) -> None:
+    begin = time.monotonic()
+    for data in (b"", HALF_HELLO[:3], HALF_HELLO):
+        with plain(broker, "127.0.3.4", data) as made:
+            assert ends(made)
+    assert time.monotonic() - begin > 1.5
+    broker.wait_for_log("connection closed peer=127.0.3.4 why=.*not agreed upon within 1500 ms")
+    serves(broker, authority)
+
+
+def test_one_address_has_its_share_of_handshakes(broker: Serving, authority: Authority) -> None:
+    held = [plain(broker, "127.0.3.5", HALF_HELLO) for _ in range(20)]
+    with plain(broker, "127.0.3.5") as one_more:
+        assert ends(one_more)
+    broker.wait_for_log("connection closed peer=127.0.3.5 why=.*are 20 handshakes of TLS of this")
+    serves(broker, authority)  # another address
+    for each in held:
+        assert ends(each)  # at their deadline
+        each.close()
+
+
+def test_all_addresses_have_theirs(broker: Serving, authority: Authority) -> None:
+    held = [plain(broker, f"127.0.3.{6 + at % 3}", HALF_HELLO) for at in range(40)]
+    with plain(broker, "127.0.3.9") as one_more:
+        assert ends(one_more)
+    broker.wait_for_log("connection closed peer=127.0.3.9 why=.*are 40 handshakes of TLS under way")
+    for each in held:
+        assert ends(each)
+        each.close()
+    serves(broker, authority)
+
+
+def test_a_flood_of_handshakes_leaves_room_for_who_is_there(
+    broker: Serving, authority: Authority
+) -> None:
+    """200 whole handshakes, and a client that was there before gets its answers in between."""
+    context, slowest = trusting(authority.trust), 0.0
+    with TlsClient(address(broker), context) as client:
+        client.create_topic("busy")
+        one = bytes(batch([(0, None, b"x")]))
+        for at in range(200):
+            with TlsClient(address(broker), context):
+                if at % 10 == 0:
+                    begin = time.monotonic()
+                    (part,) = client.produce(one, topic="busy")
+                    slowest = max(slowest, time.monotonic() - begin)
+                    assert part.error_code == 0
+    assert slowest < 5
+
+
+def test_bytes_that_are_no_tls_any_more_end_the_connection(
+    broker: Serving, authority: Authority
+) -> None:
+    context = trusting(authority.trust)
+    with plain(broker, "127.0.3.10") as line:
+        secured = context.wrap_socket(line, server_hostname="localhost",
+                                      do_handshake_on_connect=True)
+        raw = socket.socket(fileno=secured.detach())
+        raw.sendall(bytes.fromhex("1703030020") + bytes(32))  # a record with a wrong tag
+        assert ends(raw)
+        raw.close()
+    serves(broker, authority)
+
+
+def test_a_renegotiation_is_refused(broker: Serving, authority: Authority) -> None:
+    done = subprocess.run(
+        ["openssl", "s_client", "-connect", address(broker), "-tls1_2", "-CAfile",
+         str(authority.trust), "-legacy_renegotiation"],
+        input="R\n", capture_output=True, text=True, timeout=60,
+    )
+    assert "no renegotiation" in done.stderr, done.stderr
+    serves(broker, authority)
+
+
+def test_a_client_that_does_not_trust_us_is_told_of(broker: Serving, tmp_path: Path) -> None:
+    other = Authority(tmp_path, "another")
+    with pytest.raises(ssl.SSLCertVerificationError):
+        TlsClient(address(broker), trusting(other.trust))
+    broker.wait_for_log("connection closed peer=127.0.0.1 why=.*TLS was not agreed upon: .*unknown")

@@ -1,0 +1,273 @@
+"""TLS at Kafka's port: real sockets, Python's client, both versions."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from appliance.config import load
+from appliance.errors import TlsInvalid
+from appliance.network.listener_tls import ListenerTls
+from appliance.record._batch_builder import batch
+from appliance.testing import RunningBroker, running_broker
+from tests.support.certificates import Authority, openssl
+from tests.support.tls_client import VERSIONS, TlsClient, ssl_settings, trusting
+from tests.support.wire_client import fetch_frame, produce_frame
+
+LARGE = 2 << 20
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def broker(
+    authority: Authority, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningBroker]:
+    settings = ssl_settings(authority)
+    with running_broker(tmp_path_factory.mktemp("broker") / "data", settings) as made:
+        yield made
+
+
+def records(count: int, size: int) -> bytes:
+    return bytes(batch([(0, None, bytes(size))] * count))
+
+
+def filled(client: TlsClient, topic: str, size: int = LARGE) -> bytes:
+    """A topic of batches that are 512 KiB; the result: all that is in it."""
+    client.create_topic(topic)
+    one, count = records(512, 1024), size // (512 * 1024)
+    for _ in range(count):
+        (part,) = client.produce(one, topic=topic, acks=-1)
+        assert part.error_code == 0
+    (answer,) = client.fetch(0, topic=topic, partition_max_bytes=2 * size).responses
+    return bytes(answer.partitions[0].records)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_is_produced_is_fetched(
+    broker: RunningBroker, authority: Authority, version: str
+) -> None:
+    topic = version.replace(" ", "-")
+    with TlsClient(broker.bootstrap, trusting(authority.trust, version)) as client:
+        assert client.tls.version() == version.replace(" ", "v")
+        all_bytes = filled(client, topic)
+        assert len(all_bytes) > LARGE
+        assert client.fetch_one(0, topic=topic, partition_max_bytes=2 * LARGE).records == all_bytes
+
+
+def test_a_small_answer_comes_alone(broker: RunningBroker, authority: Authority) -> None:
+    with TlsClient(broker.bootstrap, trusting(authority.trust)) as client:
+        client.create_topic("small")
+        (part,) = client.produce(records(1, 10), topic="small", acks=-1)
+        assert part.base_offset == 0
+        assert len(client.fetch_one(0, topic="small").records) < 200
+
+
+def test_requests_in_one_record_are_all_answered(
+    broker: RunningBroker, authority: Authority
+) -> None:
+    """OpenSSL holds those behind the first; epoll does not tell of them."""
+    with TlsClient(broker.bootstrap, trusting(authority.trust)) as client:
+        client.create_topic("many")
+        frames = produce_frame(records(1, 10), topic="many") * 60
+        client.socket.sendall(frames)
+        for _ in range(60):
+            client.receive()
+
+
+def test_more_than_a_read_takes_is_read_on(broker: RunningBroker, authority: Authority) -> None:
+    """A request of megabytes, and one behind it that comes with its last bytes."""
+    with TlsClient(broker.bootstrap, trusting(authority.trust)) as client:
+        client.create_topic("rest")
+        large, small = records(3000, 1000), records(1, 10)
+        client.socket.sendall(produce_frame(large, topic="rest")
+                              + produce_frame(small, topic="rest") * 200)
+        for _ in range(201):
+            client.receive()
+
+
+def test_bytes_may_come_one_by_one(broker: RunningBroker, authority: Authority) -> None:
+    with TlsClient(broker.bootstrap, trusting(authority.trust)) as client:
+        client.create_topic("slowly")
+        for byte in produce_frame(records(1, 10), topic="slowly"):
+            client.socket.sendall(bytes([byte]))
+        assert len(client.receive()) > 10
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_slow_reader_gets_every_byte(
+    broker: RunningBroker, authority: Authority, version: str
+) -> None:
+    """Writes stop within records and go on: many answers wait, of memory and of files."""
+    topic = version.replace(" ", "-slow-")
+    with TlsClient(broker.bootstrap, trusting(authority.trust, version)) as client:
+        all_bytes = filled(client, topic)
+        client.tls.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        small = fetch_frame(0, topic=topic, partition_max_bytes=100)
+        large = fetch_frame(0, topic=topic, partition_max_bytes=2 * LARGE)
+        client.socket.sendall((small + large) * 2)
+        for _ in range(2):
+            assert len(slowly(client)) < 600_000  # one batch, as the first always comes
+            assert slowly(client).endswith(all_bytes[-1000:] + b"\0\0\0")
+
+
+def slowly(client: TlsClient) -> bytes:
+    size, found = int.from_bytes(client.socket.recv(4), "big"), bytearray()
+    while len(found) < size:
+        found += client.socket.recv(min(20_000, size - len(found)))
+    return bytes(found)
+
+
+def test_a_session_is_resumed_by_every_thread(
+    broker: RunningBroker, authority: Authority
+) -> None:
+    for version in VERSIONS:
+        context = trusting(authority.trust, version)
+        with TlsClient(broker.bootstrap, context) as client:
+            topic = version.replace(" ", "-resumed-")
+            client.create_topic(topic)  # the ticket of TLS 1.3 comes before this answer
+            session = client.tls.session
+        for _ in range(4):  # there are two threads, and they take turns
+            with TlsClient(broker.bootstrap, context, session) as client:
+                client.produce(records(1, 10), topic=topic)
+                assert client.tls.session_reused
+                session = client.tls.session
+
+
+def test_the_client_is_told_of_the_end(authority: Authority, tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data", ssl_settings(authority)) as broker:
+        context = trusting(authority.trust)
+        client = TlsClient(broker.bootstrap, context)
+        client.create_topic("t")
+        ended = threading.Thread(target=broker.stop)
+        ended.start()
+        assert client.tls.recv(1) == b""  # an SSLEOFError without close_notify
+        ended.join()
+        client.socket.close()
+
+
+def test_what_is_old_is_refused(broker: RunningBroker, authority: Authority) -> None:
+    context = trusting(authority.trust)
+    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+        context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
+    with pytest.raises(ssl.SSLError):
+        TlsClient(broker.bootstrap, context)
+
+
+def test_weak_ciphers_are_refused(broker: RunningBroker, authority: Authority) -> None:
+    context = trusting(authority.trust, "TLS 1.2")
+    context.set_ciphers("AES128-SHA:ECDHE-ECDSA-AES128-SHA")
+    with pytest.raises(ssl.SSLError, match="HANDSHAKE_FAILURE"):
+        TlsClient(broker.bootstrap, context)
+
+
+def test_one_version_can_be_asked_for(authority: Authority, tmp_path: Path) -> None:
+    settings = ssl_settings(authority, ssl_enabled_protocols="TLSv1.3")
+    with running_broker(tmp_path / "data", settings) as broker:
+        with TlsClient(broker.bootstrap, trusting(authority.trust)) as client:
+            assert client.tls.version() == "TLSv1.3"
+        with pytest.raises(ssl.SSLError, match="PROTOCOL_VERSION"):
+            TlsClient(broker.bootstrap, trusting(authority.trust, "TLS 1.2"))
+
+
+# Files
+
+def context_of(**settings: object) -> ListenerTls:
+    pairs = [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
+    return ListenerTls("SSL", load(pairs=pairs).tls, is_login=False)
+
+
+def test_a_key_may_have_a_password(authority: Authority, tmp_path: Path) -> None:
+    made, word = authority.issue("closed", password="wonder"), tmp_path / "word"
+    word.write_text("wonder\n")
+    files = {"ssl_keystore_location": made.both, "ssl_keystore_password_file": word}
+    assert len(context_of(**files).certificates) == 1
+    word.write_text("other\n")
+    with pytest.raises(TlsInvalid, match=f"ssl.keystore.location: {made.both}: the private key "
+                                         "cannot be read, or its password is another"):
+        context_of(**files)
+
+
+def test_a_key_may_be_in_a_file_of_its_own(authority: Authority) -> None:
+    made = authority.issue("apart")
+    found = context_of(ssl_keystore_location=made.certificate, ssl_key_location=made.key)
+    assert found.certificates[0].subject.endswith(b"apart")
+    other = authority.issue("another")
+    with pytest.raises(TlsInvalid, match="the private key is not that of the first certificate"):
+        context_of(ssl_keystore_location=made.certificate, ssl_key_location=other.key)
+
+
+def test_a_keystore_may_be_pkcs12(authority: Authority, tmp_path: Path) -> None:
+    made, store, word = authority.issue("packed"), tmp_path / "store.p12", tmp_path / "word"
+    openssl("pkcs12", "-export", "-in", str(made.certificate), "-inkey", str(made.key), "-certfile",
+            str(authority.trust), "-out", str(store), "-passout", "pass:wonder")
+    word.write_text("wonder")
+    files = {"ssl_keystore_location": store, "ssl_keystore_type": "PKCS12",
+             "ssl_keystore_password_file": word}
+    assert len(context_of(**files).certificates) == 2
+    word.write_text("other")
+    with pytest.raises(TlsInvalid, match="it cannot be opened, or its password is another"):
+        context_of(**files)
+    store.write_bytes(b"no PKCS#12")
+    with pytest.raises(TlsInvalid, match="it is no PKCS#12 file"):
+        context_of(**files)
+
+
+def test_a_file_without_a_certificate_is_told_of(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.pem"
+    empty.write_text("nothing")
+    with pytest.raises(TlsInvalid, match=f"{empty}: there is no certificate in it"):
+        context_of(ssl_keystore_location=empty)
+
+
+def test_new_files_are_for_new_connections(authority: Authority, tmp_path: Path) -> None:
+    store = tmp_path / "server.pem"
+    shutil.copy(authority.issue("before").both, store)
+    settings = {"listeners": "SSL://127.0.0.1:0", "ssl.keystore.location": str(store)}
+    with running_broker(tmp_path / "data", settings) as broker:
+        context = trusting(authority.trust)
+        with TlsClient(broker.bootstrap, context) as old:
+            old.create_topic("t")
+            assert common_name(old) == "before"
+            shutil.copy(authority.issue("after").both, store)
+            end = time.monotonic() + 30
+            while seen_by_a_new_client(broker, context) != "after":
+                assert time.monotonic() < end, "the new certificate is not served"
+            (part,) = old.produce(records(1, 10))
+            assert part.error_code == 0
+
+
+def seen_by_a_new_client(broker: RunningBroker, context: ssl.SSLContext) -> str:
+    with TlsClient(broker.bootstrap, context) as client:
+        return common_name(client)
+
+
+def common_name(client: TlsClient) -> str:
+    certificate = client.tls.getpeercert()
+    assert certificate is not None
+    return str(dict(row[0] for row in certificate["subject"])["commonName"])  # type: ignore[index,misc,arg-type]
+
+
+def test_a_bad_file_leaves_the_former_in_force(authority: Authority, tmp_path: Path) -> None:
+    store = tmp_path / "server.pem"
+    shutil.copy(authority.issue("good").both, store)
+    found = context_of(ssl_keystore_location=store)
+    assert found.reload() == 0
+    store.write_text("half of a certificate")
+    for _ in range(2):  # it is told of until it is mended
+        with pytest.raises(TlsInvalid):
+            found.reload()
+    assert found.certificates[0].subject.endswith(b"good")
+    shutil.copy(authority.issue("better").both, store)
+    assert found.reload() == 1
+    assert found.certificates[0].subject.endswith(b"better")

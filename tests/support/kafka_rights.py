@@ -124,6 +124,11 @@ class Right:
     resource_type: int
 
 
+def hidden_name(right: Right, row: Row, names: Names) -> str:
+    """What is left out of the answer."""
+    return names.group if right.resource_type == CLUSTER else resource_of(right, row, names)
+
+
 def resource_of(right: Right, row: Row, names: Names) -> str:
     return {
         TOPIC: str(getattr(names, row.topic)),
@@ -582,7 +587,7 @@ TABLE: dict[str, list[Row]] = {
         Row(0, lambda n: DescribeTopicPartitionsRequest(
             [DescribeTopicPartitionsRequest.TopicRequest(n.topic)], 100
         ), on_topic(DESCRIBE)),
-        Row(0, lambda n: DescribeTopicPartitionsRequest([], 100), hidden(DESCRIBE, TOPIC)),
+        Row(0, lambda n: DescribeTopicPartitionsRequest([], 2000), hidden(DESCRIBE, TOPIC)),
     ],
     "ShareGroupHeartbeat": [
         Row(1, share_beat, on_group(READ) | on_topic(DESCRIBE), group="new_group"),

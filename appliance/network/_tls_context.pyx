@@ -48,7 +48,7 @@ cdef dict modes = {
 cdef enum:
     NO_START_LINE = 108            # PEM's reason at the end of a file
     REASON_MASK = 0xFFF
-    CLIENT_CHAIN_BYTES_MAX = 32768 # a client's certificates; chains of companies have some 10 KiB
+    CLIENT_CHAIN_BYTES_MAX = 32768  # a client's certificates; chains of companies have some 10 KiB
     CHAIN_DEPTH_MAX = 8
     READ_BYTES = 65536             # OpenSSL takes from the socket at once; freed when it is empty
     SESSION_S = 7200               # for which a session may be resumed

@@ -132,12 +132,11 @@ def test_bytes_that_are_no_tls_any_more_end_the_connection(
 ) -> None:
     context = trusting(authority.trust)
     with plain(broker, "127.0.3.10") as line:
-        secured = context.wrap_socket(line, server_hostname="localhost",
-                                      do_handshake_on_connect=True)
-        raw = socket.socket(fileno=secured.detach())
-        raw.sendall(bytes.fromhex("1703030020") + bytes(32))  # a record with a wrong tag
-        assert ends(raw)
-        raw.close()
+        secured = context.wrap_socket(line, server_hostname="localhost")
+        with socket.socket(fileno=secured.detach()) as raw:
+            raw.settimeout(20)
+            raw.sendall(bytes.fromhex("1703030020") + bytes(32))  # a record with a wrong tag
+            assert ends(raw)
     serves(broker, authority)
 
 

@@ -1,0 +1,204 @@
+"""TLS beside Apache Kafka with the same certificate: what producing, consuming and connecting cost.
+
+    python -m bench.encrypted [--records 400000] [--rounds 5] [--handshakes 400] [--json FILE]
+
+Both brokers are started with a PLAINTEXT and an SSL listener, and loaded in turns, A B A B. kcat
+(librdkafka) produces and consumes records of 1 KB, acks=1. Handshakes are Python's, one after the
+other in one thread: full ones, and ones that resume a session by its ticket. Idle connections have
+sent one request. Figures are medians, and of each ratio the lowest and the highest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import socket
+import ssl
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.peers.brokers import KAFKA_FLAGS, Broker
+from loadtest.ports import lasting_ports
+from tests.interop.kafka_broker import KafkaBroker
+from tests.interop.kafka_security import Security
+from tests.support.certificates import Authority
+
+RECORD_BYTES = 1000
+IDLE = 1000
+API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)
+OURS, KAFKA = "appliance", "kafka"
+Figures = dict[str, float]
+
+
+class Peer(Broker):
+    """A broker that runs, with its addresses by protocol."""
+
+    def __init__(self, name: str, pid: int, addresses: Mapping[str, str], ca: Path) -> None:
+        self.name, self.pid, self.addresses, self.ca = name, pid, addresses, ca
+        self.address = addresses["PLAINTEXT"]
+
+    def kcat(self, protocol: str) -> list[str]:
+        trust = ["-X", f"ssl.ca.location={self.ca}"] if protocol == "SSL" else []
+        return ["kcat", "-b", self.addresses[protocol], "-X", f"security.protocol={protocol}",
+                *trust]
+
+    def context(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cafile=str(self.ca))
+
+    def connect(self, context: ssl.SSLContext, session: ssl.SSLSession | None) -> ssl.SSLSocket:
+        """With one answer, behind which a TLS 1.3 ticket has come."""
+        host, _, port = self.addresses["SSL"].rpartition(":")
+        plain = socket.create_connection((host, int(port)))
+        line = context.wrap_socket(plain, server_hostname="localhost", session=session)
+        line.sendall(API_VERSIONS)
+        line.recv(65536)
+        return line
+
+
+def transfer(peer: Peer, protocol: str, topic: str, file: Path, count: int) -> Figures:
+    figures: Figures = {}
+    peer.create_topic(topic, 1, {})
+    begun = {"produce": ["-P", "-t", topic, "-p", "0", "-X", "acks=1", "-X", "linger.ms=5", "-l",
+                         str(file)],
+             "consume": ["-C", "-t", topic, "-p", "0", "-o", "beginning", "-e", "-q"]}
+    for what, words in begun.items():
+        cpu, own, began = peer.cpu_seconds(), children(), time.monotonic()
+        subprocess.run([*peer.kcat(protocol), *words], check=True,
+                       stdout=subprocess.DEVNULL, timeout=600)
+        took = time.monotonic() - began
+        gigabytes = count * RECORD_BYTES / 1e9
+        figures |= {f"{what} records/s": count / took,
+                    f"{what} cpu s/GB": (peer.cpu_seconds() - cpu) / gigabytes,
+                    f"{what} client's cpu s/GB": (children() - own) / gigabytes}
+    return figures
+
+
+def children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def handshakes(peer: Peer, count: int, is_resumed: bool) -> Figures:
+    name = "resumed handshake" if is_resumed else "full handshake"
+    context, session, resumed = peer.context(), None, 0
+    cpu, began = peer.cpu_seconds(), time.monotonic()
+    for _ in range(count):
+        with peer.connect(context, session) as line:
+            resumed += line.session_reused
+            session = line.session if is_resumed else None
+    took = time.monotonic() - began
+    return {f"{name}s/s": count / took, f"{name} cpu ms": (peer.cpu_seconds() - cpu) * 1000 / count,
+            f"{name}s that resumed %": 100 * resumed / count}
+
+
+def idle(peer: Peer) -> Figures:
+    context, before = peer.context(), peer.resident_bytes()
+    lines = [peer.connect(context, None) for _ in range(IDLE)]
+    more = peer.resident_bytes() - before
+    for each in lines:
+        each.close()
+    return {"KiB of an idle connection": more / IDLE / 1024}
+
+
+def one_round(peer: Peer, topic: str, file: Path, options: argparse.Namespace) -> Figures:
+    figures = transfer(peer, "SSL", f"{topic}-tls", file, options.records)
+    plain = transfer(peer, "PLAINTEXT", f"{topic}-plain", file, options.records)
+    figures |= {f"plain {name}": value for name, value in plain.items()}
+    figures |= handshakes(peer, options.handshakes, False)
+    figures |= handshakes(peer, options.handshakes, True)
+    return figures
+
+
+def compare(peers: Sequence[Peer], file: Path, options: argparse.Namespace,
+            say: Callable[[str], None]) -> dict[str, dict[str, list[float]]]:
+    """All figures by name and broker. The first round warms up."""
+    results: dict[str, dict[str, list[float]]] = {}
+    for number in range(options.rounds + 1):
+        for peer in peers:
+            say(f"round {number} of {options.rounds}, {peer.name}")
+            figures = one_round(peer, f"bench-{number}", file, options)
+            for name, value in figures.items() if number else ():
+                results.setdefault(name, {}).setdefault(peer.name, []).append(value)
+    for peer in peers:
+        for name, value in idle(peer).items():
+            results.setdefault(name, {})[peer.name] = [value]
+    return results
+
+
+def line_of(name: str, found: Mapping[str, Sequence[float]]) -> str:
+    ours, theirs = found[OURS], found[KAFKA]
+    ratios = sorted(a / b for a, b in zip(ours, theirs, strict=True) if b)
+    spread = f"{ratios[0]:.2f}-{ratios[-1]:.2f}" if ratios else "-"
+    middle = statistics.median(ratios) if ratios else float("nan")
+    return (f"{name:32} {statistics.median(ours):>12,.4g} {statistics.median(theirs):>12,.4g} "
+            f"{middle:>7.2f} x ({spread})")
+
+
+def run(options: argparse.Namespace, directory: Path) -> dict[str, dict[str, list[float]]]:
+    authority = Authority(directory / "tls")
+    own = authority.issue("appliance")
+    file = directory / "records"
+    with file.open("wb") as out:
+        for _ in range(options.records):
+            out.write(os.urandom(RECORD_BYTES // 2).hex().encode()[: RECORD_BYTES - 1] + b"\n")
+    security = Security(("PLAINTEXT", "SSL"), is_authorized=False, authority=authority)
+    ports = zip(("PLAINTEXT", "SSL"), lasting_ports(2), strict=True)
+    addresses = {name: f"127.0.0.1:{port}" for name, port in ports}
+    with (
+        serving(directory / "ours", addresses, own.both) as pid,
+        KafkaBroker(directory / "kafka", flags=KAFKA_FLAGS, security=security) as kafka,
+    ):
+        peers = [Peer(OURS, pid, addresses, authority.trust),
+                 Peer(KAFKA, kafka.pid, kafka.addresses, authority.trust)]
+        return compare(peers, file, options, lambda text: print(text, file=sys.stderr))
+
+
+@contextmanager
+def serving(folder: Path, addresses: Mapping[str, str], keystore: Path) -> Iterator[int]:
+    """Ours, with the topics of this broker as Kafka's: acks=1 and nobody waits for the disk."""
+    folder.mkdir()
+    words = [word for name, address in addresses.items()
+             for word in ("--listen", f"{name}://{address}")]
+    settings = {"ssl.keystore.location": keystore, "log.visibility": "appended"}
+    words += [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "appliance", "serve", "--data-dir", str(folder / "data"),
+             "--admin", "127.0.0.1:0", *words], stdout=subprocess.PIPE, stderr=log, text=True)
+    assert process.stdout is not None
+    try:
+        ready = process.stdout.readline()
+        assert ready, (folder / "log").read_text()
+        yield process.pid
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="bench.encrypted", description=__doc__)
+    parser.add_argument("--records", type=int, default=400_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--handshakes", type=int, default=400)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="encrypted-") as folder:
+        results = run(options, Path(folder))
+    print(f"{'':32} {OURS:>12} {KAFKA:>12}   ratio")
+    for name, found in results.items():
+        print(line_of(name, found))
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()

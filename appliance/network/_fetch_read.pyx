@@ -14,7 +14,9 @@ from appliance.network._connection cimport Fetch, FetchTarget
 from appliance.network._control_plane_inbox cimport Plane
 from appliance.network._fetch cimport FETCH_BY_ID
 from appliance.network._fetch_rights cimport TOPIC_AUTHORIZATION_FAILED
-from appliance.network._topic_table cimport TopicRef, topic_log, topic_now, topic_refusal
+from appliance.network._topic_table cimport (
+    UNKNOWN_TOPIC_ID, TopicRef, topic_log, topic_now, topic_refusal,
+)
 from appliance.protocol._error_codes cimport kafka_error
 from appliance.storage._cold_reads cimport LOOKUP_BYTES, LOOKUPS_MAX, Lookup
 from appliance.storage._commit_requests cimport committer_ask
@@ -57,8 +59,10 @@ cdef void _look_at(Plane* plane, Fetch* fetch, FetchResult* result, int64_t left
     cdef int code
     result.slice.size = 0
     result.visible = result.stable = result.start = -1
-    if fetch.generation != 0 and target.decided_at == fetch.generation and not target.may_read:
-        result.error = TOPIC_AUTHORIZATION_FAILED
+    if fetch.generation != 0 and not (target.decided_at == fetch.generation and target.may_read):
+        # Nothing is decided about an id that nobody has; whatever else is not decided is refused.
+        result.error = (UNKNOWN_TOPIC_ID if target.topic.get().name.empty()
+                        else TOPIC_AUTHORIZATION_FAILED)
         return
     result.error = _refusal(plane, fetch, target)
     if result.error != 0:

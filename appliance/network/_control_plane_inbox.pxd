@@ -89,7 +89,7 @@ cdef enum ClosureKind:
     CLOSURE_CONNECTIONS_PER_IP = 7
     CLOSURE_CONNECTION_RATE = 8    # got: milliseconds to wait; wanted: the most
     CLOSURE_HANDSHAKE = 9          # got: OpenSSL's reason; wanted: what it says of the certificate
-    CLOSURE_HANDSHAKE_TIMEOUT = 10 # wanted: milliseconds
+    CLOSURE_HANDSHAKE_TIMEOUT = 10  # wanted: milliseconds
     CLOSURE_HANDSHAKES = 11        # got: handshakes under way; wanted: the limit
     CLOSURE_HANDSHAKES_PER_IP = 12
     CLOSURE_NOT_TLS = 13           # got: the first four bytes

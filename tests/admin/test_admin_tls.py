@@ -23,7 +23,7 @@ from appliance import server
 from appliance.certificates.https import context_of
 from appliance.config import SettingInvalid, load
 from appliance.testing import RunningBroker, running_broker
-from tests.support.own_authority import TestAuthority
+from tests.support.certificates import Authority
 from tests.support.people import PASSWORD, make_people
 from tests.support.zookeeper import eventually
 
@@ -31,13 +31,13 @@ PASSPHRASE = "only the broker knows"
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> TestAuthority:
-    return TestAuthority(tmp_path_factory.mktemp("tls"))
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture(scope="module")
 def broker(
-    tmp_path_factory: pytest.TempPathFactory, authority: TestAuthority
+    tmp_path_factory: pytest.TempPathFactory, authority: Authority
 ) -> Iterator[RunningBroker]:
     path = tmp_path_factory.mktemp("appliance")
     make_people(path)
@@ -61,7 +61,7 @@ def address_of(broker: RunningBroker) -> tuple[str, int]:
     return host, int(port)
 
 
-def serial_at(broker: RunningBroker, authority: TestAuthority) -> str:
+def serial_at(broker: RunningBroker, authority: Authority) -> str:
     with (
         socket.create_connection(address_of(broker)) as plain,
         authority.trusted().wrap_socket(plain, server_hostname="127.0.0.1") as line,
@@ -74,7 +74,7 @@ def serial_at(broker: RunningBroker, authority: TestAuthority) -> str:
 
 
 def test_browsers_are_told_to_come_over_tls_only(
-    broker: RunningBroker, authority: TestAuthority
+    broker: RunningBroker, authority: Authority
 ) -> None:
     with asked(broker.admin, authority.trusted(), "GET", "/") as page:
         assert page.status == 200
@@ -97,7 +97,7 @@ def test_who_comes_without_tls_is_told_and_gets_nothing(broker: RunningBroker) -
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_both_versions_of_today_are_served(
-    broker: RunningBroker, authority: TestAuthority, version: ssl.TLSVersion
+    broker: RunningBroker, authority: Authority, version: ssl.TLSVersion
 ) -> None:
     context = authority.trusted()
     context.minimum_version = context.maximum_version = version
@@ -124,7 +124,7 @@ def test_half_a_handshake_ends_after_a_while(broker: RunningBroker) -> None:
         assert silent.recv(1) == b""
 
 
-def test_who_never_agrees_on_tls_makes_room(tmp_path: Path, authority: TestAuthority) -> None:
+def test_who_never_agrees_on_tls_makes_room(tmp_path: Path, authority: Authority) -> None:
     settings = {**authority.settings, "admin.max.connections.total": "8"}
     with running_broker(tmp_path, settings) as broker:
         silent = [socket.create_connection(address_of(broker)) for _ in range(8)]
@@ -142,10 +142,10 @@ def test_who_never_agrees_on_tls_makes_room(tmp_path: Path, authority: TestAutho
     assert int(float(closed[0].rpartition(" ")[2])) >= 1
 
 
-def test_a_pkcs12_is_served(tmp_path: Path, authority: TestAuthority) -> None:
+def test_a_pkcs12_is_served(tmp_path: Path, authority: Authority) -> None:
     made = authority.signed()
     secret = BestAvailableEncryption(PASSPHRASE.encode())
-    chain = [authority.authority.certificate]
+    chain = [authority.itself.certificate]
     data = pkcs12.serialize_key_and_certificates(
         b"broker", made.key, made.certificate, chain, secret
     )
@@ -168,10 +168,10 @@ def test_a_pkcs12_is_served(tmp_path: Path, authority: TestAuthority) -> None:
 
 
 def test_a_new_certificate_is_shown_without_a_restart(
-    tmp_path: Path, authority: TestAuthority, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "CERTIFICATES_MS", 20)
-    own = TestAuthority(tmp_path / "tls")
+    own = Authority(tmp_path / "tls")
     with running_broker(tmp_path / "data", own.settings) as broker:
         before = serial_at(broker, own)
         open_since = http.client.HTTPSConnection(broker.admin, timeout=10, context=own.trusted())
@@ -192,12 +192,12 @@ def test_a_new_certificate_is_shown_without_a_restart(
             assert open_since.getresponse().status == 200
 
 
-def health(broker: RunningBroker, authority: TestAuthority) -> Any:
+def health(broker: RunningBroker, authority: Authority) -> Any:
     with asked(broker.admin, authority.trusted(), "GET", "/healthz") as answer:
         return json.loads(answer.read())
 
 
-def broken(kind: str, authority: TestAuthority, folder: Path) -> dict[str, str]:
+def broken(kind: str, authority: Authority, folder: Path) -> dict[str, str]:
     good, other = authority.signed(), authority.signed()
     secret = BestAvailableEncryption(PASSPHRASE.encode())
     locked = good.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, secret)
@@ -227,7 +227,7 @@ WORDS = {
 
 @pytest.mark.parametrize("kind", WORDS)
 def test_a_certificate_that_cannot_be_used_is_told_of(
-    kind: str, authority: TestAuthority, tmp_path: Path
+    kind: str, authority: Authority, tmp_path: Path
 ) -> None:
     settings = broken(kind, authority, tmp_path)
     wanted = f"ssl.keystore.location: .*{WORDS[kind]}"
@@ -235,7 +235,7 @@ def test_a_certificate_that_cannot_be_used_is_told_of(
         pass
 
 
-def test_versions_and_ciphers_are_those_of_the_settings(authority: TestAuthority) -> None:
+def test_versions_and_ciphers_are_those_of_the_settings(authority: Authority) -> None:
     cipher = "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"
     pairs = [
         f"ssl.keystore.location={authority.keystore()}", "ssl.enabled.protocols=TLSv1.2",

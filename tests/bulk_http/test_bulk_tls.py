@@ -16,8 +16,8 @@ from confluent_kafka import Producer
 
 from appliance.bulk.line import TlsLine
 from appliance.testing import RunningBroker, running_broker
+from tests.support.certificates import Authority
 from tests.support.export_stream import Stream, read_stream
-from tests.support.own_authority import TestAuthority
 from tests.support.zookeeper import eventually
 
 COUNT, SIZE = 20_000, 1000  # more than the sockets of both sides hold
@@ -25,13 +25,13 @@ BATCHES = "/export/v1/topics/t/partitions/0/batches"
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> TestAuthority:
-    return TestAuthority(tmp_path_factory.mktemp("tls"))
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture(scope="module")
 def broker(
-    tmp_path_factory: pytest.TempPathFactory, authority: TestAuthority
+    tmp_path_factory: pytest.TempPathFactory, authority: Authority
 ) -> Iterator[RunningBroker]:
     path = tmp_path_factory.mktemp("appliance")
     settings = {
@@ -47,7 +47,7 @@ def broker(
 
 
 @pytest.fixture
-def line(broker: RunningBroker, authority: TestAuthority) -> Iterator[HTTPSConnection]:
+def line(broker: RunningBroker, authority: Authority) -> Iterator[HTTPSConnection]:
     with closing(HTTPSConnection(broker.export, timeout=20, context=authority.trusted())) as made:
         yield made
 
@@ -94,7 +94,7 @@ def test_who_reads_slowly_gets_the_same(
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_a_session_is_taken_up_again(
-    broker: RunningBroker, authority: TestAuthority, version: ssl.TLSVersion
+    broker: RunningBroker, authority: Authority, version: ssl.TLSVersion
 ) -> None:
     context, session, taken = authority.trusted(), None, []
     context.minimum_version = context.maximum_version = version
@@ -117,7 +117,7 @@ def test_the_admin_port_sends_there_over_tls(broker: RunningBroker) -> None:
 
 
 def test_what_is_no_request_is_answered_and_ends(
-    broker: RunningBroker, authority: TestAuthority
+    broker: RunningBroker, authority: Authority
 ) -> None:
     with authority.trusted().wrap_socket(
         plain_socket(broker), server_hostname="127.0.0.1", suppress_ragged_eofs=False
@@ -146,7 +146,7 @@ def test_who_comes_without_tls_is_told(broker: RunningBroker) -> None:
         assert json.loads(answer.read())["error"]["code"] == "tls_required"
 
 
-def test_a_stop_ends_who_waits(tmp_path: Path, authority: TestAuthority) -> None:
+def test_a_stop_ends_who_waits(tmp_path: Path, authority: Authority) -> None:
     with running_broker(tmp_path, authority.settings) as broker:
         line = authority.trusted().wrap_socket(
             plain_socket(broker), server_hostname="127.0.0.1", suppress_ragged_eofs=False

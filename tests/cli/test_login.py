@@ -13,18 +13,18 @@ from click.testing import CliRunner, Result
 from appliance.cli.main import main
 from appliance.process.tls_client import explained
 from appliance.testing import RunningBroker, running_broker
-from tests.support.own_authority import TestAuthority
+from tests.support.certificates import Authority
 from tests.support.people import PASSWORD, make_people
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> TestAuthority:
-    return TestAuthority(tmp_path_factory.mktemp("tls"))
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture(scope="module")
 def broker(
-    tmp_path_factory: pytest.TempPathFactory, authority: TestAuthority
+    tmp_path_factory: pytest.TempPathFactory, authority: Authority
 ) -> Iterator[RunningBroker]:
     path = tmp_path_factory.mktemp("appliance")
     make_people(path)
@@ -35,8 +35,8 @@ def broker(
 class Home:
     """A person's own directory, and a shell in it."""
 
-    def __init__(self, folder: Path, broker: RunningBroker, authority: TestAuthority) -> None:
-        self.folder, self.url, self.ca = folder, f"https://{broker.admin}", authority.ca
+    def __init__(self, folder: Path, broker: RunningBroker, authority: Authority) -> None:
+        self.folder, self.url, self.ca = folder, f"https://{broker.admin}", authority.trust
         self.file = folder / "appliance" / "logins.json"
         self.password = folder / "password"
         self.password.write_text(PASSWORD + "\n")
@@ -56,7 +56,7 @@ class Home:
 
 
 @pytest.fixture
-def home(tmp_path: Path, broker: RunningBroker, authority: TestAuthority) -> Home:
+def home(tmp_path: Path, broker: RunningBroker, authority: Authority) -> Home:
     return Home(tmp_path, broker, authority)
 
 
@@ -117,7 +117,7 @@ def test_a_token_comes_from_a_file(home: Home) -> None:
 
 
 def test_what_is_wrong_with_tls_is_told(
-    home: Home, authority: TestAuthority, tmp_path: Path
+    home: Home, authority: Authority, tmp_path: Path
 ) -> None:
     told = home.run("topic", "list", "--admin", home.url)
     assert (told.exit_code, "--ca-file" in told.stderr) == (5, True), told.output
@@ -134,11 +134,11 @@ def test_what_is_wrong_with_tls_is_told(
 def test_another_name_and_an_old_certificate_are_told(
     names: tuple[str, ...], days: int, words: str, home: Home, tmp_path: Path
 ) -> None:
-    own = TestAuthority(tmp_path / "tls")
+    own = Authority(tmp_path / "tls")
     settings = {"ssl.keystore.location": str(own.keystore(*names, days=days)), "admin.tls": "on"}
     with running_broker(tmp_path / "data", settings) as broker:
         url = f"https://{broker.admin}"
-        told = home.run("topic", "list", "--admin", url, "--ca-file", str(own.ca))
+        told = home.run("topic", "list", "--admin", url, "--ca-file", str(own.trust))
     assert (told.exit_code, words in told.stderr) == (5, True), told.output
 
 

@@ -9,14 +9,14 @@ from playwright.sync_api import Browser, expect
 
 from appliance.testing import running_broker
 from tests.console.conftest import WAIT_S, Console
-from tests.support.own_authority import TestAuthority
+from tests.support.certificates import Authority
 from tests.support.people import PASSWORD, make_people
 
 
 def test_the_console_works_over_tls_and_its_cookies_stay_there(
     browser: Browser, tmp_path: Path
 ) -> None:
-    settings = TestAuthority(tmp_path / "tls").settings
+    settings = Authority(tmp_path / "tls").settings
     make_people(tmp_path / "data")
     with running_broker(tmp_path / "data", settings) as broker:
         # its authorities are the distribution's; what a client checks is tested with others

@@ -254,8 +254,10 @@ def seen_by_a_new_client(broker: RunningBroker, context: ssl.SSLContext) -> str:
 
 
 def common_name(client: TlsClient) -> str:
-    certificate: Any = client.tls.getpeercert()
-    return str(dict(row[0] for row in certificate["subject"])["commonName"])
+    certificate = client.tls.getpeercert()
+    assert certificate is not None
+    subject: Any = certificate["subject"]
+    return str(dict(row[0] for row in subject)["commonName"])
 
 
 def test_a_bad_file_leaves_the_former_in_force(authority: Authority, tmp_path: Path) -> None:

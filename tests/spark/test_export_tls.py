@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from appliance.cli.main import main
 from appliance.testing import running_broker
-from tests.support.own_authority import TestAuthority
+from tests.support.certificates import Authority
 from tests.support.people import PASSWORD, make_people
 
 COUNT = 100
@@ -42,26 +42,26 @@ class Guarded:
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     folder = tmp_path_factory.mktemp("guarded")
-    authority = TestAuthority(folder / "tls")
+    authority = Authority(folder / "tls")
     make_people(folder / "data")
     with running_broker(folder / "data", authority.settings) as broker:
         made = Producer({"bootstrap.servers": broker.bootstrap})
         for number in range(COUNT):
             made.produce("orders", b"%d" % number)
         assert made.flush(20) == 0
-        found = Guarded(f"https://{broker.admin}", authority.ca, folder / "token")
+        found = Guarded(f"https://{broker.admin}", authority.trust, folder / "token")
         found.token_file.write_text(token_of(broker.admin, authority))
         yield found
 
 
-def token_of(admin: str, authority: TestAuthority) -> str:
+def token_of(admin: str, authority: Authority) -> str:
     cookie = asked(admin, authority, "/login", {"name": "ada", "password": PASSWORD})
     head, body = cookie["Set-Cookie"].partition(";")[0], {"name": "spark", "role": "viewer"}
     return str(asked(admin, authority, "/tokens", body, Cookie=head)["token"])
 
 
 def asked(
-    admin: str, authority: TestAuthority, path: str, body: dict[str, Any], **headers: str
+    admin: str, authority: Authority, path: str, body: dict[str, Any], **headers: str
 ) -> Any:
     trust = authority.trusted()
     with closing(http.client.HTTPSConnection(admin, timeout=20, context=trust)) as line:

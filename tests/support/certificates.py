@@ -1,20 +1,27 @@
-"""Certificates for tests of TLS: an authority of its own, and what it signs, by `openssl`.
+"""Certificates for tests of TLS: an authority of its own, and what it signs.
 
     authority = Authority(tmp_path)
-    server = authority.issue("server")            # for localhost and 127.0.0.1
+    store = authority.keystore()                  # of a broker, for localhost
+    server = authority.issue("server")            # the same in files of their own
     alice = authority.issue("alice", hosts=())    # a client
 
-Keys are of P-256, because RSA keys take long to make.
+`issue` is by `openssl`, which writes any subject; `signed` and `keystore` are by what makes the
+broker's own, and can be of any age. Keys are of P-256, because RSA keys take long to make.
 """
 
 from __future__ import annotations
 
+import ssl
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import cached_property
 from pathlib import Path
 
-LOOPBACK = ("localhost", "127.0.0.1")
+from appliance.certificates.authority import Signed, authority_of, made_certificate
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
 
 
@@ -37,7 +44,7 @@ class Authority:
         self.trust, self._key = folder / "ca.pem", folder / "ca.key"
         if not self.trust.exists():
             openssl("req", "-x509", *NEW_KEY, "-nodes", "-keyout", str(self._key), "-out",
-                    str(self.trust), "-days", "30", "-subj", f"/CN={name}")
+                    str(self.trust), "-days", "3650", "-subj", f"/CN={name}")
 
     def issue(self, name: str, hosts: Sequence[str] = LOOPBACK, subject: str = "",
               password: str = "") -> Certificate:
@@ -53,6 +60,28 @@ class Authority:
                 "extendedKeyUsage=serverAuth,clientAuth")
         made.both.write_bytes(made.key.read_bytes() + made.certificate.read_bytes())
         return made
+
+    @cached_property
+    def itself(self) -> Signed:
+        return authority_of(self.trust.read_bytes(), self._key.read_bytes())
+
+    def signed(self, *names: str, days: int = 90) -> Signed:
+        """Fewer days than none: it has expired."""
+        return made_certificate(self.itself, names or LOOPBACK, days, datetime.now(timezone.utc))
+
+    def keystore(self, *names: str, days: int = 90, file: str = "server.pem") -> Path:
+        made, path = self.signed(*names, days=days), self.folder / file
+        new = path.with_suffix(".new")
+        new.write_bytes(made.key_pem + made.certificate_pem)
+        return new.replace(path)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Of a broker whose ports of HTTP speak TLS on loopback, too."""
+        return {"ssl.keystore.location": str(self.keystore()), "admin.tls": "on"}
+
+    def trusted(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cafile=str(self.trust))
 
 
 def alternative(host: str) -> str:

@@ -12,7 +12,7 @@ from appliance.testing import running_broker
 from appliance.zookeeper.server import ZooKeeperServer
 from appliance.zookeeper.tls import tls_of, trouble_with
 from loadtest.ports import lasting_port
-from tests.support.own_authority import TestAuthority
+from tests.support.certificates import Authority
 from tests.support.registration import Looker
 from tests.support.zookeeper import serving_zookeeper_in
 
@@ -20,30 +20,30 @@ SECURE = "secureClientPort"
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> TestAuthority:
-    return TestAuthority(tmp_path_factory.mktemp("tls"))
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture(scope="module")
 def secure(
-    tmp_path_factory: pytest.TempPathFactory, authority: TestAuthority
+    tmp_path_factory: pytest.TempPathFactory, authority: Authority
 ) -> Iterator[ZooKeeperServer]:
     more = {
         SECURE: lasting_port(),
         "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
         "ssl.keyStore.location": authority.keystore(file="zookeeper.pem"),
-        "ssl.trustStore.location": authority.ca,
+        "ssl.trustStore.location": authority.trust,
         "ssl.clientAuth": "need",
     }
     with serving_zookeeper_in(tmp_path_factory.mktemp("zookeeper"), more) as server:
         yield server
 
 
-def settings(secure: ZooKeeperServer, authority: TestAuthority, **more: object) -> dict[str, str]:
+def settings(secure: ZooKeeperServer, authority: Authority, **more: object) -> dict[str, str]:
     given = {
         "connect": f"127.0.0.1:{secure.more[SECURE]}/tls",
         "ssl.client.enable": "true",
-        "ssl.truststore.location": authority.ca,
+        "ssl.truststore.location": authority.trust,
         "ssl.keystore.location": authority.keystore("broker", file="client.pem"),
         **more,
     }
@@ -51,7 +51,7 @@ def settings(secure: ZooKeeperServer, authority: TestAuthority, **more: object) 
 
 
 def test_a_broker_registers_over_tls(
-    secure: ZooKeeperServer, authority: TestAuthority, tmp_path: Path
+    secure: ZooKeeperServer, authority: Authority, tmp_path: Path
 ) -> None:
     given = settings(secure, authority, **{"connection.timeout.ms": 20_000})
     with running_broker(tmp_path, given) as broker, Looker(secure, "/tls") as looker:
@@ -59,10 +59,10 @@ def test_a_broker_registers_over_tls(
 
 
 def test_what_keeps_a_broker_away_is_told(
-    secure: ZooKeeperServer, authority: TestAuthority, tmp_path: Path
+    secure: ZooKeeperServer, authority: Authority, tmp_path: Path
 ) -> None:
-    other = TestAuthority(tmp_path / "other")
-    wrong = settings(secure, authority, **{"ssl.truststore.location": other.ca})
+    other = Authority(tmp_path / "other")
+    wrong = settings(secure, authority, **{"ssl.truststore.location": other.trust})
     zookeeper = load(pairs=[f"{name}={value}" for name, value in wrong.items()]).zookeeper
     assert "an authority that is not trusted here" in trouble_with(zookeeper)
     plain = settings(secure, authority, connect=f"{secure.address}/tls")

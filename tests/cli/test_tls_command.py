@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from appliance.cli.main import main
 from appliance.testing import running_broker
-from tests.support.own_authority import TestAuthority
+from tests.support.certificates import Authority
 
 
 def run(*words: str) -> Result:
@@ -67,7 +67,7 @@ def test_another_one_is_signed_by_the_same_authority(folder: Path) -> None:
 
 
 def test_what_is_wrong_is_found(tmp_path: Path) -> None:
-    authority = TestAuthority(tmp_path)
+    authority = Authority(tmp_path)
     for days, words in ((-2, "it expired at"), (10, "it expires at")):
         path = authority.keystore(days=days)
         on = ["--set", "admin.tls=on"]
@@ -78,14 +78,14 @@ def test_what_is_wrong_is_found(tmp_path: Path) -> None:
 
 
 def test_the_trust_store_is_looked_at_too(tmp_path: Path) -> None:
-    authority, clients = TestAuthority(tmp_path / "ours"), TestAuthority(tmp_path / "clients")
+    authority, clients = Authority(tmp_path / "ours"), Authority(tmp_path / "clients")
     given = ["--set", f"ssl.keystore.location={authority.keystore()}", "--set", "admin.tls=on"]
-    trust = ["--set", f"ssl.truststore.location={clients.ca}"]
-    assert told("check", *given, *trust)["trusted"] == ["CN=test"]
-    clients.ca.write_bytes(clients.signed(days=-2).certificate_pem)
+    trust = ["--set", f"ssl.truststore.location={clients.trust}"]
+    assert told("check", *given, *trust)["trusted"] == ["CN=Authority of tests"]
+    clients.trust.write_bytes(clients.signed(days=-2).certificate_pem)
     (fault,) = told("check", *given, *trust, code=10)["faults"]
     assert "trust store: CN=localhost: it expired at" in fault
-    clients.ca.write_text("noise")
+    clients.trust.write_text("noise")
     done = run("check", *given, *trust)
     assert (done.exit_code, "ssl.truststore.location: " in done.stderr) == (2, True), done.output
 

@@ -322,7 +322,7 @@ def test_a_session_of_an_unknown_id_is_asked_for_its_topic(
     control.logs[0].append(batch(b"secret"))
     control.plane.put_topic("t", TOPIC_ID.bytes, [control.logs[0]])
     client.send_fetch(0, session=(begun.session_id, 1), partitions=(), version=13)
-    assert one(client, 13).error_code == UNKNOWN_TOPIC  # as before its topic is looked up again
+    assert one(client, 13).error_code == UNKNOWN_ID  # as before its topic is looked up again
     client.send_fetch(0, session=(begun.session_id, 2), partitions=(), version=13)
     control.settle(control.question(), 0)
     assert one(client, 13).error_code == REFUSED

@@ -78,3 +78,11 @@ def stand_in(secret: bytes, user: str, mechanism: int, iterations: Iterable[int]
     count = counts[int.from_bytes(seed[-8:], "big") % len(counts)]
     key = hmac.digest(secret, seed, HASHES[mechanism])
     return credential_of(user, mechanism, salt, key, count)
+
+
+def kind_for(secret: bytes, user: str, kinds: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    """Mechanism and iterations with which PLAIN checks a user that does not exist: those of some
+    user, and for a name always the same, as the time of a check tells which they were."""
+    known = sorted(set(kinds)) or [(next(iter(HASHES)), ITERATIONS)]
+    seed = hmac.digest(secret, f"PLAIN {user}".encode("utf-8", "surrogatepass"), "sha256")
+    return known[int.from_bytes(seed[:8], "big") % len(known)]

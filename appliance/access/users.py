@@ -32,6 +32,7 @@ class UserTable:
         self._users = {each.name: each for each in rows.users()}
         self._credentials: dict[tuple[str, int], Credential] = {}
         self._counts: Counter[tuple[int, int]] = Counter()  # of mechanisms and iterations
+        self._kinds: set[tuple[int, int]] | None = None  # the same of `to_check`; None: not known
         self._secret = rows.login_secret()
         self._told: list[Callable[[], object]] = []
         for each in rows.credentials():
@@ -67,17 +68,26 @@ class UserTable:
         return {each.mechanism: each for each in found if each is not None}
 
     def to_log_in(self, name: str, mechanism: int) -> Credential:
-        """What a login by SCRAM is checked with. It never tells whether there is such a user."""
-        found = self._credentials.get((name, mechanism))
-        if found is not None and found.is_confirmed:
-            return found
+        """What a login by SCRAM is checked with. It never tells whether there is such a user, and
+        takes as long for one: the stand-in is made for everybody."""
         counts = (iterations for of, iterations in self._counts if of == mechanism)
-        return scram_keys.stand_in(self._secret, name, mechanism, counts)
+        other = scram_keys.stand_in(self._secret, name, mechanism, counts)
+        found = self._credentials.get((name, mechanism))
+        return found if found is not None and found.is_confirmed else other
 
     def to_check(self, name: str) -> Credential:
-        """What a password is checked with."""
+        """What a password is checked with. A stand-in has mechanism and iterations of some user,
+        as SHA-512 takes twice as long as SHA-256."""
+        if self._kinds is None:
+            checked = filter(None, map(self._checked, self._users))
+            self._kinds = {(each.mechanism, each.iterations) for each in checked}
+        mechanism, count = scram_keys.kind_for(self._secret, name, self._kinds)
+        other = scram_keys.stand_in(self._secret, name, mechanism, [count])
+        return self._checked(name) or other
+
+    def _checked(self, name: str) -> Credential | None:
         confirmed = (each for each in self.credentials(name).values() if each.is_confirmed)
-        return next(confirmed, None) or self.to_log_in(name, next(iter(scram_keys.HASHES)))
+        return next(confirmed, None)
 
     def may_log_in(self, name: str) -> bool:
         """To Kafka, by all mechanisms."""
@@ -135,6 +145,7 @@ class UserTable:
             self._users[user.name] = user
         for each in credentials:
             self._keep(each)
+        self._kinds = None
         for told in self._told:
             told()
 

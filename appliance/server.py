@@ -22,7 +22,6 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -32,15 +31,15 @@ from appliance.access.user_rows import has_users
 from appliance.api.dispatch import Dispatcher
 from appliance.broker.broker import Broker
 from appliance.broker.health import Health, PortConnections, Watch, decide, sentence
+from appliance.broker.limits_of_start import tell_of_memory, threads_of, within_descriptors
 from appliance.bulk_http.listener import Listener
 from appliance.catalog.catalog import NAME as CATALOG
 from appliance.certificates.https import Https
-from appliance.config import NO_ENSEMBLE, Address, BrokerConfig, NetworkConfig
+from appliance.config import NO_ENSEMBLE, Address, BrokerConfig
 from appliance.config.dynamic_broker_config import CLEANER_BACKOFF
-from appliance.data_dir import descriptor_budget
 from appliance.data_dir.recovery import RecoveryProgress
 from appliance.errors import ApplianceError, ListenFailed
-from appliance.machine import limits, memory
+from appliance.machine import limits
 from appliance.network._data_plane import DataPlane
 from appliance.network.listener_tls import ListenerTls, tls_of_listeners
 from appliance.process import event_log
@@ -446,43 +445,6 @@ def _tune_the_collector() -> None:
     A burst of requests makes thousands of objects that live until it is over."""
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS_MAX)
-
-
-def within_descriptors(config: BrokerConfig) -> NetworkConfig:
-    """As many clients as there are descriptors for, beside those of the logs."""
-    network = config.network
-    found = descriptor_budget.take(network.max_connections, config.admin.connections_max)
-    if network.max_connections <= found.clients:
-        return network
-    log.warning(
-        "fewer connections than max.connections.total are taken: the rest of the descriptors is "
-        "for the logs; raise LimitNOFILE of the service, or `ulimit -n`",
-        wanted=network.max_connections, taken=found.clients, logs=found.logs,
-        descriptors=found.limit,
-    )  # fmt: skip
-    return replace(network, max_connections=found.clients)
-
-
-def threads_of(config: BrokerConfig) -> int:
-    """That the settings ask for, and a start and full use make."""
-    network = config.network
-    return (
-        network.network_threads + network.disk_threads + config.storage.sync_threads
-        + config.control.threads
-    )  # fmt: skip
-
-
-def tell_of_memory(config: BrokerConfig) -> None:
-    """A control group's limit below what clients may make the broker take: it would be killed."""
-    network, limit = config.network, memory.look().limit_bytes
-    wanted = memory.NEEDED_BYTES + network.queued_max_bytes + network.held_max_bytes
-    if limit is not None and limit < wanted:
-        log.warning(
-            "the control group may have less memory than clients can make the broker take: give it "
-            "more (MemoryMax, or the container's limit), or lower queued.max.request.bytes and "
-            "queued.max.response.bytes",
-            limit=limit, wanted=wanted,
-        )  # fmt: skip
 
 
 def listening(addresses: Iterable[Address]) -> list[socket.socket]:

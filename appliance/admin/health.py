@@ -14,7 +14,8 @@ from appliance.admin.export_progress import progress_of
 from appliance.admin.partition_snapshot import Survey, Taken
 from appliance.admin.route import Call, get
 from appliance.broker.broker import Broker
-from appliance.broker.health import Level, sentence
+from appliance.broker.finding import Level
+from appliance.broker.health import sentence
 from appliance.machine.clock_state import ClockNow
 from appliance.machine.raid import Array
 from appliance.process.spoken import duration

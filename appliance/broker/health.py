@@ -19,14 +19,16 @@ from __future__ import annotations
 import asyncio
 import resource
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from appliance.broker.broker import Broker
+from appliance.broker.finding import Finding, first_of
+from appliance.broker.health_of_every_log import of_holes, of_timestamps
 from appliance.catalog.loss_ledger import WHOLE, Entry
 from appliance.config import BrokerConfig
 from appliance.data_dir import descriptor_budget
@@ -39,27 +41,14 @@ from appliance.native import _descriptors
 from appliance.network.listener_tls import ListenerTls
 from appliance.process import event_log
 from appliance.process.spoken import disk_full, duration, size, some
-from appliance.repair._hole_repair import holes
-from appliance.storage._log_metrics import log_facts
 
 log = event_log.named("health")
 
-Level = Literal["degraded", "failing"]
-
-FUTURE_MS = 3_600_000  # what message.timestamp.after.max.ms lets in unless it is set otherwise
 LOGS_S = 10.0  # between two looks at every log
-SLICE_LOGS = 500  # looked at in about a millisecond
 TROUBLE_MS = 60_000  # so long it is told of when descriptors ran out: a probe comes by in time
 NEARLY_ALL = 0.9  # of the descriptors
 GROUPS_TOLD = 10  # of a damaged partition of `__consumer_offsets`
-FINDINGS_TOLD = 20  # of one kind; the rest are counted: on a dead disk there is one per partition
 HANGS_S = 30.0  # a disk that is slow answers sooner; what takes longer makes clients give up
-
-
-class Finding(NamedTuple):
-    level: Level
-    area: str
-    text: str
 
 
 @dataclass(frozen=True)
@@ -217,13 +206,6 @@ def _all(subject: Subject, broker: Broker, watch: Watch) -> Iterator[Finding]:
     yield from of_exports(broker)
     yield from of_scrub(broker)
     yield from watch.of_logs
-
-
-def first_of(level: Level, area: str, texts: list[str], more: str) -> Iterator[Finding]:
-    for text in texts[:FINDINGS_TOLD]:
-        yield Finding(level, area, text)
-    if len(texts) > FINDINGS_TOLD:
-        yield Finding(level, area, f"{len(texts) - FINDINGS_TOLD} more {more}")
 
 
 def of_logs(broker: Broker) -> Iterator[Finding]:
@@ -424,66 +406,6 @@ def of_scrub(broker: Broker) -> Iterator[Finding]:
         f"a segment cannot be verified or mended: {each}" for each in broker.scrubber.failed()
     ]
     yield from first_of("degraded", "scrub", failed, "segments that cannot be verified")
-
-
-# Every log
-
-
-async def of_holes(broker: Broker) -> list[Finding]:
-    """That somebody has seen a loss lets no reader pass it."""
-    found: list[str] = []
-    logs = list(broker.log_dir.logs().values())
-    for begin in range(0, len(logs), SLICE_LOGS):
-        for each in logs[begin : begin + SLICE_LOGS]:
-            found += [
-                f"{each.name}: readers are refused at offsets {hole.first_offset} to "
-                f"{hole.end_offset - 1}, which are lost or damaged: `appliance log repair "
-                f"{each.name} --skip` lets them pass"
-                for hole in holes(each)
-                if not hole.is_skipped and hole.end_offset > each.log_start_offset
-            ]
-        await asyncio.sleep(0)
-    return [*first_of("degraded", "logs", found, "ranges at which readers are refused")]
-
-
-async def of_timestamps(broker: Broker, now_ms: float) -> list[Finding]:
-    """Of the topics that delete by time, the one whose records are farthest ahead."""
-    largest: dict[str, int] = {}
-    logs = [log for topic in list(broker.topics.values()) for log in topic.open_logs]
-    for begin in range(0, len(logs), SLICE_LOGS):
-        own = logs[begin : begin + SLICE_LOGS]
-        for each, facts in zip(own, log_facts(own), strict=True):
-            last = max(facts.largest_timestamp, largest.get(each.topic, -1))
-            largest[each.topic] = last
-        await asyncio.sleep(0)
-    return from_the_future(largest, lambda name: expires(broker, name), now_ms)
-
-
-def from_the_future(
-    largest: Mapping[str, int], does_expire: Callable[[str], bool], now_ms: float
-) -> list[Finding]:
-    found = [
-        (last, name)
-        for name, last in largest.items()
-        if last > now_ms + FUTURE_MS and does_expire(name)
-    ]
-    if not found:
-        return []
-    last, name = max(found)
-    written = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(last / 1000))
-    more = f", and of {some(len(found) - 1, 'other topic')}" if len(found) > 1 else ""
-    text = (
-        f"{name} has a record of {written}, {duration((last - now_ms) / 1000)} ahead of the "
-        f"clock{more}: retention by time keeps its segment until then"
-    )
-    return [Finding("degraded", "clock", text)]
-
-
-def expires(broker: Broker, name: str) -> bool:
-    if name not in broker.topics:
-        return False
-    deletes = "delete" in broker.configs.of_topic(name, "cleanup.policy").split(",")
-    return deletes and int(broker.configs.of_topic(name, "retention.ms")) >= 0
 
 
 # In one sentence

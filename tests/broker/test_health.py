@@ -16,14 +16,9 @@ from click.testing import CliRunner
 from confluent_kafka import Producer
 
 from appliance.broker import health
-from appliance.broker.health import (
-    FINDINGS_TOLD,
-    Finding,
-    Health,
-    first_of,
-    from_the_future,
-    sentence,
-)
+from appliance.broker.finding import FINDINGS_TOLD, Finding, first_of
+from appliance.broker.health import Health, sentence
+from appliance.broker.health_of_every_log import from_the_future
 from appliance.catalog.catalog import NAME, Catalog
 from appliance.catalog.loss_ledger import Damage, Ledger
 from appliance.catalog.loss_ledger_rows import LedgerRows

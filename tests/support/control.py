@@ -99,9 +99,6 @@ class PuntQueue(Recorder):
     def arrivals(self) -> list[Any]:
         return []
 
-    def log_in(self, connection: int, principal: str, expires_ns: int = 0) -> None:
-        raise AssertionError("nobody comes with a certificate")
-
     def closures(self) -> tuple[list[Any], int]:
         return [], 0
 

@@ -126,6 +126,7 @@ cdef void _done(Processor* processor, Connection* connection) noexcept nogil:
     connection.active_ns = processor.now_ns
     if tls.is_login:
         connection.is_arriving = True
+        tls.has_more = True  # what came along is read once it is known who sent it
         tls_subject(tls, &subject)
         arrival_put(processor.plane, connection.id, connection.listener, connection.peer, subject)
 

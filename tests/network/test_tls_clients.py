@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from appliance.protocol.messages.api_versions import ApiVersionsRequest
 from appliance.record._batch_builder import batch
 from appliance.testing import RunningBroker, running_broker
 from tests.support.certificates import Authority, Certificate, openssl
 from tests.support.tls_client import VERSIONS, TlsClient, ssl_settings, trusting
+from tests.support.wire_client import frame_of, with_length
 
 DENIED = 29  # TOPIC_AUTHORIZATION_FAILED
 ONE = bytes(batch([(0, None, b"x")]))
@@ -64,6 +68,32 @@ def test_it_is_the_same_in_a_session_that_is_resumed(
     with TlsClient(broker.bootstrap, context, session) as client:
         (part,) = client.produce(ONE, topic=topic, acks=-1)
         assert (part.error_code, client.tls.session_reused) == (0, True)
+
+
+def test_a_request_that_comes_with_the_end_of_the_handshake_is_answered(
+    broker: RunningBroker, authority: Authority, ann: Certificate
+) -> None:
+    """In one packet: OpenSSL has read it before anybody knows whose it is."""
+    arrived, leaving = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = trusting(authority.trust, "TLS 1.3", ann)
+    tls = context.wrap_bio(arrived, leaving, server_hostname="localhost")
+    host, _, port = broker.bootstrap.rpartition(":")
+    with socket.create_connection((host, int(port)), 20) as plain:
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                plain.sendall(leaving.read())
+                arrived.write(plain.recv(1 << 16))
+        tls.write(with_length(frame_of(ApiVersionsRequest(), 18, 0)))
+        plain.sendall(leaving.read())
+        answer = b""
+        while not answer:
+            arrived.write(plain.recv(1 << 16))
+            with suppress(ssl.SSLWantReadError):  # only tickets so far
+                answer = tls.read(1 << 16)
+    assert len(answer) > 4
 
 
 def test_without_a_certificate_nobody_gets_in(broker: RunningBroker, authority: Authority) -> None:

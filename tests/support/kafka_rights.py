@@ -38,6 +38,7 @@ from appliance.protocol.messages.delete_share_group_offsets import DeleteShareGr
 from appliance.protocol.messages.delete_topics import DeleteTopicsRequest
 from appliance.protocol.messages.describe_acls import DescribeAclsRequest
 from appliance.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
+from appliance.protocol.messages.describe_cluster import DescribeClusterRequest
 from appliance.protocol.messages.describe_configs import DescribeConfigsRequest
 from appliance.protocol.messages.describe_groups import DescribeGroupsRequest
 from appliance.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -91,6 +92,7 @@ DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = 10, 11, 12
 NO_TOPIC, NO_GROUP, NO_CLUSTER, NO_TRANSACTIONAL_ID = 29, 30, 31, 53
 REFUSALS = {NO_TOPIC, NO_GROUP, NO_CLUSTER, NO_TRANSACTIONAL_ID}
 UNKNOWN_TOPIC = 3
+SHARER = "D" * 22  # a member of a share group whose session has begun
 HIDDEN = -2  # no error, and its name does not occur in the answer
 
 # Without rights of any kind: what comes before a login, and what is about the client itself. Tokens
@@ -363,30 +365,30 @@ def quorum(n: Names) -> DescribeQuorumRequest:
     return DescribeQuorumRequest([DescribeQuorumRequest.TopicData("__cluster_metadata", [part])])
 
 
-def consumer_beat(n: Names) -> ConsumerGroupHeartbeatRequest:
+def join_consumers(n: Names, group: str) -> ConsumerGroupHeartbeatRequest:
     return ConsumerGroupHeartbeatRequest(
-        n.new_group, "A" * 22, 0, None, None, 5000, [n.topic], None, None, []
+        group, "A" * 22, 0, None, None, 5000, [n.topic], None, None, []
     )
 
 
-def share_beat(n: Names) -> ShareGroupHeartbeatRequest:
-    return ShareGroupHeartbeatRequest(n.new_group, "B" * 22, 0, None, [n.topic])
+def join_sharers(n: Names, group: str) -> ShareGroupHeartbeatRequest:
+    return ShareGroupHeartbeatRequest(group, "B" * 22, 0, None, [n.topic])
 
 
-def share_fetch(n: Names) -> ShareFetchRequest:
+def share_fetch(n: Names, member: str = "C" * 22) -> ShareFetchRequest:
     part = ShareFetchRequest.FetchPartition(0, [])
     return ShareFetchRequest(
-        n.sharers, "C" * 22, 0, 0, 1, 1 << 20, 10, 10,
+        n.sharers, member, 0, 0, 1, 1 << 20, 10, 10,
         topics=[ShareFetchRequest.FetchTopic(n.topic_id, [part])],
     )  # fmt: skip
 
 
 def share_acknowledge(n: Names) -> ShareAcknowledgeRequest:
-    """By a member whose session has begun (see `Names`); nothing is acquired."""
+    """Nothing is acquired."""
     acks = ShareAcknowledgeRequest.AcknowledgementBatch(0, 0, [1])
     part = ShareAcknowledgeRequest.AcknowledgePartition(0, [acks])
     topic = ShareAcknowledgeRequest.AcknowledgeTopic(n.topic_id, [part])
-    return ShareAcknowledgeRequest(n.sharers, "D" * 22, -1, topics=[topic])
+    return ShareAcknowledgeRequest(n.sharers, SHARER, -1, topics=[topic])
 
 
 def share_offsets(n: Names, is_all: bool = False) -> DescribeShareGroupOffsetsRequest:
@@ -574,7 +576,8 @@ TABLE: dict[str, list[Row]] = {
         Row(2, lambda n: ListTransactionsRequest(), hidden(DESCRIBE, TRANSACTIONAL_ID)),
     ],
     "ConsumerGroupHeartbeat": [
-        Row(1, consumer_beat, on_group(READ) | on_topic(DESCRIBE), group="new_group"),
+        Row(1, lambda n: join_consumers(n, n.new_group), on_group(READ) | on_topic(DESCRIBE),
+            group="new_group"),
     ],
     "ConsumerGroupDescribe": [
         Row(1, lambda n: ConsumerGroupDescribeRequest([n.consumers]),
@@ -590,7 +593,8 @@ TABLE: dict[str, list[Row]] = {
         Row(0, lambda n: DescribeTopicPartitionsRequest([], 2000), hidden(DESCRIBE, TOPIC)),
     ],
     "ShareGroupHeartbeat": [
-        Row(1, share_beat, on_group(READ) | on_topic(DESCRIBE), group="new_group"),
+        Row(1, lambda n: join_sharers(n, n.new_group), on_group(READ) | on_topic(DESCRIBE),
+            group="new_group"),
     ],
     "ShareGroupDescribe": [
         Row(1, lambda n: ShareGroupDescribeRequest([n.sharers]),
@@ -615,5 +619,5 @@ TABLE: dict[str, list[Row]] = {
         Row(0, delete_share_offsets, on_group(DELETE) | on_topic(READ),
             group="empty_sharers"),
     ],
-    "DescribeCluster": [],  # everybody may; its authorized operations have a test of their own
+    "DescribeCluster": [Row(2, lambda n: DescribeClusterRequest(), {})],
 }  # fmt: skip

@@ -48,6 +48,8 @@ test-long: test
 	$(LONG) $(BIN)/python -m pytest -m "alone" $(ALONE)
 	$(BIN)/python tests/sanitizers.py address thread
 	$(BIN)/python -m tests.hostile.fuzz --minutes 30
+	$(BIN)/python -m tests.hostile.fuzz --minutes 30 --built --scene before
+	for scene in few many tls; do $(BIN)/python -m tests.hostile.fuzz --minutes 10 --built --scene $$scene || exit 1; done
 
 # cython-lint starts pycodestyle by name. Both take as long as mypy, which runs beside them.
 COMPILED_LINT := PATH="$(BIN):$$PATH" cython-lint appliance && \

@@ -1,6 +1,10 @@
 """Sends invalid and unusual requests to a broker for a given time, and reports faults.
 
-    python -m tests.hostile.fuzz [--minutes 30] [--seed 1] [--plain]
+    python -m tests.hostile.fuzz [--minutes 30] [--seed 1] [--plain] [--scene open]
+
+A scene is a listener, and who storms it: `open` and `tls` have no login; `before` has one that
+nobody gets through, and gets hostile logins as well; `few` and `many` are users that have logged in
+and may read one topic, or do everything. `all` is one scene after the other.
 
 The broker is built with the address sanitizer (`tests/sanitizers.py`), or with --plain as it is.
 Frames are of four kinds (`generator.py`): requests of every API and version that are valid except
@@ -20,8 +24,10 @@ import sys
 import tempfile
 import time
 from collections import Counter, deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from appliance.protocol import API
 from tests import sanitizers
@@ -36,8 +42,13 @@ from tests.hostile.generator import (
     hostile_request,
     mutated,
 )
+from tests.hostile.login_frames import half_a_login, hello, hostile_login
 from tests.hostile.witness import Witness
+from tests.support import doors
+from tests.support.certificates import Authority
+from tests.support.doors import Door, make_people
 from tests.support.serving import Serving
+from tests.support.tls_client import trusting
 from tests.support.wire_client import WireClient, frame_of, produce_frame
 
 ROUND_S = 300.0  # then the broker starts again
@@ -50,11 +61,55 @@ ALTER_CLIENT_QUOTAS = 49  # a real quota may delay all clients, with the witness
 SANITIZED_MAX = 2048 * MIB
 
 
+SOURCE = "127.0.9.9"
+SOURCES = 200  # from which logins fail: an address may fail so often
+ADMIN, FEW, MANY = "admin", "few", "many"
+EVERYTHING = 2  # of the operations
+SASL = {
+    "sasl.enabled.mechanisms": "SCRAM-SHA-512,SCRAM-SHA-256,PLAIN,OAUTHBEARER",
+    "sasl.plain.without.encryption": "true",
+    "sasl.oauthbearer.jwks.endpoint.url": "file:///dev/null",
+    "sasl.oauthbearer.expected.issuer": "https://id.example",
+    "sasl.oauthbearer.expected.audience": "kafka",
+}
+
+
+@dataclass(frozen=True)
+class Scene:
+    protocol: str = "PLAINTEXT"
+    user: str = ""  # as whom the storm logs in
+    kinds: Mapping[str, int] = field(default_factory=lambda: KINDS)
+
+    @property
+    def has_logins(self) -> bool:
+        return self.protocol.startswith("SASL")
+
+    @property
+    def has_tls(self) -> bool:
+        return self.protocol.endswith("SSL")
+
+    def settings(self, authority: Authority | None) -> dict[str, Any]:
+        own = SASL if self.has_logins else {}
+        if authority is None:
+            return {**SETTINGS, **own}
+        return {**SETTINGS, **own, "ssl.keystore.location": authority.issue("server").both}
+
+
+SCENES = {
+    "open": Scene(),
+    "tls": Scene("SSL", kinds={**KINDS, "hello": 15}),
+    "before": Scene("SASL_PLAINTEXT", kinds={"login": 50, "proof": 15, **KINDS, "request": 15}),
+    "few": Scene("SASL_PLAINTEXT", FEW, {**KINDS, "login": 5}),
+    "many": Scene("SASL_PLAINTEXT", MANY, {**KINDS, "login": 5}),
+}
+
+
 @dataclass
 class Storm:
     """Frames from one seed, and their results."""
 
     seed: int
+    scene: Scene = SCENES["open"]
     frames: Counter[str] = field(default_factory=Counter)  # by kind
     requests: Counter[tuple[str, int]] = field(default_factory=Counter)  # by API and version
     answers: int = 0
@@ -64,23 +119,49 @@ class Storm:
         self._chance = random.Random(self.seed)
         held_back = ALTER_CLIENT_QUOTAS.to_bytes(2, "big")
         self._real = [each for each in golden() if not each.startswith(held_back)]
+        self._hello = hello()
 
-    def blow(self, address: tuple[str, int], about: Ground, seconds: float, source: str) -> None:
+    def blow(self, door: Door, about: Ground, seconds: float, source: str) -> None:
         """Each connection gets frames of one kind, because an invalid frame ends it. Responses are
         read after several more connections have started: some requests have none, and some wait."""
         end, begun = time.monotonic() + seconds, deque[WireClient]()
         while time.monotonic() < end:
-            kind = self._chance.choices(list(KINDS), list(KINDS.values()))[0]
-            count = self._chance.randint(1, FRAMES_AT_ONCE)
-            octets = b"".join(self._frame(kind, about) for _ in range(count))
-            with contextlib.suppress(OSError):
-                client = WireClient(address, 1.0, source)
-                begun.append(client)
-                client.socket.sendall(octets)
+            with contextlib.suppress(OSError, EOFError):
+                begun.append(self._begun(door, about, source))
             if len(begun) > CONNECTIONS:
                 self._take(begun.popleft())
         for each in begun:
             self._take(each)
+
+    def _begun(self, door: Door, about: Ground, source: str) -> WireClient:
+        """A connection that has been sent its frames."""
+        kinds = self.scene.kinds
+        kind = self._chance.choices(list(kinds), list(kinds.values()))[0]
+        if kind == "hello":
+            self.frames[kind] += 1
+            client = Door(door.address).open(1.0, source)
+            octets = mutated(self._hello, self._chance)
+        else:
+            if kind in ("login", "proof"):
+                source = f"127.0.10.{self._chance.randint(1, SOURCES)}"
+            client = door.open(1.0, source)
+            octets = b""
+        try:
+            client.socket.sendall(octets or self._octets(kind, about, client))
+        except (OSError, EOFError):
+            client.socket.close()
+            raise
+        return client
+
+    def _octets(self, kind: str, about: Ground, client: WireClient) -> bytes:
+        if kind in ("login", "proof"):
+            self.frames[kind] += 1
+            is_known = self._chance.random() < 0.5
+            if kind == "login":
+                return hostile_login(self._chance)
+            return half_a_login(client, ADMIN if is_known else "nobody", self._chance)
+        count = self._chance.randint(1, FRAMES_AT_ONCE)
+        return b"".join(self._frame(kind, about) for _ in range(count))
 
     def _take(self, client: WireClient) -> None:
         client.socket.settimeout(0.01)
@@ -128,11 +209,16 @@ class Run:
     faults: list[str] = field(default_factory=list)
 
     def round(self, seconds: float, number: int) -> None:
-        settings = {**SETTINGS, "max.partitions.total": PARTITIONS_MAX}
+        scene = self.storm.scene
+        authority = Authority(self.folder / "authority") if scene.has_tls else None
+        if scene.has_logins and number == 1:
+            make_people(self.folder / "data", admin="admin", few="none", many="none")
+        settings = {**scene.settings(authority), "max.partitions.total": PARTITIONS_MAX}
         broker = Serving(self.folder, environment=self.environment, package=self.package,
-                         **settings)  # fmt: skip
+                         protocol=scene.protocol, **settings)  # fmt: skip
+        tls = None if authority is None else trusting(authority.trust)
         try:
-            self._blow(broker, seconds, number)
+            self._blow(broker, Door(broker.kafka, tls), seconds, number)
         finally:
             code = broker.stop()
         if code:
@@ -140,15 +226,19 @@ class Run:
         if "Traceback" in broker.log:
             self.faults.append(f"not foreseen: {broker.log.partition('Traceback')[2][:3000]}")
 
-    def _blow(self, broker: Serving, seconds: float, number: int) -> None:
-        cleared(broker.kafka)
-        about = ground(broker.kafka, f"ground-{number}")
-        witness = Witness(broker.kafka, f"witness-{number}")
+    def _blow(self, broker: Serving, door: Door, seconds: float, number: int) -> None:
+        scene = self.storm.scene
+        trusted = door.of(ADMIN) if scene.has_logins else door
+        cleared(trusted)
+        about = ground(trusted, f"ground-{number}")
+        witness = Witness(trusted, f"witness-{number}")
         end = time.monotonic() + seconds
         peak = 0
         try:
             while time.monotonic() < end and broker.process.poll() is None:
-                self.storm.blow(broker.kafka, about, min(2.0, seconds), "127.0.9.9")
+                if scene.user:
+                    give_rights(trusted, about.topic)
+                self.storm.blow(door.of(scene.user), about, min(2.0, seconds), SOURCE)
                 peak = max(peak, broker.peak_bytes if broker.process.poll() is None else 0)
                 witness.wait()
         except AssertionError as fault:
@@ -162,24 +252,28 @@ class Run:
         print(f"{said}slowest {slowest} s\n  {self.storm.told()}", flush=True)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--minutes", type=float, default=30)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--plain", action="store_true", help="the broker as it is built now")
-    parser.add_argument("--built", action="store_true", help="the sanitized build that is there")
-    given = parser.parse_args()
+def give_rights(door: Door, topic: str) -> None:
+    """Again and again: one of the users may delete rules."""
+    with door.open() as admin:
+        doors.allow(admin, FEW, doors.READ, doors.TOPIC, topic)
+        doors.allow(admin, FEW, doors.READ, doors.GROUP, "fuzz")
+        for kind in (doors.TOPIC, doors.GROUP, doors.TRANSACTIONAL_ID):
+            doors.allow(admin, MANY, EVERYTHING, kind, "*")
+        doors.allow(admin, MANY, EVERYTHING, doors.CLUSTER, "kafka-cluster")
+
+
+def storm(given: argparse.Namespace, scene: str) -> int:
+    """The number of faults."""
     sanitizer = sanitizers.SANITIZERS["address"]
     environment: dict[str, str] = {}
     if not given.plain:
-        if not given.built:
-            sanitizers.build(sanitizer)
         environment = sanitizers.environment_of(sanitizer)
         environment.pop("APPLIANCE_TESTS_SLOW")  # a variable of tests, not a setting
-    folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
+    folder = Path(tempfile.mkdtemp(prefix=f"fuzz-{scene}-"))
     most = GROWTH_MAX + 300 * MIB if given.plain else SANITIZED_MAX
     package = None if given.plain else sanitizer.folder
-    run = Run(folder, environment, most, Storm(given.seed), package)
+    run = Run(folder, environment, most, Storm(given.seed, SCENES[scene]), package)
+    print(f"scene {scene}", flush=True)
     left, number = given.minutes * 60, 0
     while left > 0 and not run.faults:
         number += 1
@@ -191,7 +285,21 @@ def main() -> int:
     print(f"{len(run.faults)} faults", *([f"in {folder}"] if run.faults else []))
     if not run.faults:
         shutil.rmtree(folder)
-    return int(bool(run.faults))
+    return len(run.faults)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--minutes", type=float, default=30, help="for each scene")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--scene", choices=[*SCENES, "all"], default="open")
+    parser.add_argument("--plain", action="store_true", help="the broker as it is built now")
+    parser.add_argument("--built", action="store_true", help="the sanitized build that is there")
+    given = parser.parse_args()
+    if not given.plain and not given.built:
+        sanitizers.build(sanitizers.SANITIZERS["address"])
+    scenes = list(SCENES) if given.scene == "all" else [given.scene]
+    return int(any(storm(given, each) for each in scenes))
 
 
 if __name__ == "__main__":

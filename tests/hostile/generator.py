@@ -26,7 +26,8 @@ from appliance.protocol.messages.init_producer_id import (
 from appliance.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from appliance.protocol.types import Array, Data, Fixed, Row, Text, is_struct, rows_of, struct_of
 from tests.hostile.witness import METADATA, batch
-from tests.support.wire_client import WireClient, frame_of
+from tests.support.doors import Address, Door, door_to
+from tests.support.wire_client import frame_of
 from tests.support.wire_frames import frames
 
 INTEGERS = {"b": 8, "h": 16, "i": 32, "q": 64, "H": 16, "I": 32}
@@ -78,8 +79,8 @@ class Ground:
     serial: Iterator[int] = field(default_factory=lambda: iter(range(1 << 40)))
 
 
-def ground(address: tuple[str, int], topic: str = "ground") -> Ground:
-    with WireClient(address) as client:
+def ground(place: Door | Address, topic: str = "ground") -> Ground:
+    with door_to(place).open() as client:
         client.create_topic(topic)
         row = MetadataRequest.MetadataRequestTopic(name=topic)
         client.send(frame_of(MetadataRequest(topics=[row]), METADATA, 12))
@@ -89,10 +90,10 @@ def ground(address: tuple[str, int], topic: str = "ground") -> Ground:
     return Ground(topic, found.topic_id, producer.producer_id)
 
 
-def cleared(address: tuple[str, int]) -> None:
+def cleared(place: Door | Address) -> None:
     """Deletes every topic, as an operator would: one storm's topics may fill a broker. Each
     partition takes the disk some milliseconds."""
-    with WireClient(address, timeout=300) as client:
+    with door_to(place).open(timeout=300) as client:
         client.send(frame_of(MetadataRequest(topics=None), METADATA, 12))
         topics = client.answer(MetadataResponse, METADATA, 12).topics
         rows = [DeleteTopicsRequest.DeleteTopicState(each.name)

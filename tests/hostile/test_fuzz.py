@@ -8,7 +8,7 @@ import pytest
 
 from appliance.testing import running_broker
 from tests.hostile.conftest import GROWTH_MAX, MIB
-from tests.hostile.fuzz import Run, Storm
+from tests.hostile.fuzz import SCENES, Run, Storm
 from tests.hostile.generator import cleared, ground
 from tests.support.wire_client import WireClient
 
@@ -22,6 +22,16 @@ def test_a_storm_and_a_start_on_what_it_left(tmp_path: Path) -> None:
     print(run.storm.told())
     assert run.faults == []
     assert run.storm.answers > 200
+
+
+@pytest.mark.parametrize("scene", [each for each in SCENES if each != "open"])
+def test_a_storm_on_a_listener_with_logins_or_tls(tmp_path: Path, scene: str) -> None:
+    run = Run(tmp_path, {}, GROWTH_MAX + 100 * MIB, Storm(SEED, SCENES[scene]))
+    run.round(2, 1)
+    print(run.storm.told())
+    assert run.faults == []
+    assert run.storm.answers > 20
+    assert set(run.storm.frames) == set(SCENES[scene].kinds)
 
 
 def test_a_round_has_room_when_the_storm_before_it_left_none(tmp_path: Path) -> None:

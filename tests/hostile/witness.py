@@ -9,6 +9,7 @@ import time
 from appliance.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from appliance.record import _batch_builder
 from appliance.record._records import Record
+from tests.support.doors import Address, Door, door_to
 from tests.support.wire_client import WireClient, frame_of
 
 TOPIC = "witness"
@@ -27,13 +28,13 @@ class Witness:
     An attack may cost memory, but must not delay other clients: `waits` has the time of each
     response in seconds."""
 
-    def __init__(self, address: tuple[str, int], topic: str = TOPIC) -> None:
-        self._address = address
+    def __init__(self, place: Door | Address, topic: str = TOPIC) -> None:
+        self._door = door_to(place)
         self._topic = topic
         self.answers = {"data": 0, "control": 0}
         self.waits: dict[str, list[float]] = {"data": [], "control": []}
         self.faults: list[str] = []
-        with WireClient(address) as client:
+        with self._door.open() as client:
             client.create_topic(topic)
         self._is_over = threading.Event()
         self._threads = [
@@ -65,7 +66,7 @@ class Witness:
 
     def _run(self, kind: str, work: object) -> None:
         try:
-            with WireClient(self._address) as client:
+            with self._door.open() as client:
                 while not self._is_over.wait(PAUSE_S):
                     begin = time.monotonic()
                     work(client)  # type: ignore[operator]

@@ -6,7 +6,8 @@
     alice = authority.issue("alice", hosts=())    # a client
 
 `issue` is by `openssl`, which writes any subject; `signed` and `keystore` are by what makes the
-broker's own, and can be of any age. Keys are of P-256, because RSA keys take long to make.
+broker's own, and can be of any age. Keys are of P-256 unless they are asked for:
+RSA keys take long to make.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pathlib import Path
 from appliance.certificates.authority import Signed, authority_of, made_certificate
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+RSA_KEY = ("-newkey", "rsa:2048")
 NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
 
 
@@ -47,13 +49,13 @@ class Authority:
                     str(self.trust), "-days", "3650", "-subj", f"/CN={name}")
 
     def issue(self, name: str, hosts: Sequence[str] = LOOPBACK, subject: str = "",
-              password: str = "") -> Certificate:
+              password: str = "", key: Sequence[str] = NEW_KEY) -> Certificate:
         """A certificate for these hosts, whose subject is `/CN=name` unless it is given."""
         made = Certificate(self.folder / f"{name}.pem", self.folder / f"{name}.key",
                            self.folder / f"{name}.both.pem", password)
         closed = ("-passout", f"pass:{password}") if password else ("-nodes",)
         names = ("-addext", f"subjectAltName={','.join(map(alternative, hosts))}") if hosts else ()
-        openssl("req", "-x509", *NEW_KEY, *closed, "-keyout", str(made.key), "-out",
+        openssl("req", "-x509", *key, *closed, "-keyout", str(made.key), "-out",
                 str(made.certificate), "-CA", str(self.trust), "-CAkey", str(self._key), "-days",
                 "30", "-subj", subject or f"/CN={name}", *names, "-addext",
                 "basicConstraints=critical,CA:FALSE", "-addext",

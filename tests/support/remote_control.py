@@ -8,7 +8,8 @@ from uuid import UUID
 from appliance.protocol import API
 from appliance.protocol.messages.metadata import MetadataRequest
 from tests.support.control import KEYS
-from tests.support.wire_client import WireClient, frame_of
+from tests.support.doors import Address, Door, door_to
+from tests.support.wire_client import frame_of
 
 
 class Sent(NamedTuple):
@@ -17,8 +18,8 @@ class Sent(NamedTuple):
 
 
 class RemoteControl:
-    def __init__(self, address: tuple[str, int]) -> None:
-        self.wire = WireClient(address)
+    def __init__(self, place: Door | Address) -> None:
+        self.wire = door_to(place).open()
         self._topics: dict[str, UUID] = {}
 
     def close(self) -> None:

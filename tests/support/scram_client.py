@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import hmac
 import secrets
+
+
+@functools.cache
+def salted(algorithm: str, password: str, salt: bytes, count: int) -> bytes:
+    """Milliseconds of work, which a client that logs in again and again does once."""
+    return hashlib.pbkdf2_hmac(algorithm, password.encode(), salt, count)
 
 
 class ScramClient:
@@ -21,7 +28,7 @@ class ScramClient:
     def final(self, answer: bytes) -> bytes:
         said = dict(each.split("=", 1) for each in answer.decode().split(","))
         salt, count = base64.b64decode(said["s"]), int(said["i"])
-        key = hashlib.pbkdf2_hmac(self._hash, self._password.encode(), salt, count)
+        key = salted(self._hash, self._password, salt, count)
         client_key = hmac.digest(key, b"Client Key", self._hash)
         unproven = f"c=biws,r={said['r']}"
         message = f"{self._bare},{answer.decode()},{unproven}".encode()

@@ -61,6 +61,16 @@ ENGINE_TESTS = (
     "storage/test_truncation.py",
     "protocol/test_wire.py",
 )
+# Before a login, with rights, over TLS: with threads of several kinds in the engine at once.
+OPEN_TO_ALL_TESTS = (
+    "network/test_login_gate.py",
+    "network/test_rights.py",
+    "network/test_tls_listener.py",
+    "network/test_tls_clients.py",
+    "hostile/test_before_login.py",
+    "hostile/test_tls_attacks.py",
+)
+HOSTILE = "hostile"  # its modules are shared by its tests
 REPORT = re.compile(r"^(?:==\d+==)?(?:WARNING|ERROR): \w+Sanitizer: .*$", re.MULTILINE)
 OURS = re.compile(r"/_\w+\.cpython-[^/]*\.so|\(_\w+\.cpython-[^/)]*\.so")
 # The C library frees a thread's storage with no lock that the thread sanitizer could see.
@@ -87,7 +97,7 @@ SANITIZERS = {
         ("libasan.so", "libstdc++.so.6"),
         ("ASAN_OPTIONS", "detect_leaks=0:log_path={log}:abort_on_error=0"),
         {"PYTHONMALLOC": "malloc", "APPLIANCE_TESTS_SLOW": "10"},
-        ENGINE_TESTS,
+        (*ENGINE_TESTS, *OPEN_TO_ALL_TESTS),
     ),
     "thread": Sanitizer(
         "thread",
@@ -101,6 +111,7 @@ SANITIZERS = {
             "data_dir/test_share_fetch_wakeups.py",
             "network/test_quota.py",
             "storage/test_threads.py",
+            *OPEN_TO_ALL_TESTS,
         ),
     ),
 }
@@ -130,10 +141,12 @@ def build(sanitizer: Sanitizer) -> None:
     shutil.copy2(REPOSITORY / "pyproject.toml", sanitizer.folder)
     for folder in ("support", "data"):
         shutil.copytree(TESTS / folder, sanitizer.folder / "tests" / folder, dirs_exist_ok=True)
-    fixtures = {Path(name).with_name("conftest.py") for name in ENGINE_TESTS}
-    for name in [*ENGINE_TESTS, *(each for each in fixtures if (TESTS / each).exists())]:
+    shared = [each.relative_to(TESTS) for each in (TESTS / HOSTILE).glob("[!t]*.py")]
+    fixtures = {Path(name).with_name("conftest.py") for name in sanitizer.tests}
+    for name in [*sanitizer.tests, *shared, *fixtures]:
         (sanitizer.folder / "tests" / name).parent.mkdir(exist_ok=True)
-        shutil.copy2(TESTS / name, sanitizer.folder / "tests" / name)
+        if (TESTS / name).exists():
+            shutil.copy2(TESTS / name, sanitizer.folder / "tests" / name)
 
 
 def runtime(name: str) -> str:

@@ -336,6 +336,10 @@ class Server:
             *self._certificates(),
             broker.reopening.run(lambda ms: self._stops_before(Interval(ms))),
             self._every_so_often(Interval(COUNTED_LINES_MS), event_log.repeats.flush),
+            self._every_so_often(
+                Interval(self.config.delegation_tokens.check_interval_ms),
+                broker.delegation_tokens.sweep,
+            ),
         ]
 
     def _certificates(self) -> Iterator[Coroutine[Any, Any, None]]:

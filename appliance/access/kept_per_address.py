@@ -70,7 +70,7 @@ class Kept:
 
     @classmethod
     def of_entities(cls, config: KeptConfig) -> Kept:
-        """ACLs, quotas, credentials, configs of groups, subscriptions to metrics."""
+        """ACLs, quotas, credentials, delegation tokens, configs of groups, subscriptions."""
         most = config.entities_max, config.entities_bytes
         return cls("entities", "max.entities", *most, config.percent_per_ip)
 

@@ -78,6 +78,7 @@ class Login:
     is_raw: bool = False  # its messages come without headers (SaslHandshake 0)
     principal: Principal | None = None
     has_end: bool = False  # and has to log in again
+    is_by_token: bool = False  # a delegation token
 
 
 class Logins:
@@ -122,6 +123,11 @@ class Logins:
     def principal_of(self, connection: int) -> Principal:
         login = self._logins.get(connection)
         return ANONYMOUS if login is None or login.principal is None else login.principal
+
+    def is_by_token(self, connection: int) -> bool:
+        """Whether a delegation token let it in."""
+        login = self._logins.get(connection)
+        return login is not None and login.is_by_token
 
     def gone(self, connection: int) -> None:
         """It ended, or never logged in."""
@@ -231,11 +237,12 @@ class Logins:
             return
         lifetime_ms = min(ends, default=0)
         is_first = login.principal is None
+        login.is_by_token = exchange.proven.is_by_token
         login.principal, login.exchange, login.has_end = principal, None, lifetime_ms > 0
         if self._data_plane is not None and who.connection in self._logins:
             end_ns = time.monotonic_ns() + lifetime_ms * MS if lifetime_ms else 0
             self._data_plane.log_in(who.connection, str(principal), end_ns)
-        self._succeeded(who, principal.name)
+        self._succeeded(who, exchange.claimed or principal.name)
         if is_first:
             log.info("logged in", principal=principal, peer=who.peer,
                         mechanism=login.mechanism, listener=self._listeners[who.listener].name)

@@ -33,6 +33,7 @@ class Proven:
 
     name: str
     expires_ms: int | None = None  # on the wall clock; None: the mechanism sets no end
+    is_by_token: bool = False  # a delegation token: who came by one may not make more
 
 
 class Exchange(Protocol):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import NamedTuple
 
+from appliance.access.delegation_tokens import DelegationTokens
 from appliance.access.oauthbearer_exchange import OauthbearerExchange
 from appliance.access.plain_exchange import PlainExchange
 from appliance.access.sasl import Mechanism
@@ -14,27 +16,35 @@ from appliance.config import AccessConfig
 from appliance.config.access import OAUTHBEARER, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512
 
 
-def of_listener(access: AccessConfig, users: UserTable) -> Mapping[str, Mechanism]:
+class Known(NamedTuple):
+    """Who may log in."""
+
+    users: UserTable
+    delegation_tokens: DelegationTokens
+
+
+def of_listener(access: AccessConfig, known: Known) -> Mapping[str, Mechanism]:
     """In the order of the setting."""
-    return {name: MAKERS[name](access, users) for name in access.mechanisms.all}
+    return {name: MAKERS[name](access, known) for name in access.mechanisms.all}
 
 
-def _scram(number: int, access: AccessConfig, users: UserTable) -> Mechanism:
-    return lambda: ScramExchange(number, users.to_log_in)
+def _scram(number: int, access: AccessConfig, known: Known) -> Mechanism:
+    users, tokens = known
+    return lambda: ScramExchange(number, users.to_log_in, tokens.to_log_in)
 
 
-def _plain(access: AccessConfig, users: UserTable) -> Mechanism:
-    return lambda: PlainExchange(users.to_check)
+def _plain(access: AccessConfig, known: Known) -> Mechanism:
+    return lambda: PlainExchange(known.users.to_check)
 
 
-def _oauthbearer(access: AccessConfig, users: UserTable) -> Mechanism:
+def _oauthbearer(access: AccessConfig, known: Known) -> Mechanism:
     from appliance.access.tokens import Tokens  # with cryptography, which few brokers need
 
     tokens = Tokens(access)
     return lambda: OauthbearerExchange(tokens.verify)
 
 
-MAKERS: dict[str, Callable[[AccessConfig, UserTable], Mechanism]] = {
+MAKERS: dict[str, Callable[[AccessConfig, Known], Mechanism]] = {
     SCRAM_SHA_256: partial(_scram, 1),
     SCRAM_SHA_512: partial(_scram, 2),
     PLAIN: _plain,

@@ -5,6 +5,9 @@
     client-final   c=biws,r=NONCE OURS,p=PROOF
     server-final   v=SIGNATURE                  we know the password's keys, too
 
+With the extension `tokenauth=true` the name is the id of a delegation token, and the client becomes
+the owner of the token (KIP-48).
+
 A name that does not exist gets a salt and a count like any other and fails at the proof, after the
 same work. Channel binding is not offered: no Kafka client has it.
 """
@@ -25,6 +28,8 @@ from appliance.access.user_rows import Credential
 
 # By name and mechanism; there is one for every name
 Find = Callable[[str, int], Credential]
+# The same for the id of a delegation token, and who the client is then
+FindToken = Callable[[str, int], tuple[Credential, Proven]]
 
 # The header says that channel binding is not used; `y`: the client could, and thinks we cannot.
 # `p=` asks for it. `m=`, which stands before the name, is a mandatory extension: none is known.
@@ -43,12 +48,14 @@ ESCAPES = {"=2C": ",", "=3D": "="}
 
 class ScramExchange:
     def __init__(
-        self, mechanism: int, find: Find, nonce: Callable[[], str] = secrets.token_urlsafe
-    ) -> None:
+        self, mechanism: int, find: Find, find_token: FindToken,
+        nonce: Callable[[], str] = secrets.token_urlsafe,
+    ) -> None:  # fmt: skip
         self.claimed = ""
         self.proven: Proven | None = None
         self._mechanism = mechanism
         self._find = find
+        self._find_token = find_token
         self._own_nonce = nonce()
         self._next: Callable[[str], str] = self._on_first
 
@@ -64,7 +71,10 @@ class ScramExchange:
         if found["authzid"] and saslname(found["authzid"]) != name:
             raise LoginFailed(f"{name!r} wants to act for {found['authzid']!r}")
         self.claimed = name
-        self._credential = self._find(name, self._mechanism)
+        if is_of_token(found["extensions"]):
+            self._credential, self._meant = self._find_token(name, self._mechanism)
+        else:
+            self._credential, self._meant = self._find(name, self._mechanism), Proven(name)
         self._nonce = found["nonce"] + self._own_nonce
         self._header = found["header"]
         salt = base64.b64encode(self._credential.salt).decode()
@@ -93,12 +103,18 @@ class ScramExchange:
         client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
         if not hmac.compare_digest(hashlib.new(name, client_key).digest(), keys.stored_key):
             raise LoginFailed("the name or the password is wrong")
-        self.proven = Proven(self.claimed)
+        self.proven = self._meant
         ours = hmac.digest(keys.server_key, message, name)
         return f"v={base64.b64encode(ours).decode()}"
 
     def _on_more(self, text: str) -> str:
         raise LoginFailed("a message of SCRAM after the last")
+
+
+def is_of_token(extensions: str) -> bool:
+    """As in Kafka: each of `,name=value`, of which others than this are not looked at."""
+    given = dict(each.split("=", 1) for each in extensions.split(",") if each)
+    return given.get("tokenauth", "").lower() == "true"
 
 
 def saslname(text: str) -> str:

@@ -71,9 +71,13 @@ class UserTable:
         """What a login by SCRAM is checked with. It never tells whether there is such a user, and
         takes as long for one: the stand-in is made for everybody."""
         counts = (iterations for of, iterations in self._counts if of == mechanism)
-        other = scram_keys.stand_in(self._secret, name, mechanism, counts)
+        other = self.stranger(name, mechanism, counts)
         found = self._credentials.get((name, mechanism))
         return found if found is not None and found.is_confirmed else other
+
+    def stranger(self, name: str, mechanism: int, iterations: Iterable[int]) -> Credential:
+        """Of somebody who does not exist. No password fits."""
+        return scram_keys.stand_in(self._secret, name, mechanism, iterations)
 
     def to_check(self, name: str) -> Credential:
         """What a password is checked with. A stand-in has mechanism and iterations of some user,

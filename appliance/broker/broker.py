@@ -26,6 +26,8 @@ from appliance.access.acls import Acls
 from appliance.access.authorizer import Authorizer
 from appliance.access.certificate_logins import CertificateLogins
 from appliance.access.client_quotas import ClientQuotas
+from appliance.access.delegation_token_rows import DelegationTokenRows
+from appliance.access.delegation_tokens import DelegationTokens
 from appliance.access.kept_per_address import Kept
 from appliance.access.login_attempts import LoginAttempts
 from appliance.access.logins import DataPlane as LoginPlane
@@ -157,6 +159,10 @@ class Broker:
         self.users = UserTable(UserRows(catalog), change, entities)
         self.users.on_change(self._tell_administrators)
         self._tell_administrators()
+        self.delegation_tokens = DelegationTokens(
+            DelegationTokenRows(catalog), self.users, entities, self.config.delegation_tokens,
+            self.clock.latest_ms,
+        )  # fmt: skip
         self.login_attempts = LoginAttempts()
         self.logins = self._logins()
         trust = Trust(self.config.enforces_rights, bool(self.config.open_listeners))
@@ -173,9 +179,10 @@ class Broker:
 
     def _logins(self) -> Logins:
         config, found = self.config, []
+        known = sasl_mechanisms.Known(self.users, self.delegation_tokens)
         for each in config.listeners:
             access, asks = config.access_of(each.name), config.asks_login(each)
-            mechanisms = sasl_mechanisms.of_listener(access, self.users) if asks else {}
+            mechanisms = sasl_mechanisms.of_listener(access, known) if asks else {}
             found.append(ListenerLogins(each.name, asks, access, mechanisms))
         return Logins(found, config.access, self.login_attempts, self.clock.latest_ms)
 
@@ -257,6 +264,7 @@ class Broker:
         await self.transactions.close()
         await self.groups.close()
         await self.logins.close()
+        await self.delegation_tokens.settled()
         await self.change.settled()
         await asyncio.to_thread(self.scrubber.close)
         try:

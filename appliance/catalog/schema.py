@@ -13,6 +13,9 @@
     users           users of Kafka and of the console, with the console's role and password hash
     credentials     SCRAM credentials of users, never the password
     login_secret    one row: a secret for what strangers are shown of users that do not exist
+    delegation_tokens             logins that users handed on, and when they end
+    delegation_token_credentials  SCRAM credentials of them, never their secret
+    delegation_token_key          one row: the key that their secrets are made with
     admin_tokens    tokens of programs for the admin port, with the digest of the token
     topic_schemas   schemas that decode keys and values for display
     audit           changes over the admin port by user; the user with most rows loses the oldest
@@ -228,5 +231,31 @@ SCHEMA = [
         FROM scram WHERE user NOT IN (SELECT name FROM admin_users);
     DROP TABLE admin_users;
     DROP TABLE scram
+    """,
+    """
+    CREATE TABLE delegation_tokens (
+        id TEXT PRIMARY KEY NOT NULL,
+        owner TEXT NOT NULL,
+        requester TEXT NOT NULL,
+        renewers TEXT NOT NULL,
+        issued_ms INTEGER NOT NULL,
+        expires_ms INTEGER NOT NULL,
+        max_ms INTEGER NOT NULL,
+        digest BLOB NOT NULL UNIQUE,
+        is_of_user INTEGER NOT NULL CHECK (is_of_user IN (0, 1))
+    );
+    CREATE TABLE delegation_token_credentials (
+        token TEXT NOT NULL REFERENCES delegation_tokens (id) ON DELETE CASCADE,
+        mechanism INTEGER NOT NULL,
+        salt BLOB NOT NULL,
+        stored_key BLOB NOT NULL,
+        server_key BLOB NOT NULL,
+        iterations INTEGER NOT NULL,
+        PRIMARY KEY (token, mechanism)
+    ) WITHOUT ROWID;
+    CREATE TABLE delegation_token_key (
+        one INTEGER PRIMARY KEY CHECK (one = 1),
+        secret BLOB NOT NULL
+    )
     """,
 ]

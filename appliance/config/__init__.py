@@ -14,6 +14,7 @@ tls           the certificate of this broker
 admin         the admin pages: who may reach them, and what may be done
 export        bulk export: how fast, and how much at a time
 access        logins and rights
+delegation_tokens  how long tokens are good that users hand on
 broker        directory, addresses and timers; it holds the parts above
 
 Below them `setting`, what a setting is, `addresses`, `listeners` and `names`; above them `sources`,
@@ -34,6 +35,7 @@ from appliance.config.addresses import (
 from appliance.config.admin import AdminConfig
 from appliance.config.broker import PARTS, BrokerConfig, settings
 from appliance.config.control_plane import ControlConfig
+from appliance.config.delegation_tokens import DelegationTokensConfig
 from appliance.config.export import ExportConfig
 from appliance.config.groups import ConsumerGroupsConfig, GroupsConfig
 from appliance.config.kept_limits import KeptConfig
@@ -64,6 +66,7 @@ __all__ = [
     "BrokerConfig",
     "ConsumerGroupsConfig",
     "ControlConfig",
+    "DelegationTokensConfig",
     "Ensemble",
     "ExportConfig",
     "GroupsConfig",

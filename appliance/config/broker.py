@@ -12,6 +12,7 @@ from appliance.config.access import PLAIN, AccessConfig
 from appliance.config.addresses import EVERY_INTERFACE, NO_ADDRESS, Address
 from appliance.config.admin import AUTO, ON, AdminConfig
 from appliance.config.control_plane import ControlConfig
+from appliance.config.delegation_tokens import DelegationTokensConfig
 from appliance.config.export import ExportConfig
 from appliance.config.groups import ConsumerGroupsConfig, GroupsConfig
 from appliance.config.kept_limits import KeptConfig
@@ -143,6 +144,7 @@ class BrokerConfig(Part):
     kept: KeptConfig = field(default_factory=KeptConfig)
     access: AccessConfig = field(default_factory=AccessConfig)
     tls: TlsConfig = field(default_factory=TlsConfig)
+    delegation_tokens: DelegationTokensConfig = field(default_factory=DelegationTokensConfig)
     # What was set for one listener: values by the name of the setting, by the listener's name
     of_listeners: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 

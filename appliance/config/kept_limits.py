@@ -48,8 +48,8 @@ class KeptConfig(Part):
     entities_max: int = setting(
         "max.entities.total",
         20_000,
-        "ACLs, quotas of clients, credentials, configs of groups and subscriptions to clients' "
-        "metrics together.",
+        "ACLs, quotas of clients, credentials, delegation tokens, configs of groups and "
+        "subscriptions to clients' metrics together.",
         minimum=1,
     )
     entities_bytes: int = setting(

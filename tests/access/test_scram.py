@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from appliance.access import scram_keys
-from appliance.access.sasl import LoginFailed
+from appliance.access.sasl import LoginFailed, Proven
 from appliance.access.scram_exchange import ScramExchange, saslname
 from appliance.access.user_rows import Credential
 
@@ -26,8 +26,18 @@ def credential(user: str = "user", mechanism: int = SHA_256, count: int = 4096) 
     return scram_keys.credential_of(user, mechanism, salt, key, count)
 
 
+def no_token(token_id: str, mechanism: int) -> tuple[Credential, Proven]:
+    raise AssertionError("nobody wants to log in by a token")
+
+
+def token_of(token_id: str, mechanism: int) -> tuple[Credential, Proven]:
+    return credential(token_id, mechanism), Proven("owner", 7, is_by_token=True)
+
+
 def exchange(mechanism: int = SHA_256, user: str = "user") -> ScramExchange:
-    return ScramExchange(mechanism, lambda name, of: credential(user, of), lambda: OURS)
+    return ScramExchange(
+        mechanism, lambda name, of: credential(user, of), token_of, lambda: OURS
+    )
 
 
 def step(found: ScramExchange, text: str) -> str:
@@ -59,7 +69,8 @@ def test_the_example_of_rfc_7677() -> None:
     salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
     key = scram_keys.salted(SHA_256, PASSWORD, salt, 4096)
     kept = scram_keys.credential_of("user", SHA_256, salt, key, 4096)
-    found = ScramExchange(SHA_256, lambda *_: kept, lambda: "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")
+    ours = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+    found = ScramExchange(SHA_256, lambda *_: kept, no_token, lambda: ours)
     nonce = "rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
     answer = step(found, "n,,n=user,r=rOprNGfwEbeRWgbNEkqO")
     assert answer == f"r={nonce},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
@@ -79,7 +90,7 @@ def test_the_example_of_rfc_5802(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = scram_keys.credential_of(
         "user", 0, salt, scram_keys.salted(0, PASSWORD, salt, 4096), 4096
     )
-    found = ScramExchange(0, lambda *_: kept, lambda: OURS)
+    found = ScramExchange(0, lambda *_: kept, no_token, lambda: OURS)
     nonce = f"fyko+d2lbbFgONRv9qkxdawL{OURS}"
     assert step(found, FIRST) == f"r={nonce},s=QSXCR+Q6sek8bf92,i=4096"
     answer = step(found, f"c=biws,r={nonce},p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts=")
@@ -177,7 +188,7 @@ def test_an_answer_is_good_for_one_exchange() -> None:
     first = exchange()
     last = final(FIRST, step(first, FIRST))
     step(first, last)
-    other = ScramExchange(SHA_256, lambda *_: credential())
+    other = ScramExchange(SHA_256, lambda *_: credential(), no_token)
     step(other, FIRST)
     with pytest.raises(LoginFailed, match="nonce"):
         other.step(last.encode())
@@ -199,7 +210,8 @@ def test_a_wrong_password_is_refused() -> None:
 
 
 def test_our_nonce_is_new_each_time() -> None:
-    nonces = {step(ScramExchange(1, lambda *_: credential()), FIRST)[2:80] for _ in range(20)}
+    many = (ScramExchange(1, lambda *_: credential(), no_token) for _ in range(20))
+    nonces = {step(each, FIRST)[2:80] for each in many}
     assert len(nonces) == 20
 
 
@@ -233,3 +245,18 @@ def test_escapes_stand_for_comma_and_equals_sign() -> None:
     for wrong in ("=", "a=", "a=2", "=2c", "=3d", "==3D"):
         with pytest.raises(LoginFailed):
             saslname(wrong)
+
+
+def test_a_token_is_named_by_its_id_and_lets_its_owner_in() -> None:
+    first = f"n,,n=token-id,r={NONCE},other=x,tokenauth=true"
+    found = exchange()
+    step(found, final(first, step(found, first)))
+    assert (found.claimed, found.proven) == ("token-id", Proven("owner", 7, is_by_token=True))
+
+
+@pytest.mark.parametrize("extension", ["", ",tokenauth=false", ",tokenauth=", ",other=true"])
+def test_without_the_extension_a_name_is_a_users(extension: str) -> None:
+    found = exchange()
+    first = FIRST + extension
+    step(found, final(first, step(found, first)))
+    assert found.proven == Proven("user")

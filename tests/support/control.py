@@ -23,6 +23,7 @@ from appliance.config import (
     ShareStateConfig,
     TransactionsConfig,
 )
+from appliance.config.listeners import Listeners
 from appliance.protocol import API, codec, headers
 from tests.support.broker import Recorder, broker_config
 from tests.support.wire_client import frame_of
@@ -127,12 +128,15 @@ class Control:
         share_groups: ShareGroupsConfig | None = None,
         share_state: ShareStateConfig | None = None,
         access: AccessConfig | None = None,
+        listeners: Listeners | None = None,
         **topics: Any,
     ) -> None:
         self.loop = asyncio.new_event_loop()
         control = ControlConfig(requests_max=requests_max, threads=2)
+        config = broker_config(path / "data", log, **topics)
         config = replace(
-            broker_config(path / "data", log, **topics),
+            config,
+            listeners=listeners or config.listeners,
             control=control,
             groups=groups or GroupsConfig(initial_rebalance_delay_ms=0),
             transactions=transactions or TransactionsConfig(),

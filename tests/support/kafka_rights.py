@@ -95,8 +95,8 @@ UNKNOWN_TOPIC = 3
 SHARER = "D" * 22  # a member of a share group whose session has begun
 HIDDEN = -2  # no error, and its name does not occur in the answer
 
-# Without rights of any kind: what comes before a login, and what is about the client itself. Tokens
-# are asked for by who is logged in, and there are none yet.
+# Without rights of any kind: what comes before a login, and what is about the client itself. Rights
+# on delegation tokens are tested by themselves: who has not logged in asks for none.
 FREE = {"ApiVersions", "SaslHandshake", "SaslAuthenticate", "GetTelemetrySubscriptions",
         "PushTelemetry", "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken",
         "DescribeDelegationToken"}  # fmt: skip

@@ -16,11 +16,14 @@ def salted(algorithm: str, password: str, salt: bytes, count: int) -> bytes:
 
 
 class ScramClient:
-    def __init__(self, mechanism: str, user: str, password: str) -> None:
+    def __init__(
+        self, mechanism: str, user: str, password: str, *, is_token: bool = False
+    ) -> None:
+        """With a delegation token its id is the user, and its HMAC in base64 the password."""
         self._hash = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}[mechanism]
         self._password = password
         name = user.replace("=", "=3D").replace(",", "=2C")
-        self._bare = f"n={name},r={secrets.token_hex(16)}"
+        self._bare = f"n={name},r={secrets.token_hex(16)}{',tokenauth=true' * is_token}"
 
     def first(self) -> bytes:
         return f"n,,{self._bare}".encode()

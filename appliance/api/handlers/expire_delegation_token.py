@@ -1,15 +1,20 @@
-"""ExpireDelegationToken 1-2: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, see CreateDelegationToken.
+"""ExpireDelegationToken 1-2: a token, named by its HMAC, ends at another time, or now (a period
+below 0); durable before the answer.
 
-Rights: none, since there are no tokens.
+Nobody logs in by it from then on; who has is not cut off before the end that the token had at the
+login. Errors: see RenewDelegationToken.
 
-Left out: delegation tokens.
+Rights: none of rules; the client is the owner or a renewer (DELEGATION_TOKEN_OWNER_MISMATCH).
+
+Left out: nothing.
 """
 
 from __future__ import annotations
 
 from appliance.api.handlers.call import Call
+from appliance.api.handlers.delegation_token_requests import NO_TIME, check_sender
 from appliance.broker.broker import Broker
-from appliance.protocol import ErrorCode
+from appliance.errors import ApplianceError
 from appliance.protocol.messages.expire_delegation_token import (
     ExpireDelegationTokenRequest,
     ExpireDelegationTokenResponse,
@@ -18,12 +23,16 @@ from appliance.protocol.messages.expire_delegation_token import (
 KEY = 40
 VERSIONS = (1, 2)
 
-NO_TIME = -1
 
-
-def handle(
+async def handle(
     broker: Broker, request: ExpireDelegationTokenRequest, call: Call
 ) -> ExpireDelegationTokenResponse:
-    return ExpireDelegationTokenResponse(
-        error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=NO_TIME
-    )
+    tokens = broker.delegation_tokens
+    try:
+        check_sender(broker, call)
+        end = await tokens.expire(call.principal, request.hmac, request.expiry_time_period_ms)
+    except ApplianceError as error:
+        return ExpireDelegationTokenResponse(
+            error_code=error.kafka_code, expiry_timestamp_ms=NO_TIME
+        )
+    return ExpireDelegationTokenResponse(expiry_timestamp_ms=end)

@@ -7,7 +7,7 @@ without a quota of their own. Of the entities that match a client the first in t
     client · any user · client id · any client
 
 A quota with a client id applies to each client id separately; a quota of a user is shared by all
-clients of the user. There are no logins yet, so every client is the user ANONYMOUS.
+clients of the user. The user is who the client logged in as, ANONYMOUS where there are no logins.
 
 Enforced, by the data plane (`_quota.pyx`): producer_byte_rate and consumer_byte_rate, and
 connection_creation_rate of addresses. Others are stored and shown without effect.
@@ -37,7 +37,6 @@ from appliance.protocol import ErrorCode
 events = event_log.named("client_quotas")
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
-ANONYMOUS = "ANONYMOUS"
 ANY = None  # the name of a default
 
 PRODUCE, FETCH, CONNECT = range(3)  # as `_quota.pxd` numbers them
@@ -58,7 +57,18 @@ FRACTION_MAX = 1e-6  # Kafka's tolerance for a whole number
 
 SHOWN_MAX = 10  # entities per log line
 
-NO_RATE, OF_USER = 0, -1  # as in `_quota.pxd`: no quota; the user's quota applies
+# The place of an entity in the order above, as `_quota.pxd` numbers them: of user and client id,
+# which are named (True), stand for any (False) or are not in it (None).
+PRECEDENCE: dict[tuple[bool | None, bool | None], int] = {
+    (True, True): 0,
+    (True, False): 1,
+    (True, None): 2,
+    (False, True): 3,
+    (False, False): 4,
+    (False, None): 5,
+    (None, True): 6,
+    (None, False): 7,
+}
 RATE_MAX = 1 << 62  # no arithmetic with this many bytes overflows
 
 # The name by entity type, sorted by type; the key of all tables here.
@@ -160,11 +170,14 @@ def _address(text: str) -> str | None:
         return None
 
 
-class RateTable(Protocol):
-    """One kind of quota for the data plane: the rate of each named client, of all others, and of
-    the user, which clients marked OF_USER share."""
+# Precedence, user, client id or address ("" where there is none), rate
+Rate = tuple[int, str, str, int]
 
-    def set_rates(self, kind: int, named: dict[str, int], others: int, of_user: int) -> None: ...
+
+class RateTable(Protocol):
+    """All rates of one kind, for the data plane."""
+
+    def set_rates(self, kind: int, rates: list[Rate]) -> None: ...
 
 
 class ClientQuotas:
@@ -248,7 +261,7 @@ class ClientQuotas:
         self._enforce()
         events.info("client quotas altered", count=len(rows), quotas=some_of(rows))
         without = {_text_of(entity): names for entity, values in after.items()
-                   if (names := _without_effect(entity, values))}
+                   if (names := [each for each in values if each not in ENFORCED.values()])}
         if without:
             events.warning(
                 "quotas are kept but have no effect", count=len(without), quotas=some_of(without)
@@ -259,52 +272,29 @@ class ClientQuotas:
     def _enforce(self) -> None:
         if self._data_plane is None:
             return
-        for kind in (PRODUCE, FETCH):
-            self._data_plane.set_rates(kind, *self._rates(ENFORCED[kind]))
-        self._data_plane.set_rates(CONNECT, *self._address_rates())
+        for kind, quota in ENFORCED.items():
+            found = (
+                _rate_of(dict(entity), values[quota])
+                for entity, values in self._quotas.items()
+                if quota in values
+            )
+            self._data_plane.set_rates(kind, list(found))
 
-    def _rates(self, quota: str) -> tuple[dict[str, int], int, int]:
-        ids = {dict(entity).get(CLIENT_ID) for entity in self._quotas} - {None}
-        named = {each: self._rate(quota, each) for each in ids if each is not None}
-        of_user = self._value(quota, ((USER, ANONYMOUS),), ((USER, ANY),))
-        return named, self._rate(quota, ANY), _whole(of_user)
 
-    def _rate(self, quota: str, client_id: str | None) -> int:
-        """The rate of this client id, or of a client without a named quota."""
-        mine, others = (CLIENT_ID, client_id), (CLIENT_ID, ANY)
-        for user in ((USER, ANONYMOUS), (USER, ANY)):
-            own = self._value(quota, (mine, user), (others, user))
-            if own is not None:
-                return _whole(own)
-            if self._value(quota, (user,)) is not None:
-                return OF_USER
-        return _whole(self._value(quota, (mine,), (others,)))
-
-    def _address_rates(self) -> tuple[dict[str, int], int, int]:
-        quota = ENFORCED[CONNECT]
-        named = {
-            _address(name) or name: _whole(values.get(quota))
-            for entity, values in self._quotas.items()
-            for kind, name in entity
-            if kind == IP and name is not None
-        }
-        return named, _whole(self._value(quota, ((IP, ANY),))), NO_RATE
-
-    def _value(self, quota: str, *entities: Entity) -> float | None:
-        """The rate of the first entity that has one."""
-        found = (self._quotas.get(each, {}).get(quota) for each in entities)
-        return next((each for each in found if each is not None), None)
+def _rate_of(entity: dict[str, str | None], value: float) -> Rate:
+    """An address takes the place of a client id."""
+    if IP in entity:
+        name = entity[IP]
+        entity = {CLIENT_ID: name if name is None else _address(name) or name}
+    user, client = (None if each not in entity else entity[each] is not ANY
+                    for each in (USER, CLIENT_ID))  # fmt: skip
+    rate = max(1, int(min(value, RATE_MAX)))
+    return PRECEDENCE[user, client], entity.get(USER) or "", entity.get(CLIENT_ID) or "", rate
 
 
 def some_of(rows: Mapping[str, Any]) -> dict[str, Any]:
     """As many quotas as a log line can hold."""
     return dict(itertools.islice(rows.items(), SHOWN_MAX))
-
-
-def _without_effect(entity: Entity, values: Iterable[str]) -> list[str]:
-    """Quotas that are not enforced: because of their kind, or because users cannot log in."""
-    is_nobody = dict(entity).get(USER, ANY) not in (ANY, ANONYMOUS)
-    return [each for each in values if is_nobody or each not in ENFORCED.values()]
 
 
 def _altered(
@@ -315,10 +305,6 @@ def _altered(
         if value is None:
             after.pop(name, None)
     return after
-
-
-def _whole(value: float | None) -> int:
-    return NO_RATE if value is None else max(1, int(min(value, RATE_MAX)))
 
 
 def _text_of(entity: Entity) -> str:

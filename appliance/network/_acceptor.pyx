@@ -129,9 +129,12 @@ cdef int64_t _pace(Plane* plane, const string& peer) noexcept nogil:
     that it is refused."""
     cdef int64_t now = monotonic_ns(), window_ns = plane.quotas.window_ns, delay_ns
     cdef QuotaRef quota
+    cdef string nobody
     if plane.quotas.generation.load() == 0:
         return 0
-    quota = quota_find(&plane.quotas, QUOTA_CONNECT, peer, now)
+    quota = quota_find(&plane.quotas, QUOTA_CONNECT, nobody, peer, now)
+    if quota.get() == NULL:
+        return 0
     delay_ns = quota_delay(quota.get(), now, window_ns)
     if delay_ns <= window_ns:
         delay_ns = quota_charge(quota.get(), 1, now, window_ns)

@@ -37,7 +37,7 @@ from appliance.network._plane_limits cimport plane_set_limits
 from appliance.network._processor cimport (
     Processor, processor_start, processor_stop, processor_visit,
 )
-from appliance.network._quota cimport quotas_count, quotas_set
+from appliance.network._quota cimport quota_entity, quotas_count, quotas_set
 from appliance.network._rights cimport rights_count, rights_decide
 from appliance.network._tls cimport TlsListenerRef
 from appliance.network._tls_context cimport TlsContext
@@ -343,14 +343,16 @@ cdef class DataPlane:
 
     # Quotas
 
-    def set_rates(self, int kind, dict named not None, int64_t others, int64_t of_user):
-        """What clients may use from now on, by a kind of `_quota.pxd`: the rate of each name, of
-        all other names, and of the user, in whose quota those with the rate OF_USER are."""
-        cdef unordered_map[string, int64_t] c_named
-        for name, rate in named.items():
-            c_named[name.encode()] = rate
+    def set_rates(self, int kind, list rates not None):
+        """What clients may use from now on, by a kind of `_quota.pxd`: of each entity its
+        precedence, user and client id (or address), "" where it has none, and its rate."""
+        cdef unordered_map[string, int64_t] by_entity
+        cdef string c_user, c_client
+        for precedence, user, client, rate in rates:
+            c_user, c_client = user.encode(), client.encode()
+            by_entity[quota_entity(precedence, c_user, c_client)] = rate
         with nogil:
-            quotas_set(&self.plane.quotas, kind, &c_named, others, of_user)
+            quotas_set(&self.plane.quotas, kind, &by_entity)
 
     def limit_connections_per_ip(self, int64_t most):
         """For connections that come from now on."""

@@ -60,7 +60,8 @@ cdef bint dispatch(Processor* processor, Connection* connection, uint8_t* data,
     _note_client(connection, client_id)
     slot.row = traffic_row(key)
     if processor.plane.quotas.generation.load() > 0:
-        quotas_use(&processor.plane.quotas, client_id, &connection.quotas)
+        quotas_use(&processor.plane.quotas, connection.rights.principal, client_id,
+                   &connection.quotas)
     if key == PRODUCE_KEY and PRODUCE_MIN <= version <= PRODUCE_MAX:
         skip_tags(&cursor, version >= 9)
         handled = produce(connection, number, version, correlation_id, &cursor)

@@ -84,6 +84,7 @@ cdef void gate_log_in(Processor* processor, Connection* connection, Mail* mail) 
         _close(processor, connection, CLOSURE_LOGIN_OTHER, 0, 0, -1, -1)
         return
     connection.rights.principal.assign(<const char*>mail.bytes.data(), mail.bytes.size())
+    connection.quotas.generation = 0  # of whoever it was before
     connection.good_until_ns = mail.until_ns
     connection.is_raw = connection.is_arriving = False
     processor_list(processor, connection)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from appliance.access.client_quotas import CONNECT, FETCH, OF_USER, PRODUCE
+from appliance.access.client_quotas import CONNECT, FETCH, PRODUCE, Rate
 from appliance.catalog.catalog import CatalogFailed
 from appliance.catalog.config_rows import ConfigRows
 from appliance.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
@@ -50,8 +50,8 @@ def describe(control: Control, *components: tuple[str, int, str | None], strict:
              {row.key: row.value for row in each.values}) for each in answer.entries]
 
 
-def rates(control: Control, kind: int) -> tuple[dict[str, int], int, int]:
-    return control.queue.rates[kind]
+def rates(control: Control, kind: int) -> list[Rate]:
+    return sorted(control.queue.rates[kind])
 
 
 # What is kept
@@ -138,8 +138,7 @@ def test_a_quota_that_cannot_be_kept_is_not_in_force(
 
 
 @pytest.mark.parametrize(("who", "name", "is_warned"), [
-    ({"user": "ann"}, "producer_byte_rate", True),
-    ({"user": "ANONYMOUS"}, "producer_byte_rate", False),
+    ({"user": "ann"}, "producer_byte_rate", False),
     ({"user": ANY, "client-id": "a"}, "consumer_byte_rate", False),
     ({"client-id": "a"}, "request_percentage", True),
     ({"client-id": "a"}, "controller_mutation_rate", True),
@@ -210,38 +209,40 @@ def test_nothing_is_told_without_quotas(tmp_path: Path) -> None:
     control = Control(tmp_path)
     assert control.queue.rates == {}
     put(control, {"client-id": "a"}, producer_byte_rate=7.0)
-    assert rates(control, PRODUCE) == ({"a": 7}, 0, 0)
-    assert rates(control, FETCH) == ({"a": 0}, 0, 0)
+    assert rates(control, PRODUCE) == [(6, "", "a", 7)]
+    assert rates(control, FETCH) == []
     control.close()
     control = Control(tmp_path)
-    assert rates(control, PRODUCE) == ({"a": 7}, 0, 0)
+    assert rates(control, PRODUCE) == [(6, "", "a", 7)]
     put(control, {"client-id": "a"}, producer_byte_rate=None)
-    assert rates(control, PRODUCE) == ({}, 0, 0)
+    assert rates(control, PRODUCE) == []
     control.close()
 
 
-# Kafka's order of precedence: each line takes over from the ones above it.
-LADDER: list[tuple[Who, tuple[dict[str, int], int, int]]] = [
-    ({"client-id": ANY}, ({}, 1, 0)),
-    ({"client-id": "a"}, ({"a": 2}, 1, 0)),
-    ({"user": ANY}, ({"a": OF_USER}, OF_USER, 3)),
-    ({"client-id": ANY, "user": ANY}, ({"a": 4}, 4, 3)),
-    ({"client-id": "a", "user": ANY}, ({"a": 5}, 4, 3)),
-    ({"user": "ANONYMOUS"}, ({"a": OF_USER}, OF_USER, 6)),
-    ({"client-id": ANY, "user": "ANONYMOUS"}, ({"a": 7}, 7, 6)),
-    ({"client-id": "a", "user": "ANONYMOUS"}, ({"a": 8}, 7, 6)),
-    ({"client-id": "a", "user": "somebody"}, ({"a": 8}, 7, 6)),
+# Kafka's order of precedence, the last first
+LADDER: list[tuple[Who, tuple[int, str, str]]] = [
+    ({"client-id": ANY}, (7, "", "")),
+    ({"client-id": "a"}, (6, "", "a")),
+    ({"user": ANY}, (5, "", "")),
+    ({"client-id": ANY, "user": ANY}, (4, "", "")),
+    ({"client-id": "a", "user": ANY}, (3, "", "a")),
+    ({"user": "alice"}, (2, "alice", "")),
+    ({"client-id": ANY, "user": "alice"}, (1, "alice", "")),
+    ({"client-id": "a", "user": "alice"}, (0, "alice", "a")),
 ]
 
 
-def test_the_most_special_quota_counts(control: Control) -> None:
-    for number, (who, told) in enumerate(LADDER, 1):
-        put(control, who, consumer_byte_rate=float(number))
-        assert rates(control, FETCH) == told, who
+def test_each_entity_has_its_place_in_kafkas_order(control: Control) -> None:
+    for rate, (who, _) in enumerate(LADDER, 1):
+        put(control, who, consumer_byte_rate=float(rate))
+    told = [(*place, rate) for rate, (_, place) in enumerate(LADDER, 1)]
+    assert rates(control, FETCH) == sorted(told)
+    assert rates(control, PRODUCE) == []
 
 
 def test_addresses_are_told_as_they_are_seen(control: Control) -> None:
     put(control, {"ip": "2001:DB8:0:0:0:0:0:1"}, connection_creation_rate=3.0)
     put(control, {"ip": "10.0.0.1"}, connection_creation_rate=4.0)
     put(control, {"ip": ANY}, connection_creation_rate=5.0)
-    assert rates(control, CONNECT) == ({"2001:db8::1": 3, "10.0.0.1": 4}, 5, 0)
+    assert rates(control, CONNECT) == [
+        (6, "", "10.0.0.1", 4), (6, "", "2001:db8::1", 3), (7, "", "", 5)]

@@ -15,7 +15,12 @@ from typing import Any
 import confluent_kafka
 import pytest
 
+from appliance.access.user_rows import UserRows
+from appliance.admin.users import make_user
+from appliance.catalog.catalog import NAME, Catalog
+from appliance.testing import running_broker
 from tests.interop.kafka_tools import KafkaTools
+from tests.interop.test_logins import of_java
 from tests.support.warm_broker import WarmBroker as Broker
 
 pytestmark = pytest.mark.alone
@@ -122,3 +127,49 @@ def test_the_java_producer_is_held_to_its_rate(tools: KafkaTools) -> None:
     assert (600 * SIZE - RATE) / seconds == pytest.approx(RATE, rel=TOLERANCE)
     metrics = dict(re.findall(r"producer-metrics:(produce-throttle-time-\w+):.*?: ([\d.]+)", said))
     assert 0 < float(metrics["produce-throttle-time-max"]) < 1500
+
+
+PASSWORD = "correct horse battery"
+WITH_LOGINS = {
+    "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+    "super.users": "User:alice;User:bob",
+}
+
+
+def test_clients_of_a_user_share_its_quota_and_others_have_theirs(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    data_dir.mkdir()
+    catalog = Catalog.open(data_dir / NAME)
+    for name in ("alice", "bob"):
+        make_user(UserRows(catalog), name, "none", PASSWORD)
+    catalog.close()
+    with running_broker(data_dir, WITH_LOGINS) as broker:
+        tools = KafkaTools(broker.bootstrap, tmp_path)
+        try:
+            tools.must("kafka-configs", "--alter", "--entity-type", "users", "--entity-name",
+                       "alice", "--add-config", f"producer_byte_rate={RATE}",
+                       *of_java(tmp_path, "bob", "SCRAM-SHA-512", PASSWORD))  # fmt: skip
+        finally:
+            tools.close()
+        throttled = {name: Throttled() for name in ("alice", "bob")}
+        producers = [
+            (confluent_kafka.Producer({
+                "bootstrap.servers": broker.bootstrap, "client.id": client_id,
+                "throttle_cb": throttled[user],
+                "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256",
+                "sasl.username": user, "sasl.password": PASSWORD, "linger.ms": 20}), user)
+            for user, client_id in (("alice", "one"), ("alice", "two"), ("bob", "one"))
+        ]  # fmt: skip
+        begin = time.monotonic()
+        for _ in range(int(2 * RATE / SIZE)):
+            for producer, user in producers:
+                producer.produce(f"quota-{user}", bytes(SIZE))
+        seconds = []
+        for producer, _ in reversed(producers):
+            assert producer.flush(DEADLINE_S) == 0
+            seconds.append(time.monotonic() - begin)
+        # Four windows' worth of alice's, of which one is free; bob waits for nothing
+        assert seconds[0] < 2
+        assert seconds[-1] == pytest.approx(3, rel=TOLERANCE)
+        assert throttled["alice"].seconds
+        assert not throttled["bob"].seconds

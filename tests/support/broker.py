@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import pytest
 
 from appliance._log import Log
+from appliance.access.client_quotas import Rate
 from appliance.broker.broker import Broker
 from appliance.catalog.config_rows import ConfigRows
 from appliance.config import BrokerConfig, LogConfig, TopicsConfig
@@ -31,7 +32,7 @@ class Recorder:
 
     topics: dict[str, tuple[bytes, list[Log | None]]] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
-    rates: dict[int, tuple[dict[str, int], int, int]] = field(default_factory=dict)
+    rates: dict[int, list[Rate]] = field(default_factory=dict)
     connections_per_ip: int = 0
     logged_in: dict[int, tuple[str, int]] = field(default_factory=dict)
     last_slots: dict[int, int] = field(default_factory=dict)
@@ -52,8 +53,8 @@ class Recorder:
         del self.topics[name]
         self.told.append(f"remove {name}")
 
-    def set_rates(self, kind: int, named: dict[str, int], others: int, of_user: int) -> None:
-        self.rates[kind] = (named, others, of_user)
+    def set_rates(self, kind: int, rates: list[Rate]) -> None:
+        self.rates[kind] = rates
 
     def log_in(self, connection: int, principal: str, expires_ns: int = 0) -> None:
         self.logged_in[connection] = (principal, expires_ns)

@@ -8,7 +8,7 @@ large, or a fraction for a number of bytes.
 The data plane enforces producer_byte_rate and consumer_byte_rate, with `throttle_time_ms` in the
 responses of Produce and Fetch; it does not read the connection for that time. The rest of a window
 (`quota.window.size.seconds`) can be used at once. connection_creation_rate delays the first request
-of a connection. The data plane takes the user of every client for ANONYMOUS.
+of a connection. The user is who the client logged in as, or ANONYMOUS.
 
 Rights: ALTER_CONFIGS on the cluster.
 

@@ -8,6 +8,9 @@ What a mechanism does slowly runs on threads of its own, and no more than a boun
 wait for them. A refusal is told after a delay, by a timer: it grows with the failures of who asks.
 How often may be tried is counted for both ports together (`login_attempts.py`). A client that has
 logged in is known at its address: guesses from elsewhere do not keep it out.
+
+What a user logged in with may be withdrawn: the user is deleted, or has another password. Then the
+connections that rest on it end. In Apache Kafka they stay.
 """
 
 from __future__ import annotations
@@ -15,15 +18,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from appliance.access import scram_keys
 from appliance.access.login_attempts import LoginAttempts, LoginRefused, network_of
 from appliance.access.principal import ANONYMOUS, USER, Principal
 from appliance.access.sasl import Exchange, LoginFailed, Mechanism, Work
 from appliance.config import AccessConfig
+from appliance.config.access import PLAIN
 from appliance.errors import ApplianceError, Refused
 from appliance.process import event_log
 from appliance.protocol import ErrorCode
@@ -42,6 +47,7 @@ class DataPlane(Protocol):
     def log_in(self, connection: int, principal: str, expires_ns: int = 0) -> None: ...
     def close_after(self, connection: int, slot: int) -> None: ...
     def expect_raw(self, connection: int) -> None: ...
+    def close(self, connection: int) -> None: ...
 
 
 class ListenerLogins(NamedTuple):
@@ -79,6 +85,15 @@ class Login:
     principal: Principal | None = None
     has_end: bool = False  # and has to log in again
     is_by_token: bool = False  # a delegation token
+
+    def is_of(self, name: str) -> bool:
+        """Whether this user has logged in, or is about to."""
+        claims = self.exchange is not None and self.exchange.claimed == name
+        return claims or (self.principal is not None and self.principal.name == name)
+
+    def rests_on(self, mechanisms: Collection[int]) -> bool:
+        """Whether by a credential of one of these. PLAIN may have used any; a token uses none."""
+        return self.mechanism == PLAIN or scram_keys.NUMBERS.get(self.mechanism) in mechanisms
 
 
 class Logins:
@@ -132,6 +147,21 @@ class Logins:
     def gone(self, connection: int) -> None:
         """It ended, or never logged in."""
         self._logins.pop(connection, None)
+
+    def withdraw(self, name: str, mechanisms: Collection[int] | None) -> None:
+        """The user has other credentials of these mechanisms than before; None: it is gone. Ends
+        connections that rest on what it had, and logins that are under way with it."""
+        ended = [
+            connection
+            for connection, login in self._logins.items()
+            if login.is_of(name) and (mechanisms is None or login.rests_on(mechanisms))
+        ]
+        for connection in ended:
+            if self._data_plane is not None:
+                self._data_plane.close(connection)
+        if ended:
+            why = "the user is deleted" if mechanisms is None else "its password was changed"
+            log.info("connections ended", count=len(ended), user=name, why=why)
 
     # The handshake
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from appliance.access import scram_keys
@@ -19,6 +19,9 @@ from appliance.errors import ResourceUnknown
 from appliance.process.detached_tasks import Changes
 
 ADMIN = "admin"
+
+# A user's name, and mechanisms of which it had another credential before; None: the user is gone
+Withdrawn = Callable[[str, Collection[int] | None], object]
 
 
 class UserTable:
@@ -35,6 +38,7 @@ class UserTable:
         self._kinds: set[tuple[int, int]] | None = None  # the same of `to_check`; None: not known
         self._secret = rows.login_secret()
         self._told: list[Callable[[], object]] = []
+        self._told_withdrawn: list[Withdrawn] = []
         for each in rows.credentials():
             self._keep(each)
 
@@ -58,6 +62,10 @@ class UserTable:
 
     def on_change(self, callback: Callable[[], object]) -> None:
         self._told.append(callback)
+
+    def on_withdrawn(self, callback: Withdrawn) -> None:
+        """Told when what somebody logged in with is good for nothing any more."""
+        self._told_withdrawn.append(callback)
 
     # Credentials
 
@@ -141,6 +149,9 @@ class UserTable:
         withdrawn: list[tuple[str, int]],
     ) -> None:
         await asyncio.to_thread(self._rows.change, users, removed, credentials, withdrawn)
+        worthless: dict[str, set[int] | None] = {
+            **self._replaced(credentials, withdrawn), **dict.fromkeys(removed)
+        }  # fmt: skip
         for place in withdrawn:
             self._drop(place)
         for name in removed:
@@ -152,6 +163,21 @@ class UserTable:
         self._kinds = None
         for told in self._told:
             told()
+        for name, mechanisms in worthless.items():
+            for withdraw in self._told_withdrawn:
+                withdraw(name, mechanisms)
+
+    def _replaced(
+        self, credentials: list[Credential], withdrawn: list[tuple[str, int]]
+    ) -> dict[str, set[int]]:
+        """By user: mechanisms of which there was a credential that is no longer good."""
+        found: dict[str, set[int]] = {}
+        kept = {_place(each): each.stored_key for each in credentials}
+        for place in (*withdrawn, *kept):
+            before = self._credentials.get(place)
+            if before is not None and before.stored_key != kept.get(place):
+                found.setdefault(place[0], set()).add(place[1])
+        return found
 
     def _keep(self, each: Credential) -> None:
         self._uncount(_place(each))

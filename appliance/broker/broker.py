@@ -165,6 +165,7 @@ class Broker:
         )  # fmt: skip
         self.login_attempts = LoginAttempts()
         self.logins = self._logins()
+        self.users.on_withdrawn(self.logins.withdraw)
         trust = Trust(self.config.enforces_rights, bool(self.config.open_listeners))
         self.scram = ScramCredentials(self.users, entities, trust, self.clock.latest_ms)
         self.certificate_logins = CertificateLogins({

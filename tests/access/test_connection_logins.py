@@ -17,6 +17,7 @@ from appliance.access.logins import REFUSED, Answer, Asker, ListenerLogins, Logi
 from appliance.access.principal import ANONYMOUS, Principal
 from appliance.access.sasl import Exchange, LoginFailed, Proven, Work
 from appliance.config import AccessConfig
+from appliance.config.access import MECHANISMS
 from appliance.errors import Refused
 from appliance.protocol import ErrorCode
 
@@ -29,6 +30,7 @@ class Plane:
     logged_in: dict[int, tuple[str, int]] = field(default_factory=dict)
     ended: list[tuple[int, int]] = field(default_factory=list)
     raw: list[int] = field(default_factory=list)
+    closed: list[int] = field(default_factory=list)
 
     def log_in(self, connection: int, principal: str, expires_ns: int = 0) -> None:
         self.logged_in[connection] = (principal, expires_ns)
@@ -38,6 +40,9 @@ class Plane:
 
     def expect_raw(self, connection: int) -> None:
         self.raw.append(connection)
+
+    def close(self, connection: int) -> None:
+        self.closed.append(connection)
 
 
 class Spoken:
@@ -80,7 +85,7 @@ class Site:
         def make() -> Exchange:
             return Spoken(work)
 
-        mechanisms = {"SPOKEN": make, "OTHER": make}
+        mechanisms = dict.fromkeys(("SPOKEN", "OTHER", *MECHANISMS), make)
         listeners = [ListenerLogins("A", True, config, mechanisms),
                      ListenerLogins("B", False, config, {})]
         self.attempts = LoginAttempts(lambda: self.now[0])
@@ -311,3 +316,43 @@ async def test_a_connection_that_is_gone_is_not_logged_in() -> None:
     assert site.plane.logged_in == {}
     assert site.logins.principal_of(1) == ANONYMOUS
     await site.logins.close()
+
+
+@pytest.mark.parametrize(
+    ("withdrawn", "closed"),
+    [(None, {1, 2, 3, 4}), ({1}, {1, 3}), ({2}, {2, 3}), ({1, 2}, {1, 2, 3})],
+)
+@on_loop
+async def test_what_was_withdrawn_ends_the_connections_that_rest_on_it(
+    withdrawn: set[int] | None, closed: set[int]
+) -> None:
+    """Of that user alone; a token of OAUTHBEARER is no credential of ours."""
+    site = Site()
+    for connection, mechanism in enumerate(
+        ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER"), 1
+    ):
+        site.begin(connection, mechanism)
+        await site.step("ann:right", connection)
+        site.begin(connection + 10, mechanism)
+        await site.step("eve:right", connection + 10)
+    site.logins.withdraw("ann", withdrawn)
+    assert set(site.plane.closed) == closed
+
+
+@on_loop
+async def test_a_login_that_is_under_way_with_what_was_withdrawn_ends_too() -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        begun.set()
+        assert may_end.wait(10)
+
+    site = Site(wait)
+    site.begin(1, "PLAIN")
+    answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    site.logins.step(site.asker(1), b"ann:right", answered.set_result)
+    assert await asyncio.to_thread(begun.wait, 10)
+    site.logins.withdraw("ann", {1})
+    assert site.plane.closed == [1]
+    may_end.set()
+    await asyncio.wait_for(answered, 10)

@@ -37,6 +37,7 @@ class Recorder:
     logged_in: dict[int, tuple[str, int]] = field(default_factory=dict)
     last_slots: dict[int, int] = field(default_factory=dict)
     raw: set[int] = field(default_factory=set)
+    closed: set[int] = field(default_factory=set)
 
     def put_topic(
         self,
@@ -64,6 +65,9 @@ class Recorder:
 
     def expect_raw(self, connection: int) -> None:
         self.raw.add(connection)
+
+    def close(self, connection: int) -> None:
+        self.closed.add(connection)
 
     def limit_connections_per_ip(self, most: int) -> None:
         self.connections_per_ip = most

@@ -1,9 +1,9 @@
 """Limits on what clients make the broker keep across restarts: in total and per address.
 
-There are no logins, so anyone who reaches the port can name new groups, transactional ids or users
-again and again. Each kind has an owner, which asks here before it creates an object or lets it
-grow, and reports its size. Requests beyond the limit are refused; existing objects stay. Objects
-that a start loads count for the total and for no address.
+Not every listener has a login, so anyone who reaches the port can name new groups, transactional
+ids or users again and again. Each kind has an owner, which asks here before it creates an object
+or lets it grow, and reports its size. Requests beyond the limit are refused; existing objects stay.
+Objects that a start loads count for the total and for no address.
 """
 
 from __future__ import annotations

@@ -47,7 +47,8 @@ class RunningBroker:
 
     def __init__(self, data_dir: Path, settings: Mapping[str, str]) -> None:
         self.data_dir = data_dir
-        self.bootstrap = ""  # HOST:PORT for Kafka clients
+        self.bootstrap = ""  # HOST:PORT for Kafka clients: the first listener
+        self.addresses: dict[str, str] = {}  # of all listeners, by their names
         self.admin = ""  # HOST:PORT of health and the admin pages
         self.export = ""  # HOST:PORT of bulk data
         self.setup_secret = ""  # of the link that makes their first user
@@ -80,6 +81,8 @@ class RunningBroker:
         await asyncio.wait({serving, ready}, return_when=asyncio.FIRST_COMPLETED)
         if ready.done():
             self.bootstrap, self.admin = str(server.kafka_addresses[0]), str(server.admin_address)
+            names = [each.name for each in server.config.listeners]
+            self.addresses = dict(zip(names, map(str, server.kafka_addresses), strict=True))
             self.export = str(server.export_address)
             self.setup_secret = server.setup_secret
             loop = asyncio.get_running_loop()

@@ -257,6 +257,11 @@ def test_what_is_no_topic_and_no_group_has_the_clusters_rights(
         DescribeConfigsRequest([resource]), 4).results] == [31]
 
 
+def test_a_refused_reassignment_is_refused_at_each_partition(rights: Rights, names: Names) -> None:
+    rights.set_rules()
+    assert list(codes(rights.ask(kafka_rights.reassign(names), 0))) == [31, 31]
+
+
 # Regular expressions, and rights that change
 
 

@@ -2,8 +2,8 @@
 
 On disk before the response. All or none: if one partition does not exist, the others get
 OPERATION_NOT_ATTEMPTED. From version 4 on a request has several transactions, and may only verify
-that partitions were added. Brokers of a cluster use these versions; clients stop at 3, and clients
-with TV2 do not send it.
+that partitions were added; one that was not gets TRANSACTION_ABORTABLE. Brokers of a cluster use
+these versions; clients stop at 3, and clients with TV2 do not send it.
 
 Rights: WRITE on the transactional id and on the topic; from version 4 on CLUSTER_ACTION on the
 cluster.
@@ -113,6 +113,13 @@ async def _add(broker: Broker, asked: Asked, places: list[Partition], version: i
             return {}
         writers = dict.fromkeys(places, producer)
         async with transactions.writing(asked.transactional_id, writers, False) as refused:
-            return {place: told(each, version, 0) for place, each in refused.items()}
+            return {place: _verified(each) for place, each in refused.items()}
     except ApplianceError as error:
         return dict.fromkeys(places, told(error, version, FIRST_WITH_FENCED))
+
+
+def _verified(error: ApplianceError) -> int:
+    """As Kafka has it, in all versions that verify."""
+    if error.kafka_code == ErrorCode.INVALID_TXN_STATE:
+        return int(ErrorCode.TRANSACTION_ABORTABLE)
+    return error.kafka_code

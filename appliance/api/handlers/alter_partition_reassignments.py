@@ -34,20 +34,28 @@ PartitionRow = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
 def handle(
     broker: Broker, request: AlterPartitionReassignmentsRequest, call: Call
 ) -> AlterPartitionReassignmentsResponse:
-    check_cluster(call, Operation.ALTER)
-    return AlterPartitionReassignmentsResponse(
+    response = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,
         responses=[
-            TopicRow(topic.name, [_answer(broker, topic.name, each) for each in topic.partitions])
+            TopicRow(
+                topic.name, [_answer(broker, call, topic.name, each) for each in topic.partitions]
+            )
             for topic in request.topics
         ],
     )
+    try:
+        check_cluster(call, Operation.ALTER)
+    except Refused as error:
+        response.error_code, response.error_message = error.kafka_code, str(error)
+    return response
 
 
-def _answer(broker: Broker, topic: str, asked: Asked) -> PartitionRow:
+def _answer(broker: Broker, call: Call, topic: str, asked: Asked) -> PartitionRow:
+    """Who may not alter the cluster is told so here, too."""
     row = PartitionRow(partition_index=asked.partition_index, error_message=None)
     try:
+        check_cluster(call, Operation.ALTER)
         find_log(find_topic(broker, topic), asked.partition_index)
         _check(broker.node_id, asked.replicas)
     except ApplianceError as error:

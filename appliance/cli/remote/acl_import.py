@@ -135,7 +135,8 @@ def rules_of(kafka: Cluster) -> Iterator[Acl]:
 
 
 def mechanisms_of(kafka: Cluster) -> dict[str, list[str]]:
-    answer = ask(kafka, DESCRIBE_USERS, DescribeUserScramCredentialsRequest(None))
+    # everybody's; with null in place of the empty list a Kafka that refuses it gives no answer
+    answer = ask(kafka, DESCRIBE_USERS, DescribeUserScramCredentialsRequest([]))
     must(answer, "users (DescribeUserScramCredentials)")
     return {
         each.user: [MECHANISMS.get(info.mechanism, "?") for info in each.credential_infos]

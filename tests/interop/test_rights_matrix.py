@@ -17,12 +17,15 @@ from appliance.api.handlers import HANDLERS
 from appliance.catalog.catalog import NAME, Catalog
 from appliance.protocol import API
 from loadtest.ports import lasting_ports
+from tests.interop.kafka_broker import KafkaBroker
+from tests.interop.kafka_security import Security, listener
 from tests.protocol.message_tables import published
 from tests.support import rights_matrix
 from tests.support.certificates import Authority
-from tests.support.kafka_rights import FREE, REFUSALS, TABLE
+from tests.support.kafka_rights import FREE, TABLE
+from tests.support.rights_differences import Difference, differences, listeners, written
 from tests.support.rights_matrix import Outcome
-from tests.support.rights_site import ADMIN, PASSWORD, PRINCIPALS, USERS, Site, codes
+from tests.support.rights_site import ADMIN, PASSWORD, PRINCIPALS, USERS, Site
 from tests.support.warm_broker import WarmBroker
 
 OF_A_LOGIN = {17, 18, 36}
@@ -107,9 +110,8 @@ def test_without_the_certificate_that_is_asked_for_nothing_is_answered(
 @pytest.mark.parametrize("protocol", PRINCIPALS)
 def test_what_needs_no_right_is_never_refused(ours: Site, protocol: str) -> None:
     ours.set_rules([])
-    for key in FREE_KEYS:
-        answer = ours.clients[protocol].ask(API[key].request(), HANDLERS[key].VERSIONS[1])
-        assert set(codes(answer)) & REFUSALS == set(), API[key].name
+    found = {API[key].name: rights_matrix.free(ours, protocol, key) for key in FREE_KEYS}
+    assert {name for name, told in found.items() if re.search("closed|AUTHORIZ", told)} == set()
 
 
 # The matrix has everything
@@ -146,3 +148,49 @@ def has_topic_id(message: type) -> bool:
     inner = [each for each in vars(message).values() if isinstance(each, type)]
     own = getattr(message, "__dataclass_fields__", {})
     return "topic_id" in own or any(map(has_topic_id, inner))
+
+
+# At Apache Kafka
+
+
+@contextmanager
+def kafka_site(folder: Path) -> Iterator[Site]:
+    authority = Authority(folder / "tls")
+    users = dict.fromkeys((ADMIN, *USERS.values()), PASSWORD)
+    settings = listener("SSL", {"ssl.client.auth": "required"})
+    settings |= {"auto.create.topics.enable": "true", "delegation.token.secret.key": "secret"}
+    security = Security(tuple(PRINCIPALS), users, (f"User:{ADMIN}",), authority=authority,
+                        settings=settings)  # fmt: skip
+    with (
+        KafkaBroker(folder / "node", security=security) as kafka,
+        Site(kafka.addresses, authority, str(kafka.log_dir), are_in_force=False) as site,
+    ):
+        yield site
+
+
+@pytest.mark.release("it starts an Apache Kafka")
+def test_apache_kafka_answers_alike_but_for_what_is_written(
+    outcomes: dict[str, list[Outcome]], ours: Site, tmp_path: Path
+) -> None:
+    own = [each for api in outcomes.values() for each in api]
+    with kafka_site(tmp_path) as kafka:
+        found = differences(own, rights_matrix.run(kafka, [each.cell for each in own]))
+        found |= differences_of_logins(ours, kafka)
+    missing, gone = sorted(found - written().keys()), sorted(written().keys() - found)
+    assert (missing, gone) == ([], []), "\n".join(map(str, missing))
+
+
+def differences_of_logins(ours: Site, kafka: Site) -> set[Difference]:
+    """Before it, and after it of what needs no right."""
+    asks = [("before a login", rights_matrix.unknown, protocol, key)
+            for key in HANDLERS for protocol in (*USERS, "SSL")]  # fmt: skip
+    asks += [("without a right", rights_matrix.free, protocol, key)
+             for key in FREE_KEYS for protocol in PRINCIPALS]  # fmt: skip
+    found = defaultdict(list)
+    for situation, ask, protocol, key in asks:
+        here, there = (ask(site, protocol, key) for site in (ours, kafka))
+        if here != there:
+            found[key, situation, here, there].append(protocol)
+    return {Difference(API[key].name, HANDLERS[key].VERSIONS[1], situation, listeners(where),
+                       here, there)
+            for (key, situation, here, there), where in found.items()}  # fmt: skip

@@ -555,7 +555,7 @@ TABLE: dict[str, list[Row]] = {
     ],
     "AlterClientQuotas": [Row(1, alter_quotas, on_cluster(ALTER_CONFIGS))],
     "DescribeUserScramCredentials": [
-        Row(0, lambda n: DescribeUserScramCredentialsRequest(None), on_cluster(DESCRIBE)),
+        Row(0, lambda n: DescribeUserScramCredentialsRequest([]), on_cluster(DESCRIBE)),
     ],
     "AlterUserScramCredentials": [Row(0, alter_scram, on_cluster(ALTER))],
     "DescribeQuorum": [Row(2, quorum, on_cluster(DESCRIBE))],

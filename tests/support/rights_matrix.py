@@ -15,7 +15,7 @@ from ssl import SSLError
 from typing import Any, NamedTuple
 
 from appliance.access.acls import Operation
-from appliance.protocol import API, NO_UUID, headers
+from appliance.protocol import API, NO_UUID, ErrorCode, headers
 from appliance.protocol.messages.create_acls import CreateAclsRequest
 from tests.support.kafka_rights import (
     CLUSTER,
@@ -31,7 +31,7 @@ from tests.support.kafka_rights import (
     hidden_name,
     resource_of,
 )
-from tests.support.rights_site import PRINCIPALS, Client, Site, codes, errors
+from tests.support.rights_site import PRINCIPALS, Client, NoAnswer, Site, codes, errors
 from tests.support.wire_client import frame_of
 
 LITERAL, DENY, ALLOW = 3, 2, 3
@@ -208,6 +208,15 @@ def unknown(site: Site, protocol: str, key: int) -> str:
             return "answered" if wire.receive() else "empty"
     except (EOFError, ConnectionError, SSLError):
         return "closed"
+
+
+def free(site: Site, protocol: str, key: int) -> str:
+    """What is told to everybody who has said who it is."""
+    try:
+        answer = site.client(protocol).ask(API[key].request(), API[key].versions[1])
+    except NoAnswer:
+        return "closed"
+    return ", ".join(sorted({ErrorCode(each).name for each in codes(answer)}))
 
 
 def request_of(key: int) -> bytes:

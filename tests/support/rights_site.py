@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass, fields
 from functools import cached_property
 from types import TracebackType
 from typing import Any
@@ -40,8 +40,8 @@ PRINCIPALS = {
 }
 KEYS = {api.request: key for key, api in API.items()}
 
-# Errors that pass, while coordinators and topics come into being
-PASSING = {3, 14, 15, 16, 51, 100}
+# Errors that pass, while coordinators, topics and the start offsets of share groups come into being
+PASSING = {-1, 3, 14, 15, 16, 51, 100}
 
 ANY = 1
 ALL_RULES = DescribeAclsRequest(ANY, None, ANY, None, None, ANY, ANY)
@@ -67,6 +67,10 @@ def errors(answer: Any, place: str = "") -> Iterable[tuple[str, int]]:
             yield from errors(value, name)
 
 
+class NoAnswer(Exception):
+    pass
+
+
 class Client:
     """Requests as messages, and many at once."""
 
@@ -79,7 +83,10 @@ class Client:
     def answer(self, request: Any, version: int) -> Any:
         """Of the oldest request that has none."""
         key = KEYS[type(request)]
-        return self.wire.answer(API[key].response, key, version)
+        try:
+            return self.wire.answer(API[key].response, key, version)
+        except (EOFError, OSError) as error:
+            raise NoAnswer(f"{request}: {error!r}") from error
 
     def ask(self, request: Any, version: int) -> Any:
         self.send(request, version)
@@ -152,10 +159,11 @@ class Site:
         """These and no others."""
         self.admin.ask(EVERY_RULE, 3)
         self._wait_for_rules(0)
-        if rules:
-            made = self.admin.ask(CreateAclsRequest(list(rules)), 3)
+        different = list({astuple(each): each for each in rules}.values())
+        if different:
+            made = self.admin.ask(CreateAclsRequest(different), 3)
             assert set(codes(made)) == {0}
-        self._wait_for_rules(len(rules))
+        self._wait_for_rules(len(different))
 
     def _wait_for_rules(self, count: int) -> None:
         def found() -> int:
@@ -200,7 +208,20 @@ class Site:
         for each in made:
             each.topic_id = ids.get(each.name("topic"), kafka_rights.NO_UUID)
         self.until_done([ask for each in made for ask in each.requests()])
+        with_sharers = [each.names() for each in made if "sharers" in each.wanted]
+        self.begin_sessions(with_sharers)
+        self._wait_for_assignments(with_sharers)
         return [each.names() for each in made]
+
+    def _wait_for_assignments(self, of: Sequence[Names]) -> None:
+        """Kafka assigns a share group's partitions after it has stored their start offsets."""
+        joins = [(kafka_rights.join_sharers(each, each.sharers), 1) for each in of]
+
+        def are_made() -> bool:
+            made = [answer.assignment for answer in self.until_done(joins)]
+            return all(each is not None and each.topic_partitions for each in made)
+
+        until(are_made)
 
     def begin_sessions(self, of: Sequence[Names]) -> None:
         """Of share consumers; a ShareAcknowledge of before may have ended them."""

@@ -42,7 +42,7 @@ endif
 # Before a release: all tests, those that have the mark `release` too, in their long forms, then the
 # sanitizers' builds and the fuzzer. It takes hours, and makes file systems, which wants root.
 LONG := CRASH_NIGHTLY=1 TRANSACTION_KILLS=50 MIRROR_KILLS=30 STREAM_KILLS=10 TORTURE_TIMES=60 STOP_MOMENTS=30 \
-	APPLIANCE_MODEL_EXAMPLES=5000 APPLIANCE_THREADS_S=60
+	MODEL_EXAMPLES=5000 THREADS_S=60
 test-long: test
 	$(LONG) $(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not alone"
 	$(LONG) $(BIN)/python -m pytest -m "alone" $(ALONE)

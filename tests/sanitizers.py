@@ -96,14 +96,14 @@ SANITIZERS = {
         "address",
         ("libasan.so", "libstdc++.so.6"),
         ("ASAN_OPTIONS", "detect_leaks=0:log_path={log}:abort_on_error=0"),
-        {"PYTHONMALLOC": "malloc", "APPLIANCE_TESTS_SLOW": "10"},
+        {"PYTHONMALLOC": "malloc", "TESTS_SLOW": "10"},
         (*ENGINE_TESTS, *OPEN_TO_ALL_TESTS),
     ),
     "thread": Sanitizer(
         "thread",
         ("libtsan.so",),
         ("TSAN_OPTIONS", "log_path={log}:exitcode=0:history_size=7:second_deadlock_stack=1"),
-        {"APPLIANCE_THREADS_S": "10", "APPLIANCE_TESTS_SLOW": "10"},
+        {"THREADS_S": "10", "TESTS_SLOW": "10"},
         (
             "storage/test_group_commit.py",
             "network/test_data_plane.py",

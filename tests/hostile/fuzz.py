@@ -268,7 +268,6 @@ def storm(given: argparse.Namespace, scene: str) -> int:
     environment: dict[str, str] = {}
     if not given.plain:
         environment = sanitizers.environment_of(sanitizer)
-        environment.pop("APPLIANCE_TESTS_SLOW")  # a variable of tests, not a setting
     folder = Path(tempfile.mkdtemp(prefix=f"fuzz-{scene}-"))
     most = GROWTH_MAX + 300 * MIB if given.plain else SANITIZED_MAX
     package = None if given.plain else sanitizer.folder

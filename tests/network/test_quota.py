@@ -25,7 +25,7 @@ pytestmark = pytest.mark.alone
 RATE = 1_000_000
 WINDOW = 1.0  # seconds of its rate that a client may use at once
 LARGE = 10_000_000
-SLOW = float(os.environ.get("APPLIANCE_TESTS_SLOW", "1"))  # the sanitizers make it more
+SLOW = float(os.environ.get("TESTS_SLOW", "1"))  # the sanitizers make it more
 LATE = 0.5 * SLOW  # by so much, in seconds, may a busy machine be late
 
 

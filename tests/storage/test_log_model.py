@@ -1,6 +1,6 @@
 """Random operations on the compiled log and on the plain-Python one: after each they must agree.
 
-APPLIANCE_MODEL_EXAMPLES=<n> runs n sequences instead of the few that fit a test run; with CI set
+MODEL_EXAMPLES=<n> runs n sequences instead of the few that fit a test run; with CI set
 the sequences are the same in every run.
 """
 
@@ -274,7 +274,7 @@ class LogAgainstModel(RuleBasedStateMachine):
 
 
 LogAgainstModel.TestCase.settings = settings(
-    max_examples=int(os.environ.get("APPLIANCE_MODEL_EXAMPLES", "120")),
+    max_examples=int(os.environ.get("MODEL_EXAMPLES", "120")),
     stateful_step_count=40,
     deadline=None,
     derandomize="CI" in os.environ,

@@ -1,6 +1,6 @@
 """Readers against everything that changes a log: they may be refused, but never get wrong bytes.
 
-Also run under the address and thread sanitizers: `python tests/sanitizers.py`. APPLIANCE_THREADS_S
+Also run under the address and thread sanitizers: `python tests/sanitizers.py`. THREADS_S
 is how long each test lets the threads run.
 """
 
@@ -24,7 +24,7 @@ from appliance.errors import ApplianceError, OffsetOutOfRange, TimedOut
 from appliance.record import _batch
 from tests.support.logs import NOW, STORAGE, batch, log_config, marker, opened, produced, split
 
-RUN_S = float(os.environ.get("APPLIANCE_THREADS_S", "1.5"))
+RUN_S = float(os.environ.get("THREADS_S", "1.5"))
 SETTINGS: dict[str, Any] = {"segment_bytes": 3000, "index_interval_bytes": 200}
 
 

@@ -1,20 +1,20 @@
-"""Tokens of OAUTHBEARER: JWTs, signed with keys that a service publishes.
+"""Signed tokens (JWT) of a service that publishes its keys: of OAUTHBEARER, and of the console.
 
 What a token says of its own signature counts for nothing: the signatures are those of the setting,
 and all of them are made with private keys. Issuer, audience and an end are wanted of each.
 
-All of it runs on the threads of logins, as keys may have to be read first.
+All of it runs on threads, as keys may have to be read first.
 """
 
 from __future__ import annotations
 
+import http.client
 import json
 import threading
 import time
-import urllib.error
 import urllib.request
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import jwt
 
@@ -29,6 +29,7 @@ KEYS_BYTES_MAX = 1 << 20
 KEYS_MAX = 100
 READ_SECONDS = 5.0
 AGAIN_SECONDS = 10.0  # between two reads, however many tokens have keys that are not known
+NO_HEADERS: Mapping[str, str] = {}
 KINDS = ("RSA", "EC", "OKP")  # public keys; `oct` is a secret
 
 
@@ -43,16 +44,22 @@ class NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def read(url: str) -> bytes:
+def read(url: str, form: bytes | None = None, headers: Mapping[str, str] = NO_HEADERS) -> bytes:
+    """Bounded in bytes and time; a form is posted. Who answers may be slow, or somebody else."""
     opener = urllib.request.build_opener(NoRedirect)
+    request = urllib.request.Request(url, form, dict(headers))
+    found, end = bytearray(), time.monotonic() + READ_SECONDS
     try:
-        with opener.open(url, timeout=READ_SECONDS) as answer:
-            found: bytes = answer.read(KEYS_BYTES_MAX + 1)
-    except (OSError, urllib.error.URLError, ValueError) as error:
+        with opener.open(request, timeout=READ_SECONDS) as answer:
+            while piece := answer.read1(KEYS_BYTES_MAX):
+                found += piece
+                if len(found) > KEYS_BYTES_MAX:
+                    raise KeysUnreadable(f"{url}: more than {KEYS_BYTES_MAX} bytes")
+                if time.monotonic() > end:
+                    raise KeysUnreadable(f"{url}: it took more than {READ_SECONDS} s")
+    except (OSError, http.client.HTTPException, ValueError) as error:
         raise KeysUnreadable(f"{url}: {error}") from error
-    if len(found) > KEYS_BYTES_MAX:
-        raise KeysUnreadable(f"{url}: more than {KEYS_BYTES_MAX} bytes")
-    return found
+    return bytes(found)
 
 
 def keys_of(data: bytes) -> dict[str, Any]:
@@ -104,29 +111,51 @@ class PublishedKeys:
             log.warning("the keys of tokens cannot be read", error=error, kept=len(self._keys))
 
 
+class Rules(NamedTuple):
+    """What is wanted of a token."""
+
+    issuer: str
+    audience: tuple[str, ...]  # one of them
+    signatures: tuple[str, ...]
+    skew_seconds: int
+
+
+def claims_of(token: str, keys: PublishedKeys, rules: Rules) -> dict[str, Any]:
+    """LoginFailed says what is wrong with it."""
+    try:
+        header = jwt.get_unverified_header(token)
+        algorithm, key_id = header.get("alg"), header.get("kid", "")
+        if algorithm not in rules.signatures:
+            raise LoginFailed(f"the token has signature {str(algorithm)[:20]!r}, wanted one of "
+                              f"{', '.join(rules.signatures)}")  # fmt: skip
+        found: dict[str, Any] = jwt.decode(
+            token, keys.find(str(key_id)), algorithms=[algorithm], audience=rules.audience,
+            issuer=rules.issuer, leeway=rules.skew_seconds,
+            options={"require": ["exp", "iss", "aud"]},
+        )  # fmt: skip
+    except (jwt.PyJWTError, TypeError, ValueError) as error:  # TypeError: another kind of key
+        raise LoginFailed(f"the token: {error}") from error
+    return found
+
+
+def name_of(claims: Mapping[str, Any], claim: str) -> str:
+    name = claims.get(claim)
+    if not isinstance(name, str):
+        raise LoginFailed(f"the token has no {claim} that is a name")
+    check_name(name)
+    return name
+
+
 class Tokens:
+    """Of OAUTHBEARER."""
+
     def __init__(self, access: AccessConfig, keys: PublishedKeys | None = None) -> None:
-        self._access = access
+        self._claim = access.subject_claim
         self._keys = keys or PublishedKeys(access.jwks_url, access.jwks_refresh_ms)
+        self._rules = Rules(
+            access.issuer, access.audience.all, access.signatures.all, access.clock_skew_seconds
+        )
 
     def verify(self, token: str) -> Proven:
-        access = self._access
-        try:
-            header = jwt.get_unverified_header(token)
-            algorithm, key_id = header.get("alg"), header.get("kid", "")
-            if algorithm not in access.signatures.all:
-                raise LoginFailed(f"the token has signature {str(algorithm)[:20]!r}, wanted one of "
-                                  f"{access.signatures}")
-            claims = jwt.decode(
-                token, self._keys.find(str(key_id)), algorithms=[algorithm],
-                audience=access.audience.all, issuer=access.issuer,
-                leeway=access.clock_skew_seconds,
-                options={"require": ["exp", "iss", "aud"]},
-            )  # fmt: skip
-        except (jwt.PyJWTError, TypeError, ValueError) as error:  # TypeError: another kind of key
-            raise LoginFailed(f"the token: {error}") from error
-        name = claims.get(access.subject_claim)
-        if not isinstance(name, str):
-            raise LoginFailed(f"the token has no {access.subject_claim} that is a name")
-        check_name(name)
-        return Proven(name, int(claims["exp"]) * 1000)
+        claims = claims_of(token, self._keys, self._rules)
+        return Proven(name_of(claims, self._claim), int(claims["exp"]) * 1000)

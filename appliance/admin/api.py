@@ -34,6 +34,7 @@ from appliance.admin import (
     message_replay,
     messages,
     mirrors,
+    oidc,
     openapi,
     partition_logs,
     produce,
@@ -83,6 +84,7 @@ ANSWER_HEADERS = {
 
 ROUTES: list[Route] = [
     *login.ROUTES,
+    *oidc.ROUTES,
     *health.ROUTES,
     *loss_ledger.ROUTES,
     *live.ROUTES,

@@ -119,7 +119,9 @@ class Guard:
         shown = secret.strip() if is_bearer else request.cookies.get(COOKIE, "")
         find = self.sessions.find if is_used else self.sessions.look
         session = find(shown)
-        return None if session is None else users.find(session.name)
+        if session is None:
+            return None
+        return session.identity or users.find(session.name)
 
     def _now(self, sent: Identity) -> Identity | None:
         """What he may may have changed since."""
@@ -128,6 +130,8 @@ class Guard:
             return None
         if users.is_open:
             return NOBODY
+        if sent.is_elsewhere:
+            return self.sessions.elsewhere(sent.name)
         return users.token_named(sent.name) if sent.is_token else users.find(sent.name)
 
     # Browsers

@@ -29,7 +29,7 @@ from appliance.admin.route import (
     post,
 )
 from appliance.admin.token_rows import AdminToken
-from appliance.admin.users import Users
+from appliance.admin.users import Identity, Users
 from appliance.errors import ApplianceError
 
 DAY_MS = 86_400_000
@@ -58,6 +58,7 @@ class SessionAnswer(TypedDict):
     may_read: bool  # messages
     needs_setup: bool  # nobody has a password yet
     is_read_only: bool
+    has_service: bool  # at which one may log in, by GET /login/oidc
     warning: str | None
 
 
@@ -148,6 +149,7 @@ def get_session(call: Call) -> SessionAnswer:
         "may_read": identity is not None and identity.may_read,
         "needs_setup": is_open,
         "is_read_only": call.process.config.admin.is_read_only,
+        "has_service": call.process.config.oidc.is_on,
         "warning": "There is no password: whoever reaches these pages may do everything. They are "
         "on loopback only until one is set: open the setup link that the broker printed."
         if is_open
@@ -213,16 +215,18 @@ async def noted(call: Call, name: str, path: str) -> None:
     await call.trail.note(somebody, route, HTTPStatus.NO_CONTENT)
 
 
-def begun(call: Call, name: str) -> web.Response:
+def begun(call: Call, name: str, identity: Identity | None = None) -> web.Response:
     """A session always has a new secret, whatever the browser came with, and ends that."""
     sessions, response = call.guard.sessions, web.Response(status=HTTPStatus.NO_CONTENT)
     sessions.end(call.request.cookies.get(COOKIE, ""))
     software = call.request.headers.get("User-Agent", "")
-    secret = sessions.begin(name, call.request.remote or "", software)
+    secret = sessions.begin(name, call.request.remote or "", software, identity)
     is_secure = call.request.secure or call.process.config.admin.is_behind_tls
     response.set_cookie(
         COOKIE, secret, httponly=True, samesite="Strict", secure=is_secure, path="/"
     )
+    if identity is not None:
+        return response  # a browser that knows no password here
     response.set_cookie(
         DEVICE_COOKIE, users_of(call).device_of(name), max_age=DEVICE_SECONDS,
         httponly=True, samesite="Strict", secure=is_secure, path=f"{PREFIX}/login",

@@ -11,13 +11,14 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from appliance.admin.users import digest_of
+from appliance.admin.users import Identity, digest_of
 from appliance.errors import ResourceUnknown
 
 SESSIONS_MAX = 10_000
 SESSIONS_OF_USER_MAX = 100  # per user: a login must not end the sessions of others
 IDLE_SECONDS = 8 * 3600.0  # a working day
 LIFE_SECONDS = 7 * 24 * 3600.0
+ELSEWHERE_SECONDS = 12 * 3600.0  # of a login at a service, which does not tell what it takes back
 
 SOFTWARE_MAX = 200  # characters of a browser's name
 
@@ -34,6 +35,8 @@ class Session:
     used: float
     peer: str  # address at its start
     software: str  # name of the browser
+    # Of who logged in at a service: he is in no table here. None: the user of this name
+    identity: Identity | None = None
 
 
 class Sessions:
@@ -41,10 +44,12 @@ class Sessions:
         self._clock = clock
         self._sessions: OrderedDict[bytes, Session] = OrderedDict()
 
-    def begin(self, name: str, peer: str = "", software: str = "") -> str:
+    def begin(
+        self, name: str, peer: str = "", software: str = "", identity: Identity | None = None
+    ) -> str:
         now = self._clock()
         secret, own = secrets.token_urlsafe(32), secrets.token_hex(6)
-        session = Session(own, name, now, now, peer, software[:SOFTWARE_MAX])
+        session = Session(own, name, now, now, peer, software[:SOFTWARE_MAX], identity)
         self._sessions[digest_of(secret)] = session
         own_digests = [digest for digest, each in self._sessions.items() if each.name == name]
         for digest in own_digests[:-SESSIONS_OF_USER_MAX]:
@@ -74,7 +79,8 @@ class Sessions:
         return None if session is None else session.name
 
     def _is_over(self, session: Session, now: float) -> bool:
-        return now - session.used > IDLE_SECONDS or now - session.began > LIFE_SECONDS
+        life = LIFE_SECONDS if session.identity is None else ELSEWHERE_SECONDS
+        return now - session.used > IDLE_SECONDS or now - session.began > life
 
     def all(self) -> list[tuple[Session, float, float]]:
         """The open sessions, each with its age and idle time in seconds."""
@@ -84,6 +90,11 @@ class Sessions:
             for each in self._sessions.values()
             if not self._is_over(each, now)
         ]
+
+    def elsewhere(self, name: str) -> Identity | None:
+        """Who has an open session under this name, by a service's word."""
+        found = [each.identity for each, _, _ in self.all() if each.name == name]
+        return found[-1] if found else None
 
     def end_one(self, own: str) -> None:
         found = [digest for digest, each in self._sessions.items() if each.id == own]

@@ -50,6 +50,7 @@ class Identity:
     role: str
     is_token: bool = False
     may_read: bool = True  # messages
+    is_elsewhere: bool = False  # a service says so; the name has a colon, as no user here has
 
     @property
     def who(self) -> str:

@@ -12,6 +12,7 @@ transactions  transactions, and the topic in which they are kept
 zookeeper     registration in a ZooKeeper
 tls           the certificate of this broker
 admin         the admin pages: who may reach them, and what may be done
+oidc          logins to the admin pages at a service (OpenID Connect)
 export        bulk export: how fast, and how much at a time
 access        logins and rights
 delegation_tokens  how long tokens are good that users hand on
@@ -40,6 +41,7 @@ from appliance.config.export import ExportConfig
 from appliance.config.groups import ConsumerGroupsConfig, GroupsConfig
 from appliance.config.kept_limits import KeptConfig
 from appliance.config.network import NetworkConfig
+from appliance.config.oidc import OidcConfig
 from appliance.config.partition_log import LogConfig
 from appliance.config.setting import LONG_MAX, SECOND_MS, Setting, SettingInvalid, settings_of
 from appliance.config.share_groups import ShareGroupsConfig
@@ -74,6 +76,7 @@ __all__ = [
     "KeptConfig",
     "LogConfig",
     "NetworkConfig",
+    "OidcConfig",
     "Setting",
     "SettingInvalid",
     "ShareGroupsConfig",

@@ -30,6 +30,7 @@ from appliance.config.listeners import (
     Protocols,
 )
 from appliance.config.network import NetworkConfig
+from appliance.config.oidc import OidcConfig
 from appliance.config.partition_log import LogConfig
 from appliance.config.setting import (
     SECOND_MS,
@@ -144,6 +145,7 @@ class BrokerConfig(Part):
     kept: KeptConfig = field(default_factory=KeptConfig)
     access: AccessConfig = field(default_factory=AccessConfig)
     tls: TlsConfig = field(default_factory=TlsConfig)
+    oidc: OidcConfig = field(default_factory=OidcConfig)
     delegation_tokens: DelegationTokensConfig = field(default_factory=DelegationTokensConfig)
     # What was set for one listener: values by the name of the setting, by the listener's name
     of_listeners: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

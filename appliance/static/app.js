@@ -231,7 +231,8 @@ function App() {
             again();
           }} />
     `;
-  if (out || (session.data && !session.data.role)) return html`<${Login} onIn=${again} />`;
+  if (out || (session.data && !session.data.role))
+    return html`<${Login} onIn=${again} hasService=${session.data?.has_service} />`;
   if (!session.data && !session.error) return null;
   const Page = route.parts.length > 1 && page?.one ? page.one : page?.page;
   const logout = async () => {

@@ -1,7 +1,7 @@
 import { html, useState } from "../html.js";
 import { api } from "../api.js";
 
-export function Login({ onIn }) {
+export function Login({ onIn, hasService }) {
   const [user, setUser] = useState("");
   const [password, setPassword] = useState("");
   const [error, setError] = useState(null);
@@ -31,6 +31,7 @@ export function Login({ onIn }) {
         </label>
         ${error && html`<p class="notice bad" role="alert">${error}</p>`}
         <button class="primary">Log in</button>
+        ${hasService && html`<a class="button" href="/api/v1/login/oidc">Single sign-on</a>`}
       </form>
     </main>
   `;

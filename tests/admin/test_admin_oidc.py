@@ -1,0 +1,195 @@
+"""Logins to the console at a service of OpenID Connect."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import pytest
+
+from appliance.admin import oidc
+from appliance.config import OidcConfig, SettingInvalid
+from appliance.config.oidc import BACK
+from appliance.testing import RunningBroker, running_broker
+from tests.support.certificates import Authority
+from tests.support.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProvider
+from tests.support.people import logged_in, make_people
+from tests.support.rest import Rest
+
+
+class Heard(NamedTuple):
+    status: int
+    location: str
+    cookies: dict[str, str]
+    flags: str  # of the cookies
+
+
+class Browser:
+    """Follows nothing by itself."""
+
+    def __init__(self, broker: RunningBroker, provider: OidcProvider, trust: Path) -> None:
+        self.broker, self.admin, self.provider = broker, broker.admin, provider
+        self._trust = ssl.create_default_context(cafile=str(trust))
+        self.cookies: dict[str, str] = {}
+
+    def get(self, path: str) -> Heard:
+        line = http.client.HTTPConnection(self.admin, timeout=20)
+        text = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        return self._ask(line, path, {"Cookie": text} if text else {})
+
+    def _ask(self, line: http.client.HTTPConnection, path: str, headers: dict[str, str]) -> Heard:
+        line.request("GET", path, headers=headers)
+        answer = line.getresponse()
+        answer.read()
+        line.close()
+        told = answer.msg.get_all("Set-Cookie") or []
+        pairs = [each.partition(";")[0].partition("=") for each in told]
+        found = {name: value.strip('"') for name, _, value in pairs}
+        self.cookies = {k: v for k, v in {**self.cookies, **found}.items() if v}
+        return Heard(answer.status, answer.headers.get("Location", ""), found, "|".join(told))
+
+    def at_service(self, url: str) -> str:
+        """Logs in there, and is sent back to this path."""
+        there = urlsplit(url)
+        line = http.client.HTTPSConnection(str(there.hostname), there.port, context=self._trust)
+        back = urlsplit(self._ask(line, f"{there.path}?{there.query}", {}).location)
+        return f"{back.path}?{back.query}"
+
+    def begin(self) -> str:
+        sent = self.get("/api/v1/login/oidc")
+        assert sent.status == 303, sent
+        return self.at_service(sent.location)
+
+    def log_in(self) -> Heard:
+        return self.get(self.begin())
+
+    def session(self) -> Any:
+        return self.rest().get("/session")
+
+    def rest(self) -> Rest:
+        text = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+        return Rest(self.admin, {"Cookie": text})
+
+
+@pytest.fixture(scope="module")
+def site(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[RunningBroker, OidcProvider, Path]]:
+    folder = tmp_path_factory.mktemp("oidc")
+    authority = Authority(folder / "ca")
+    secret = folder / "secret"
+    secret.write_text(f"{CLIENT_SECRET}\n")
+    make_people(folder / "data")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(authority.trust))
+        patch.setenv("NO_PROXY", "localhost")
+        provider = OidcProvider(authority)
+        settings = {
+            "admin.oidc.issuer": provider.issuer,
+            "admin.oidc.client.id": CLIENT_ID,
+            "admin.oidc.client.secret.file": str(secret),
+            "admin.oidc.redirect.url": f"http://localhost:8780{BACK}",
+            "admin.oidc.viewer.groups": "staff",
+            "admin.oidc.operator.groups": "ops",
+            "admin.oidc.admin.groups": "root",
+        }
+        with running_broker(folder / "data", settings) as broker:
+            yield broker, provider, authority.trust
+        provider.close()
+
+
+@pytest.fixture
+def browser(
+    site: tuple[RunningBroker, OidcProvider, Path], monkeypatch: pytest.MonkeyPatch
+) -> Browser:
+    made = Browser(*site)
+    monkeypatch.setattr(made.provider, "claims", {"sub": "ann", "groups": ["ops"]})
+    monkeypatch.setattr(made.provider, "changes", {})
+    # a test that is refused must not keep the next one out
+    monkeypatch.setattr(oidc, "attempted", lambda *_: None)
+    return made
+
+
+def test_who_logs_in_at_the_service_has_the_role_of_his_group(browser: Browser) -> None:
+    assert browser.session()["has_service"]
+    back = browser.log_in()
+    assert (back.status, back.location) == (303, "/")
+    assert "SameSite=Strict" in back.flags
+    assert "HttpOnly" in back.flags
+    session = browser.session()
+    assert (session["name"], session["role"]) == ("oidc:ann", "operator")
+    assert browser.rest().ask("GET", "/users").status == 403
+    ada = logged_in(browser.broker, "ada")
+    noted = [(each["who"], each["action"]) for each in ada.get("/audit")["entries"]]
+    assert ("oidc:ann", f"POST {BACK}") in noted
+    assert browser.rest().ask("POST", "/logout", {}).status == 204
+    assert browser.session()["name"] is None
+
+
+@pytest.mark.parametrize(
+    ("groups", "role"),
+    [(["staff"], "viewer"), (["staff", "root"], "admin"), ("ops", "operator")],
+)
+def test_the_highest_role_of_the_groups_counts(
+    browser: Browser, groups: Any, role: str
+) -> None:
+    browser.provider.claims = {"sub": "ada", "groups": groups}
+    assert browser.log_in().status == 303
+    session = browser.session()
+    assert (session["name"], session["role"]) == ("oidc:ada", role)  # ada is an admin here
+
+
+BAD: dict[str, dict[str, Any]] = {
+    "no group of ours": {"groups": ["guests"]}, "no groups": {"groups": None},
+    "another audience": {"aud": "mail"}, "another issuer": {"iss": "https://evil.example"},
+    "expired": {"exp": 1_700_000_000}, "another nonce": {"nonce": "x"},
+    "for another party": {"azp": "mail"}, "no name": {"sub": ""},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_token_that_is_not_right_lets_nobody_in(browser: Browser, kind: str) -> None:
+    browser.provider.changes = BAD[kind]
+    assert browser.log_in().status == 401
+    assert browser.session()["name"] is None
+
+
+def test_a_login_is_of_the_browser_that_began_it(browser: Browser) -> None:
+    other = Browser.__new__(Browser)
+    other.__dict__.update(browser.__dict__, cookies={})
+    back = browser.begin()
+    assert other.get(back).status == 401
+    other.begin()
+    assert other.get(back).status == 401
+    query = dict(parse_qsl(urlsplit(back).query))
+    changed = urlencode({**query, "state": query["state"][::-1]})
+    assert browser.get(f"{BACK}?{changed}").status == 401
+    assert browser.get(f"{BACK}?{urlencode({**query, 'iss': 'https://evil'})}").status == 401
+    assert browser.get(back).status == 303
+    browser.cookies.pop("appliance_session")
+    assert browser.get(back).status == 401  # a code is good once
+
+
+def test_a_login_that_takes_too_long_is_over(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    back = browser.begin()
+    monkeypatch.setattr(oidc, "LOGIN_SECONDS", -1)
+    assert browser.get(back).status == 401
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("issuer", "http://id.example"), ("client_id", ""), ("redirect_url", ""),
+     ("redirect_url", f"http://box.example{BACK}"), ("redirect_url", "https://box.example/")],
+)  # fmt: skip
+def test_settings_that_would_not_be_safe_are_refused(name: str, value: str) -> None:
+    good = {"issuer": "https://id.example", "client_id": "c",
+            "redirect_url": f"https://box.example{BACK}"}  # fmt: skip
+    assert OidcConfig(**good).is_on  # type: ignore[arg-type]
+    with pytest.raises(SettingInvalid, match=r"admin\.oidc"):
+        OidcConfig(**{**good, name: value})  # type: ignore[arg-type]

@@ -35,7 +35,6 @@ PROCESS: web.AppKey[Process] = web.AppKey("process")
 GUARD: web.AppKey[Guard] = web.AppKey("guard")
 SERVICES: web.AppKey[AdminServices] = web.AppKey("services")
 CONNECTIONS: web.AppKey[Connections] = web.AppKey("connections")
-TRAIL: web.AppKey[audit.Trail] = web.AppKey("trail")
 METRICS: web.AppKey[list[Any]] = web.AppKey("metrics")  # its writer, once it was asked for
 
 
@@ -118,9 +117,7 @@ def make_app(process: Process) -> web.Application:
     live.add_to(app, process, survey)
     reading = Reading(process.config.export)
     app.on_cleanup.append(lambda _: asyncio.to_thread(reading.close))
-    app[TRAIL] = trail = audit.Trail(lambda: process.broker)
-    app.cleanup_ctx.append(trail.running)
-    kept = trail, topic_schemas.Schemas(), mirrors.Mirrors()
+    kept = audit.Trail(lambda: process.broker), topic_schemas.Schemas(), mirrors.Mirrors()
     app.on_cleanup.append(forget_handlers)
     app[SERVICES] = services = AdminServices(process, survey, app[GUARD], *kept, reading, Tickets())
     app.add_routes(api.web_routes(services))
@@ -142,11 +139,6 @@ def access_table() -> str:
     """docs/access.md's; a test compares the two, and asks for each of it."""
     unguarded = ["GET /livez", "GET /healthz", "GET /", "GET /assets/..."]
     return access_page.as_markdown(unguarded, [METRICS_ROUTE, *api.ROUTES])
-
-
-async def settle(runner: web.AppRunner) -> None:
-    """What the pages have counted and not written yet is on disk after that: the catalog closes."""
-    await runner.app[TRAIL].end_minute()
 
 
 async def move(runner: web.AppRunner, address: Address) -> None:

@@ -42,7 +42,7 @@ from appliance.errors import ApplianceError, ListenFailed
 from appliance.machine import limits
 from appliance.network._data_plane import DataPlane
 from appliance.network.listener_tls import ListenerTls, tls_of_listeners
-from appliance.process import event_log
+from appliance.process import core_dumps, event_log
 from appliance.process.stop_signals import stop_signals
 from appliance.repair import refused_reads, scrub
 
@@ -145,6 +145,8 @@ class Server:
         log.info("stopped")
 
     async def _serve(self, progress: RecoveryProgress) -> None:
+        if not self.is_embedded and not self.config.access.may_dump:
+            core_dumps.forbid()
         limits.require(threads_of(self.config), limits.look())
         tell_of_memory(self.config)
         if self.config.admin_has_tls or self.config.export_has_tls:
@@ -166,7 +168,6 @@ class Server:
                         self._announce()
                         await asyncio.gather(*self._timers(broker))
             finally:
-                await admin_http.settle(runner)
                 await broker.close()
         finally:
             watching.cancel()

@@ -13,6 +13,8 @@ from appliance.access.principal import ANONYMOUS, USER, Principal
 from appliance.access.principal_mapping import PrincipalMapping
 from appliance.errors import ApplianceError
 
+CERTIFICATE = "certificate"  # the mechanism, in the audit trail
+
 
 class CertificateRefused(ApplianceError):
     """It says nobody's name."""

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from appliance.access import scram_keys
+from appliance.access.audit import Asking, AuditTrail
 from appliance.access.login_attempts import LoginAttempts, LoginRefused, network_of
 from appliance.access.principal import ANONYMOUS, USER, Principal
 from appliance.access.sasl import Exchange, LoginFailed, Mechanism, Work
@@ -104,11 +105,15 @@ class Logins:
         listeners: list[ListenerLogins],
         access: AccessConfig,
         attempts: LoginAttempts,
+        audit: AuditTrail,
         now_ms: Callable[[], int],
     ) -> None:
         self._listeners = listeners
         self._access = access
         self._attempts = attempts
+        self._audit = audit
+        self.succeeded: Counter[str] = Counter()  # by mechanism, since the start
+        self.failed: Counter[str] = Counter()
         self._now_ms = now_ms
         self._data_plane: DataPlane | None = None
         self._logins: dict[int, Login] = {}  # by connection
@@ -143,6 +148,11 @@ class Logins:
         """Whether a delegation token let it in."""
         login = self._logins.get(connection)
         return login is not None and login.is_by_token
+
+    def mechanism_of(self, connection: int) -> str:
+        """By which it logged in; "" where it has not."""
+        login = self._logins.get(connection)
+        return "" if login is None or login.principal is None else login.mechanism
 
     def gone(self, connection: int) -> None:
         """It ended, or never logged in."""
@@ -273,7 +283,9 @@ class Logins:
             end_ns = time.monotonic_ns() + lifetime_ms * MS if lifetime_ms else 0
             self._data_plane.log_in(who.connection, str(principal), end_ns)
         self._succeeded(who, exchange.claimed or principal.name)
+        self.succeeded[login.mechanism] += 1
         if is_first:
+            self._audit.logged_in(Asking(principal.name, who.peer, mechanism=login.mechanism))
             log.info("logged in", principal=principal, peer=who.peer,
                         mechanism=login.mechanism, listener=self._listeners[who.listener].name)
         give(Answer(data, lifetime_ms=lifetime_ms))
@@ -311,8 +323,11 @@ class Logins:
         name, login.exchange = exchange.claimed, None
         address, device = network_of(who.peer), self._device(who, name)
         doublings = min(self._attempts.failures(address, name, device), DOUBLINGS_MAX)
-        if name and not isinstance(error, (LoginRefused, Busy)):
+        is_refused = isinstance(error, (LoginRefused, Busy))
+        if name and not is_refused:
             self._attempts.count(address, name, device)
+        self.failed[login.mechanism] += 1
+        self._audit.failed(Asking(name, address, mechanism=login.mechanism), is_refused=is_refused)
         log.warning("login failed", peer=who.peer, user=name[:80], mechanism=login.mechanism,
                        why=error)  # fmt: skip
         delay_ms = self._access.failed_delay_ms * 2**doublings

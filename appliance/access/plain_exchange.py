@@ -33,7 +33,7 @@ class PlainExchange:
         authzid, name, password = parts
         check_name(name)
         if authzid not in ("", name):
-            raise LoginFailed(f"{name!r} wants to act for {authzid!r}")
+            raise LoginFailed(f"{name!r} wants to act for somebody else")
         if not 0 < len(password) <= PASSWORD_CHARACTERS_MAX:
             raise LoginFailed(
                 f"the password has {len(password)} characters, wanted 1 to "

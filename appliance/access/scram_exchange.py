@@ -69,7 +69,7 @@ class ScramExchange:
         name = saslname(found["name"])
         check_name(name)
         if found["authzid"] and saslname(found["authzid"]) != name:
-            raise LoginFailed(f"{name!r} wants to act for {found['authzid']!r}")
+            raise LoginFailed(f"{name!r} wants to act for somebody else")
         self.claimed = name
         if is_of_token(found["extensions"]):
             self._credential, self._meant = self._find_token(name, self._mechanism)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from appliance.access.acls import Operation, ResourceType
@@ -54,8 +54,14 @@ class Keeper(Protocol):
 class TopicDecisions:
     """On the event loop."""
 
-    def __init__(self, authorizer: Authorizer) -> None:
+    def __init__(
+        self,
+        authorizer: Authorizer,
+        refused: Callable[[Question, str], object] = lambda question, topic: None,
+    ) -> None:
+        """`refused` is told of each fetch, and each topic that it may not read."""
         self._authorizer = authorizer
+        self._refused = refused
         self._keeper: Keeper | None = None
         self._waiting: deque[Question] = deque()
         self._turn: asyncio.Handle | None = None
@@ -128,5 +134,7 @@ class TopicDecisions:
                 self._made.add((who, host, topic))
                 is_allowed = self._allows(principal, host, READ, ResourceType.TOPIC, topic)
                 self._decide(who, host, READ, topic, is_allowed)
+                if not is_allowed:
+                    self._refused(question, topic)
                 count += 1
         return count

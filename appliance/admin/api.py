@@ -155,6 +155,9 @@ def served(route: Route, services: AdminServices) -> WebHandler:
             identity = services.guard.check(request, route)
             call = await route.call(services, request, identity)
         except ApplianceError as raised:
+            if told_of(raised)[0] == HTTPStatus.FORBIDDEN:
+                asks = services.guard.identity(request, is_used=False)
+                services.trail.refused(asks, request.remote or "", route, request.path)
             return refusal(raised)
         if route.reads_messages and services.trail.reads.is_new(call):
             await services.trail.note(call, route, HTTPStatus.OK)

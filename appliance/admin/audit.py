@@ -1,50 +1,36 @@
-"""The audit trail: who changed what over the admin port, with the result; who read messages; logins
-and failed logins.
+"""What the admin port puts into the audit trail (`access/audit.py`), and the trail as it is shown.
 
-Rows are in the catalog, on disk before the same person's next request is likely. Repeated actions
-are counted: each person has a limited number of rows per minute, and one more row per route counts
-the rest, with the paths. Actions of admins, and reads of messages, always have their own rows.
-Requests without a login write no row: failed logins get one per address and minute. A search has
-many requests, so reading a topic is noted once in a while. Changes by Kafka clients are in the log.
+Rows are on disk before the answer. Actions of admins, and reads of messages, always have their own
+rows. Requests without a login write no row: failed logins get one per address and minute. A search
+has many requests, so reading a topic is noted once in a while.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import re
 import time
-from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field, replace
-from typing import Any, TypedDict
+from collections import OrderedDict
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, Literal, TypedDict
 
-from aiohttp import web
-
-from appliance.admin.audit_rows import STRANGER, AuditRow, AuditRows
+from appliance.access.audit import ADMIN_PORT, DETAILS_MAX, REFUSALS, Asking
+from appliance.access.audit_rows import AuditRow, AuditRows
 from appliance.admin.body_schema import row_of
 from appliance.admin.route import ADMIN, Call, Param, Route, get
+from appliance.admin.users import Identity
 from appliance.broker.broker import Broker
-from appliance.errors import ApplianceError
 from appliance.export.export_options import OPTIONS
+from appliance.machine.believed_time import wall_now_ms
 from appliance.process import event_log
 
 log = event_log.named("admin")
 
-DETAILS_MAX = 2000  # characters of a request
 DEPTH_MAX = 20  # of lists and objects in a request; deeper values are not noted
 READS_SECONDS = 600.0  # the same person's reads of a topic within this time are one row
 READS_KEPT = 10_000  # persons and topics: beyond it reads are noted more often
-
-# Per person and minute. A person at the console does less; a program that does more would write a
-# row and a sync for each request, and push its own past out of the trail within minutes.
-ROWS_OF_MINUTE = 20
-MINUTE_SECONDS = 60.0
-ADDRESSES_OF_MINUTE = 20  # failed logins of these have their own row; all others share one
-NAMES_KEPT = 10  # that were tried from one address
-NAME_MAX = 64  # characters of a name: the limit for users
-OTHERS = "other addresses"
 
 
 class Entry(TypedDict):
@@ -54,7 +40,10 @@ class Entry(TypedDict):
     peer: str
     action: str
     details: str
-    status: int
+    status: int  # at Kafka's port an error code, 0: none
+    port: str
+    mechanism: str  # by which who asked has logged in
+    outcome: Literal["done", "refused", "failed"]
 
 
 class Entries(TypedDict):
@@ -104,53 +93,18 @@ def shown(details: str) -> str:
         return IN_ADDRESS.sub(r"\1:...@", MAY_BE.sub('"catalog": "..."', details))
 
 
-@dataclass
-class More:
-    """A person's actions at one route beyond the rows of a minute."""
-
-    first: AuditRow
-    statuses: Counter[int] = field(default_factory=Counter)
-    paths: list[str] = field(default_factory=list)
-    left: int = DETAILS_MAX  # space for paths
-
-    def add(self, path: str, status: int) -> None:
-        self.statuses[status] += 1
-        if len(path) < self.left:
-            self.paths.append(path)
-            self.left -= len(path) + 4
-
-    def row(self) -> AuditRow:
-        told = {"more": sum(self.statuses.values()), "answers": self.statuses, "of": self.paths}
-        return replace(self.first, details=json.dumps(told))
-
-
-@dataclass
-class Failed:
-    """Failed logins from one address."""
-
-    first_ms: int
-    wrong: int = 0
-    refused: int = 0  # not checked, because there were too many
-    names: dict[str, None] = field(default_factory=dict)
-
-    def row(self, peer: str) -> AuditRow:
-        told = {"wrong": self.wrong, "refused": self.refused, "names": [*self.names]}
-        return AuditRow(0, self.first_ms, STRANGER, peer, "failed logins", json.dumps(told), 401)
-
-
 class Trail:
-    """Lives on the event loop."""
+    """Lives on the event loop. The trail is the broker's: as long as there is none, nobody acts."""
 
     def __init__(self, broker: Callable[[], Broker | None]) -> None:
         self.reads = Reads()
         self._broker = broker
-        self._rows: Counter[str] = Counter()  # of this minute, by person
-        self._more: dict[tuple[str, str, str], More] = {}
-        self._failed: dict[str, Failed] = {}
-        self._stored: AuditRows | None = None
 
     async def note(self, call: Call, route: Route, status: int) -> None:
         """The action is done: if it cannot be noted, the log says so."""
+        broker = self._broker()
+        if broker is None:
+            return
         action = f"{route.method} {call.request.path}"
         try:
             details = details_of(call.body)
@@ -158,71 +112,34 @@ class Trail:
             log.exception("the request is not in the audit trail", action=action)
             details = ""
         row = AuditRow(
-            0, _now_ms(), call.who, call.request.remote or "", action, details, status)
-        if route.role == ADMIN or route.reads_messages:  # these are few
-            await self._write(row)
-            return
-        self._rows[row.who] += 1
-        if self._rows[row.who] > ROWS_OF_MINUTE:
-            self._count(row, route)
-        else:
-            await self._write(row)
-
-    def _count(self, row: AuditRow, route: Route) -> None:
-        action = f"{route.method} {route.url}"
-        first = replace(row, action=action)
-        more = self._more.setdefault((row.who, row.peer, action), More(first))
-        more.add(row.action.partition(" ")[2], row.status)
+            0, wall_now_ms(), call.who, call.request.remote or "", action, details, status,
+            ADMIN_PORT, mechanism_of(call.identity),
+        )  # fmt: skip
+        is_rare = route.role == ADMIN or route.reads_messages
+        broker.audit.act(row, f"{route.method} {route.url}", is_rare=is_rare)
+        await broker.audit.settled()
 
     def failed(self, peer: str, name: str, *, is_refused: bool = False) -> None:
-        """Counts a failed login. Writes nothing now, because anybody may cause it."""
-        if peer not in self._failed and len(self._failed) >= ADDRESSES_OF_MINUTE:
-            peer = OTHERS
-        found = self._failed.setdefault(peer, Failed(_now_ms()))
-        found.refused += is_refused
-        found.wrong += not is_refused
-        if len(found.names) < NAMES_KEPT:
-            found.names[name[:NAME_MAX]] = None
-
-    async def end_minute(self) -> None:
-        """Writes the counted rows."""
-        more, failed = self._more, self._failed
-        self._more, self._failed = {}, {}
-        self._rows.clear()
-        rows = [each.row() for each in more.values()]
-        rows += [each.row(peer) for peer, each in failed.items()]
-        if rows:
-            await self._write(*rows)
-
-    async def _write(self, *rows: AuditRow) -> None:
+        """Counts a failed login."""
         broker = self._broker()
-        if broker is None:
-            return
-        try:
-            await asyncio.to_thread(self._stored_by(broker).add, *rows)
-        except ApplianceError as raised:
-            log.error("not in the audit trail", action=rows[0].action, rows=len(rows), error=raised)
+        if broker is not None:
+            asking = Asking(name, peer, ADMIN_PORT, PASSWORD)
+            broker.audit.failed(asking, is_refused=is_refused)
 
-    def _stored_by(self, broker: Broker) -> AuditRows:
-        if self._stored is None or self._stored.catalog is not broker.catalog:
-            self._stored = AuditRows(broker.catalog)
-        return self._stored
-
-    async def run(self) -> None:
-        while True:
-            await asyncio.sleep(MINUTE_SECONDS)
-            await self.end_minute()
-
-    async def running(self, _: web.Application) -> AsyncIterator[None]:
-        task = asyncio.get_running_loop().create_task(self.run())
-        yield
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+    def refused(self, identity: Identity | None, peer: str, route: Route, path: str) -> None:
+        """Counts what somebody may not do who is logged in."""
+        broker = self._broker()
+        if broker is not None and identity is not None:
+            asking = Asking(identity.who, peer, ADMIN_PORT, mechanism_of(identity))
+            broker.audit.refused(asking, f"{route.method} {route.url}", [path])
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+PASSWORD, TOKEN = "password", "token"
+
+
+def mechanism_of(identity: Identity) -> str:
+    """A session was begun with a password."""
+    return TOKEN if identity.is_token else PASSWORD if identity.name else ""
 
 
 class Reads:
@@ -254,7 +171,19 @@ def is_read(call: Call) -> bool:
 async def list_audit(call: Call) -> Entries:
     before, limit = call.params["before"], call.params["limit"]
     rows = await asyncio.to_thread(AuditRows(call.broker.catalog).newest, before, limit)
-    return {"entries": [row_of(Entry, each, details=shown(each.details)) for each in rows]}
+    return {
+        "entries": [
+            row_of(Entry, each, details=shown(each.details), outcome=outcome_of(each))
+            for each in rows
+        ]
+    }
+
+
+def outcome_of(row: AuditRow) -> Literal["done", "refused", "failed"]:
+    if row.status in (0, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN) or row.status in REFUSALS:
+        return "refused" if row.status else "done"
+    is_good = row.status < HTTPStatus.BAD_REQUEST if row.status >= HTTPStatus.OK else False
+    return "done" if is_good else "failed"
 
 
 ROUTES = [
@@ -262,7 +191,7 @@ ROUTES = [
         "/audit",
         list_audit,
         Entries,
-        "Changes and reads of messages by users, newest first.",
+        "Changes, logins, refusals and reads of messages at both ports, newest first.",
         params=(
             Param("before", int, "Only entries with a smaller id.", minimum=1),
             Param("limit", int, "Largest number of entries.", 100, minimum=1, maximum=1000),

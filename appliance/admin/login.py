@@ -11,9 +11,9 @@ from typing import Annotated, Literal, TypedDict
 from aiohttp import web
 from typing_extensions import NotRequired
 
+from appliance.access.audit import NAME_MAX
 from appliance.access.login_attempts import LoginRefused, network_of
 from appliance.access.users import mechanisms_in_words
-from appliance.admin.audit import NAME_MAX
 from appliance.admin.body_schema import Limits, row_of
 from appliance.admin.guard import COOKIE, Denied, Guard
 from appliance.admin.route import (

@@ -28,10 +28,15 @@ from types import CoroutineType, ModuleType
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
+from appliance.access.audit import Asking
+from appliance.access.certificate_logins import CERTIFICATE
 from appliance.access.kept_per_address import asker
+from appliance.access.login_attempts import network_of
 from appliance.access.logins import Answer as LoginAnswer
 from appliance.access.logins import Asker
+from appliance.access.principal import ANONYMOUS
 from appliance.access.topic_decisions import Keeper
+from appliance.api.audited import ADMINISTRATIVE, RequestAudit
 from appliance.api.closed_connections import ClosureLog
 from appliance.api.handlers import HANDLERS, SERVED, api_versions, sasl_authenticate
 from appliance.api.handlers.call import Call, ConnectionDropped, Later
@@ -118,6 +123,7 @@ class Dispatcher:
         self._waiting: RequestQueue[Punt] = RequestQueue()
         self._running_bytes = 0
         self._closures = ClosureLog()
+        self._audit = RequestAudit(broker)
         self._running: set[asyncio.Task[Any]] = set()
         self._threads = ThreadPoolExecutor(control.threads, "handlers")
         self._turn: asyncio.Handle | None = None
@@ -135,6 +141,7 @@ class Dispatcher:
         self._broker.share_partitions.start()
         self._broker.lag.start()
         self._broker.decisions.connect(self._data_plane)
+        self._broker.audit.start()
         asyncio.get_running_loop().add_reader(self._data_plane.punt_fd, self._take)
 
     def stop_waiting(self) -> None:
@@ -187,10 +194,14 @@ class Dispatcher:
         try:
             principal = logins.came(connection, arrival.listener, arrival.subject)
         except ApplianceError as error:
+            self._broker.audit.failed(Asking("", network_of(arrival.peer), mechanism=CERTIFICATE))
             self._closures.say(arrival.peer, "certificate", str(error))
             self._data_plane.close(connection)
         else:
             self._data_plane.log_in(connection, str(principal))
+            if principal != ANONYMOUS:
+                asking = Asking(principal.name, arrival.peer, mechanism=CERTIFICATE)
+                self._broker.audit.logged_in(asking)
 
     def _begin_later(self) -> None:
         if self._turn is None and self._waiting:
@@ -261,17 +272,20 @@ class Dispatcher:
             or self._broker.logins.principal_of(punt.connection),
             self._broker.authorizer,
         )
+        if key in ADMINISTRATIVE:
+            call.request = request
         asker.set(punt.peer)
-        result = kind.handler.handle(self._broker, request, call)
+        handle = partial(kind.handler.handle, self._broker, request, call)
+        result = self._audit.observed(call, handle)
         if isinstance(result, Later):
-            result.send_to(partial(self._guarded, self._reply, punt, header))
+            result.send_to(partial(self._guarded, self._reply_to, punt, header, call))
         elif isinstance(result, CoroutineType):
             task = asyncio.ensure_future(result)
             self._running.add(task)
             self._running_bytes += len(punt.frame)
-            task.add_done_callback(partial(self._ended, punt, header))
+            task.add_done_callback(partial(self._ended, punt, header, call))
         else:
-            self._reply(punt, header, result)
+            self._reply_to(punt, header, call, result)
 
     def _log_in_raw(self, punt: Punt, header: RequestHeader) -> None:
         """After SaslHandshake 0. A failed login has no answer."""
@@ -286,11 +300,13 @@ class Dispatcher:
         header.api_version = 0
         self._reply(punt, header, api_versions.of_unknown_version())
 
-    def _ended(self, punt: Punt, header: RequestHeader, task: asyncio.Task[Any]) -> None:
+    def _ended(
+        self, punt: Punt, header: RequestHeader, call: Call, task: asyncio.Task[Any]
+    ) -> None:
         self._running.discard(task)
         self._running_bytes -= len(punt.frame)
         if not task.cancelled():
-            self._guarded(self._reply_result, punt, header, task)
+            self._guarded(self._reply_result, punt, header, call, task)
         self._begin_later()
 
     # Answering
@@ -319,8 +335,15 @@ class Dispatcher:
             answers, self._answers = self._answers, []
             self._data_plane.reply_all(answers)
 
-    def _reply_result(self, punt: Punt, header: RequestHeader, task: asyncio.Task[Any]) -> None:
-        self._reply(punt, header, task.result())
+    def _reply_result(
+        self, punt: Punt, header: RequestHeader, call: Call, task: asyncio.Task[Any]
+    ) -> None:
+        self._reply_to(punt, header, call, self._audit.observed(call, task.result))
+
+    def _reply_to(self, punt: Punt, header: RequestHeader, call: Call, answer: Any) -> None:
+        if call.denied or call.request is not None:
+            self._audit.answered(call, answer)
+        self._reply(punt, header, answer)
 
     def _guarded(
         self, job: Callable[..., None], punt: Punt, header: RequestHeader, *given: Any

@@ -23,8 +23,10 @@ from typing import Protocol
 from appliance.access import sasl_mechanisms
 from appliance.access.acl_rows import AclRows
 from appliance.access.acls import Acls
+from appliance.access.audit import Asking, AuditTrail
+from appliance.access.audit_rows import AuditRows
 from appliance.access.authorizer import Authorizer
-from appliance.access.certificate_logins import CertificateLogins
+from appliance.access.certificate_logins import CERTIFICATE, CertificateLogins
 from appliance.access.client_quotas import ClientQuotas
 from appliance.access.delegation_token_rows import DelegationTokenRows
 from appliance.access.delegation_tokens import DelegationTokens
@@ -32,8 +34,9 @@ from appliance.access.kept_per_address import Kept
 from appliance.access.login_attempts import LoginAttempts
 from appliance.access.logins import DataPlane as LoginPlane
 from appliance.access.logins import ListenerLogins, Logins
+from appliance.access.principal import ANONYMOUS, Principal
 from appliance.access.scram import ScramCredentials, Trust
-from appliance.access.topic_decisions import TopicDecisions
+from appliance.access.topic_decisions import Question, TopicDecisions
 from appliance.access.user_rows import UserRows
 from appliance.access.users import UserTable
 from appliance.broker.client_metrics import ClientMetrics
@@ -154,7 +157,10 @@ class Broker:
         self.acls_enforced_since_ms = rows.enforced_since_ms()
         self.acls = Acls(rows, change, entities, self.authorizer.is_enforced)
         self.acls.on_change(self.authorizer.change)
-        self.decisions = TopicDecisions(self.authorizer)
+        self.audit = AuditTrail(
+            AuditRows(catalog), to_log=access.audit_is_logged, file=access.audit_file
+        )
+        self.decisions = TopicDecisions(self.authorizer, self._fetch_refused)
         self.authorizer.on_change(lambda _: self.share_partitions.look_again())
         self.users = UserTable(UserRows(catalog), change, entities)
         self.users.on_change(self._tell_administrators)
@@ -185,7 +191,20 @@ class Broker:
             access, asks = config.access_of(each.name), config.asks_login(each)
             mechanisms = sasl_mechanisms.of_listener(access, known) if asks else {}
             found.append(ListenerLogins(each.name, asks, access, mechanisms))
-        return Logins(found, config.access, self.login_attempts, self.clock.latest_ms)
+        return Logins(found, config.access, self.login_attempts, self.audit, self.clock.latest_ms)
+
+    def asking(self, connection: int, principal: Principal, peer: str) -> Asking:
+        """Who that is in the audit trail."""
+        found = self.logins.mechanism_of(connection)
+        if not found and self.certificate_logins.principal_of(connection) not in (None, ANONYMOUS):
+            found = CERTIFICATE
+        return Asking(principal.name, peer, mechanism=found)
+
+    def _fetch_refused(self, question: Question, topic: str) -> None:
+        """By the data plane, which keeps that: it is counted when it is decided."""
+        principal = Principal.parse(question.principal)
+        asking = self.asking(question.connection, principal, question.host)
+        self.audit.refused(asking, "Fetch", [f"READ TOPIC {topic}"])
 
     def _tell_administrators(self) -> None:
         self.authorizer.set_administrators(self.users.administrators())
@@ -266,6 +285,7 @@ class Broker:
         await self.groups.close()
         await self.logins.close()
         await self.delegation_tokens.settled()
+        await self.audit.close()
         await self.change.settled()
         await asyncio.to_thread(self.scrubber.close)
         try:

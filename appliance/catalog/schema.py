@@ -18,7 +18,7 @@
     delegation_token_key          one row: the key that their secrets are made with
     admin_tokens    tokens of programs for the admin port, with the digest of the token
     topic_schemas   schemas that decode keys and values for display
-    audit           changes over the admin port by user; the user with most rows loses the oldest
+    audit           changes at both ports by user; the user with most rows loses the oldest
     client_metrics  configs of subscriptions to clients' metrics
     export_holds    offsets that retention keeps for an export
     exports         definitions of exports, as JSON
@@ -257,5 +257,9 @@ SCHEMA = [
         one INTEGER PRIMARY KEY CHECK (one = 1),
         secret BLOB NOT NULL
     )
+    """,
+    """
+    ALTER TABLE audit ADD COLUMN port TEXT NOT NULL DEFAULT 'admin';
+    ALTER TABLE audit ADD COLUMN mechanism TEXT NOT NULL DEFAULT ''
     """,
 ]

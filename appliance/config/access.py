@@ -87,6 +87,25 @@ class AccessConfig(Part):
         choices=("", STANDARD_AUTHORIZER),
         default_words="none",
     )
+    may_dump: bool = setting(
+        "core.dumps.enable",
+        False,
+        "Whether a crash may leave a core file, and programs of the same user may look into the "
+        "process (gdb, py-spy, perf). Memory holds passwords while they are checked, and keys. "
+        "Root may look in any case.",
+    )
+    audit_file: str = setting(
+        "audit.log.file",
+        "",
+        "A file to which each row of the audit trail is appended, too, as a line of JSON. It may "
+        "be moved away at any time. Only the owner may read it.",
+        default_words="none",
+    )
+    audit_is_logged: bool = setting(
+        "audit.log.enable",
+        False,
+        "Whether the rows of the audit trail are in the log, too, and so in systemd's journal.",
+    )
     jwks_url: str = setting(
         "sasl.oauthbearer.jwks.endpoint.url",
         "",

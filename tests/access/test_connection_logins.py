@@ -8,10 +8,11 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from appliance.access.audit import Asking, AuditTrail
 from appliance.access.login_attempts import BURSTS, LoginAttempts
 from appliance.access.logins import REFUSED, Answer, Asker, ListenerLogins, Logins
 from appliance.access.principal import ANONYMOUS, Principal
@@ -43,6 +44,18 @@ class Plane:
 
     def close(self, connection: int) -> None:
         self.closed.append(connection)
+
+
+@dataclass
+class Audit:
+    seen: list[Asking] = field(default_factory=list)
+    missed: list[tuple[Asking, bool]] = field(default_factory=list)
+
+    def logged_in(self, asking: Asking) -> None:
+        self.seen.append(asking)
+
+    def failed(self, asking: Asking, *, is_refused: bool = False) -> None:
+        self.missed.append((asking, is_refused))
 
 
 class Spoken:
@@ -89,7 +102,9 @@ class Site:
         listeners = [ListenerLogins("A", True, config, mechanisms),
                      ListenerLogins("B", False, config, {})]
         self.attempts = LoginAttempts(lambda: self.now[0])
-        self.logins = Logins(listeners, config, self.attempts, lambda: NOW_MS)
+        self.audit = Audit()
+        audit = cast(AuditTrail, self.audit)
+        self.logins = Logins(listeners, config, self.attempts, audit, lambda: NOW_MS)
         self.plane = Plane()
         self.logins.connect(self.plane)
 
@@ -356,3 +371,13 @@ async def test_a_login_that_is_under_way_with_what_was_withdrawn_ends_too() -> N
     assert site.plane.closed == [1]
     may_end.set()
     await asyncio.wait_for(answered, 10)
+
+
+@on_loop
+async def test_logins_and_failed_ones_are_in_the_audit_trail_and_counted() -> None:
+    site = Site()
+    await site.log_in("ann:right")
+    await site.log_in("ann:wrong", 2)
+    assert site.audit.seen == [Asking("ann", "10.0.0.1", "kafka", "SPOKEN")]
+    assert site.audit.missed == [(Asking("ann", "10.0.0.1", "kafka", "SPOKEN"), False)]
+    assert (site.logins.succeeded, site.logins.failed) == ({"SPOKEN": 1}, {"SPOKEN": 1})

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from appliance.admin.audit_rows import AuditRow, AuditRows
+from appliance.access.audit_rows import AuditRow, AuditRows
 from appliance.catalog.catalog import Catalog
 from appliance.errors import StorageFull
 from appliance.export.definitions_and_runs import Book

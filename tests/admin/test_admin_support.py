@@ -7,16 +7,14 @@ import io
 import json
 import zipfile
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 from confluent_kafka import Producer
 
 from appliance import config
-from appliance.admin.audit import ADDRESSES_OF_MINUTE, DEPTH_MAX, ROWS_OF_MINUTE, Trail
-from appliance.admin.audit_rows import ROWS_MAX, STRANGER, AuditRow, AuditRows
-from appliance.broker.broker import Broker
+from appliance.access.audit import ADDRESSES_OF_MINUTE, ROWS_OF_MINUTE, Asking, AuditTrail
+from appliance.access.audit_rows import ROWS_MAX, STRANGER, AuditRow, AuditRows
+from appliance.admin.audit import DEPTH_MAX
 from appliance.catalog.catalog import Catalog
 from appliance.process import event_log
 from appliance.testing import RunningBroker, running_broker
@@ -120,7 +118,7 @@ def test_what_cannot_be_noted_has_a_row(rest: Rest, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_oldest_rows_of_the_trail_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("appliance.admin.audit_rows.ROWS_MAX", 3)
+    monkeypatch.setattr("appliance.access.audit_rows.ROWS_MAX", 3)
     assert ROWS_MAX > 3
     catalog = Catalog.open(tmp_path / "catalog.db")
     trail = AuditRows(catalog)
@@ -133,8 +131,8 @@ def test_the_oldest_rows_of_the_trail_go(tmp_path: Path, monkeypatch: pytest.Mon
 def test_nobody_pushes_another_out_of_the_trail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("appliance.admin.audit_rows.ROWS_MAX", 10)
-    monkeypatch.setattr("appliance.admin.audit_rows.STRANGERS_MAX", 4)
+    monkeypatch.setattr("appliance.access.audit_rows.ROWS_MAX", 10)
+    monkeypatch.setattr("appliance.access.audit_rows.STRANGERS_MAX", 4)
     catalog = Catalog.open(tmp_path / "catalog.db")
     trail = AuditRows(catalog)
     trail.add(AuditRow(0, 0, "ada", "", "", "", 200))
@@ -172,10 +170,15 @@ def test_what_somebody_does_without_end_is_counted(tmp_path: Path) -> None:
 
 def test_failed_logins_from_everywhere_are_few_rows(tmp_path: Path) -> None:
     catalog = Catalog.open(tmp_path / "catalog.db")
-    trail = Trail(lambda: cast(Broker, SimpleNamespace(catalog=catalog)))
-    for number in range(1000):
-        trail.failed(f"address-{number}", "ada" * 100, is_refused=number % 2 == 0)
-    asyncio.run(trail.end_minute())
+
+    async def fail() -> None:
+        trail = AuditTrail(AuditRows(catalog))
+        for number in range(1000):
+            asking = Asking("ada" * 100, f"address-{number}", "admin", "password")
+            trail.failed(asking, is_refused=number % 2 == 0)
+        await trail.close()
+
+    asyncio.run(fail())
     rows = AuditRows(catalog).newest(None, 1000)
     catalog.close()
     assert len(rows) == ADDRESSES_OF_MINUTE + 1

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.admin.audit_rows import AuditRow, AuditRows
+from appliance.access.audit_rows import AuditRow, AuditRows
 from appliance.catalog.catalog import NAME, Catalog
 from tests.hostile.witness import PAUSE_S, Witness
 from tests.support.http_client import HttpClient

@@ -15,9 +15,9 @@ from pathlib import Path
 import brotli
 import pytest
 
+from appliance.access.audit_rows import STRANGER
 from appliance.access.login_attempts import BURSTS
 from appliance.admin.admission import HEAD_BYTES_MAX, HEADERS_MAX, UNSENT_MAX
-from appliance.admin.audit_rows import STRANGER
 from appliance.admin.connection_timeouts import PIPELINED_MAX
 from appliance.testing import running_broker
 from tests.hostile.admin_port import DEADLINE_S, PASSWORD, SLOWEST_S, Pages

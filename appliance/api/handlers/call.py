@@ -18,6 +18,7 @@ from appliance.protocol.headers import RequestHeader
 Result = TypeVar("Result")
 
 CLIENT_ID_MAX = 255  # characters
+DENIED_KEPT = 10
 
 
 class ConnectionDropped(ApplianceError):
@@ -73,12 +74,23 @@ class Call:
     turns: MutableMapping[int, asyncio.Lock]  # by connection
     principal: Principal
     authorizer: Authorizer
+    denied: list[str] | None = None  # operations and resources that were; mostly nobody is told
+    request: Any = None  # of an administrative act: it is for the audit trail
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Whether who asks may do it."""
         if not self.authorizer.is_enforced:
             return True
-        return self.authorizer.allows(self.principal, self.peer, operation, resource_type, name)
+        if self.authorizer.allows(self.principal, self.peer, operation, resource_type, name):
+            return True
+        self._note_denied(f"{operation.name} {resource_type.name} {name}")
+        return False
+
+    def _note_denied(self, what: str) -> None:
+        if self.denied is None:
+            self.denied = []
+        if len(self.denied) < DENIED_KEPT:
+            self.denied.append(what)
 
     @property
     def client_id(self) -> str:

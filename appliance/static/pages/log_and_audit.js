@@ -32,11 +32,15 @@ const AUDIT = [
     cell: (each) => html`<code>${each.action}</code>`,
   },
   { name: "peer", title: "From" },
+  { name: "port", title: "Port" },
+  { name: "mechanism", title: "Login by", cell: (each) => each.mechanism || "–" },
   { name: "details", title: "Details", long: true },
   {
-    name: "status",
-    title: "Status",
-    cell: (each) => html`<${Badge} level=${each.status < 400 ? "good" : "warn"}>${each.status}<//>`,
+    name: "outcome",
+    title: "Outcome",
+    cell: (each) =>
+      html`<${Badge} level=${each.outcome === "done" ? "good" : "warn"}>
+        ${each.outcome} ${each.status || ""}<//>`,
   },
 ];
 

@@ -9,6 +9,7 @@ from appliance.catalog.catalog import Catalog, Run
 
 ROWS_MAX = 100_000  # some 20 MB
 STRANGERS_MAX = 10_000  # of these, without a login: 8 hours of the worst attack
+INSERT = f"INSERT INTO audit VALUES ({', '.join('?' * 9)})"
 STRANGER = "not logged in"  # no user can have such a name
 
 
@@ -22,7 +23,9 @@ class AuditRow:
     peer: str
     action: str
     details: str
-    status: int
+    status: int  # of HTTP; at Kafka's port an error's code, 0: none, or one of HTTP for logins
+    port: str = "admin"
+    mechanism: str = ""  # by which who asked has logged in; "": it has not, or it is not known
 
 
 class AuditRows:
@@ -35,7 +38,7 @@ class AuditRows:
         another person's rows."""
         with self.catalog.change() as run:
             for row in rows:
-                run("INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?, ?)", (None, *astuple(row)[1:]))
+                run(INSERT, (None, *astuple(row)[1:]))
             counts, self._counts = self._counts, None  # counted again if this fails
             if counts is None:
                 counts = Counter(dict(run("SELECT who, count(*) FROM audit GROUP BY who")))

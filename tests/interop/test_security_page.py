@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -190,3 +191,12 @@ def test_kafkas_tools_write_with_the_properties_of_the_page(newcomer: Newcomer) 
     finally:
         tools.close()
     assert is_there(newcomer, "from Java")
+
+
+def test_kcat_writes_with_the_file_of_the_page(newcomer: Newcomer) -> None:
+    kcat = shutil.which("kcat")
+    assert kcat is not None, "kcat is missing; tests/setup.sh brings it"
+    (settings,) = blocks("ini")
+    (newcomer.folder / "feed.conf").write_text(newcomer.with_password(settings))
+    newcomer.types("echo from kcat | kcat -F feed.conf -P -t orders")
+    assert is_there(newcomer, "from kcat")

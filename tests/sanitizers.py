@@ -66,7 +66,7 @@ OPEN_TO_ALL_TESTS = (
     "network/test_login_gate.py",
     "network/test_rights.py",
     "network/test_tls_listener.py",
-    "network/test_tls_clients.py",
+    "network/test_tls_client_certificates.py",
     "hostile/test_before_login.py",
     "hostile/test_tls_attacks.py",
 )

@@ -51,6 +51,7 @@ PLANE_GAUGES = {
     "queued_bytes": ("queued_request_bytes", "Memory promised to requests."),
     "held_bytes": ("queued_response_bytes", "Memory of answers that were not taken yet."),
     "fetch_partitions": ("fetch_partitions", "Partitions in fetch sessions and waiting fetches."),
+    "decisions": ("decisions_kept", "Decisions about rights that the network threads remember."),
     "quota_names": ("quota_clients", "Clients whose use of a quota is being counted."),
 }
 CLOSED = "connections_closed_"
@@ -91,12 +92,30 @@ def families(process: Process) -> Iterator[Metric]:
     if process.broker is not None:
         yield from of_storage(process.broker)
         yield from of_refused_reads(process.broker)
+        yield from of_access(process.broker)
         yield from of_scrub(process.broker)
         yield from of_groups(process.broker)
         yield from of_transactions(process.broker)
     if process.data_plane is not None:
         yield from of_connections(process.data_plane)
         yield from of_requests(process.data_plane)
+
+
+def of_access(broker: Broker) -> Iterator[Metric]:
+    for name, counts, text in (
+        ("logins", broker.logins.succeeded, "Logins at Kafka's port, and renewed ones."),
+        ("logins_failed", broker.logins.failed, "Logins at Kafka's port that were refused."),
+    ):
+        family = counter(name, text, ["mechanism"])
+        for mechanism, count in sorted(counts.items()):
+            family.add_metric([mechanism], count)
+        yield family
+    refused = counter("refusals", "Requests that rules refused, at both ports.", ["api"])
+    for api, count in sorted(broker.audit.refusals.items()):
+        refused.add_metric([api], count)
+    yield refused
+    made = counter("decisions", "Decisions that fetches had to ask for.")
+    yield one(made, broker.decisions.made)
 
 
 def of_process(process: Process) -> Iterator[Metric]:

@@ -118,6 +118,10 @@ def test_refusals_of_a_principal_are_counted_by_api(broker: RunningBroker) -> No
         assert topic.partitions[0].error_code == 29
         client.send(frame_of(MetadataRequest(None), 3, 9))  # shows what may be seen: no refusal
         client.answer(MetadataResponse, 3, 9)
+    text = str(rest.raw("GET", "/metrics").body)
+    assert 'appliance_refusals_total{api="CreateTopics"} 50.0' in text
+    assert 'appliance_logins_total{mechanism="SCRAM-SHA-256"} 2.0' in text
+    assert "appliance_decisions_total 1.0" in text
     (fetched,) = entries(rest, "refused Fetch")
     app = ("app", "127.0.0.1", "kafka", "SCRAM-SHA-256", "refused", 403)
     assert facts(fetched) == app
@@ -145,6 +149,8 @@ def test_failed_logins_say_by_which_mechanism_and_for_whom(broker: RunningBroker
     rest = logged_in(broker, "ada")
     with client_of(broker) as client:
         assert log_in(client, "app", "a wrong password", "PLAIN").error_code == 58
+    text = rest.raw("GET", "/metrics").body
+    assert 'appliance_logins_failed_total{mechanism="PLAIN"} 1.0' in str(text)
     (entry,) = entries(rest, "failed logins")
     assert facts(entry) == ("not logged in", "127.0.0.1", "kafka", "PLAIN", "refused", 401)
     assert json.loads(entry["details"]) == {"wrong": 1, "refused": 0, "names": ["app"]}

@@ -20,6 +20,7 @@ from appliance.admin.connection_timeouts import Site, bounded
 from appliance.admin.console import Console
 from appliance.admin.guard import Guard
 from appliance.admin.partition_snapshot import Survey
+from appliance.admin.rights import DESCRIBE_CLUSTER
 from appliance.admin.route import BODY_BYTES_MAX, AdminServices, get
 from appliance.bulk.reader_threads import Reading
 from appliance.config import Address
@@ -48,7 +49,14 @@ async def get_healthz(request: web.Request) -> web.Response:
     return web.json_response(body, status=200 if health.is_serving else 503)
 
 
-METRICS_ROUTE = get("/metrics", lambda _: None, None, "Metrics for Prometheus.", prefix="")
+METRICS_ROUTE = get(
+    "/metrics",
+    lambda _: None,
+    None,
+    "Metrics for Prometheus.",
+    prefix="",
+    rights=(DESCRIBE_CLUSTER,),
+)
 
 
 async def get_metrics(request: web.Request) -> web.Response:
@@ -171,5 +179,11 @@ async def start(process: Process, address: Address) -> tuple[web.AppRunner, Addr
     return runner, Address(host, port)
 
 
+def ruled_table() -> str:
+    """The second one."""
+    return access_page.ruled_as_markdown([METRICS_ROUTE, *api.ROUTES])
+
+
 if __name__ == "__main__":
-    print(access_table(), end="")
+    print(access_table(), end="\n")
+    print(ruled_table(), end="")

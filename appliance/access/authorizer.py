@@ -5,8 +5,9 @@ As in Kafka, the first that applies decides:
     1. super users and administrators may do everything
     2. a rule that denies
     3. a rule that allows
-    4. the resource has any rule, of whomever: denied
-    5. allow.everyone.if.no.acl.found
+    4. the role of the user allows (`role_rules.py`), which Kafka does not have
+    5. the resource has any rule, of whomever: denied
+    6. allow.everyone.if.no.acl.found
 
 Rules are enforced as soon as a listener has authentication, or `authorizer.class.name` says so.
 Whether they are is settled at the start. Where nothing is enforced nobody asks: `is_enforced` is
@@ -18,9 +19,10 @@ users and administrators, and makes older decisions worthless.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from appliance.access import role_rules
 from appliance.access.acl_index import AclIndex, Grant
 from appliance.access.acls import WILDCARD, Acl, Operation, PermissionType, ResourceType
 from appliance.access.principal import USER, Principal
@@ -51,11 +53,14 @@ class Authorizer:
         self.generation = 1
         self._super_users = frozenset(super_users)
         self._administrators: frozenset[str] = frozenset()
+        # What roles grant, by principal and kind of resource
+        self._roles: dict[str, dict[int, Grant]] = {}
         self._allows_everyone = allows_everyone
         self._index = AclIndex()
         self._told: list[Callable[[int], object]] = []
-        # What `allows_any` found in this generation
+        # What `allows_any` and `allows_every` found in this generation
         self._any: dict[tuple[str, str, int, int], bool] = {}
+        self._every: dict[tuple[str, str, int, int], bool] = {}
 
     # What decides
 
@@ -74,6 +79,14 @@ class Authorizer:
             self._administrators = found
             self._moved()
 
+    def set_roles(self, roles: Mapping[str, tuple[str, bool]]) -> None:
+        """Of users, by their names: the role, and whether it may read messages."""
+        bundles = {str(Principal(USER, name)): role_rules.bundle(*of) for name, of in roles.items()}
+        found = {who: each for who, each in bundles.items() if each}
+        if found != self._roles:
+            self._roles = found
+            self._moved()
+
     def on_change(self, callback: Callable[[int], object]) -> None:
         """Called with each new generation, when it is in force."""
         self._told.append(callback)
@@ -81,6 +94,7 @@ class Authorizer:
     def _moved(self) -> None:
         self.generation += 1
         self._any.clear()
+        self._every.clear()
         for each in self._told:
             each(self.generation)
 
@@ -93,20 +107,27 @@ class Authorizer:
         operation: Operation,
         resource_type: ResourceType,
         name: str,
+        *,
+        without_role: bool = False,
     ) -> bool:
+        """`without_role`: what its role allows does not count."""
         if not self.is_enforced:
             return True
         who = str(principal)
         if who in self._super_users or who in self._administrators:
             return True
-        return self._by_rules(who, host, operation, resource_type, name)[0]
+        is_allowed, grant = self._by_rules(who, host, operation, resource_type, name)
+        return is_allowed and not (without_role and self._is_role(who, resource_type, grant))
 
     def allows_any(
-        self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType
-    ) -> bool:
+        self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType,
+        *, without_role: bool = False,
+    ) -> bool:  # fmt: skip
         """Whether it may do this to at least one resource, which need not exist: an idempotent
         producer may begin if there is a topic that it may write to."""
-        if not self.is_enforced or self.allows(principal, host, operation, resource_type, ANY_NAME):
+        if self.allows(
+            principal, host, operation, resource_type, ANY_NAME, without_role=without_role
+        ):
             return True
         key = (str(principal), host, int(operation), int(resource_type))
         if key not in self._any:
@@ -114,6 +135,20 @@ class Authorizer:
                 self._any.clear()
             self._any[key] = self._any_pattern(*key)
         return self._any[key]
+
+    def allows_every(
+        self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType
+    ) -> bool:
+        """Whether it may do this to every resource, whatever its name: then nobody need ask for
+        each of a list. False where only no rule is in the way."""
+        if self.why_everything(principal) is not None:
+            return True
+        key = (str(principal), host, int(operation), int(resource_type))
+        if key not in self._every:
+            if len(self._every) >= ANY_MAX:
+                self._every.clear()
+            self._every[key] = self._every_pattern(*key)
+        return self._every[key]
 
     def allowed_operations(
         self, principal: Principal, host: str, operations: Sequence[Operation],
@@ -141,6 +176,8 @@ class Authorizer:
         is_allowed, grant = self._by_rules(str(principal), host, operation, resource_type, name)
         if grant is not None:
             acl = grant.rule(operation, ALLOW if is_allowed else DENY)
+            if self._is_role(str(principal), resource_type, grant):
+                return Decision(True, "its role allows it", acl)
             return Decision(is_allowed, f"a rule {'allows' if is_allowed else 'denies'} it", acl)
         if self._index.is_ruled(resource_type, name):
             return Decision(False, "the resource has rules, and none of them allows it")
@@ -148,10 +185,12 @@ class Authorizer:
         return Decision(is_allowed, f"no rule is about the resource, and {setting}")
 
     def rules_of(self, principal: Principal, host: str | None = None) -> list[Acl]:
-        """All that decide what it may do, at this host or at any."""
+        """All that decide what it may do, at this host or at any; and those of its role."""
+        who = str(principal)
+        of_role = [acl for grant in self._roles.get(who, {}).values() for acl in grant.acls]
         return sorted(
             each
-            for each in self._index.acls(str(principal))
+            for each in (*self._index.acls(who), *of_role)
             if host is None or each.host in (host, WILDCARD)
         )
 
@@ -177,9 +216,26 @@ class Authorizer:
                 allowing = grant
         if allowing is not None:
             return True, allowing
+        role = self._roles.get(who, {}).get(resource_type)
+        if role is not None and role.allowed & bit:
+            return True, role
         if not self._allows_everyone:
             return False, None
         return not self._index.is_ruled(resource_type, name), None
+
+    def _is_role(self, who: str, resource_type: int, grant: Grant | None) -> bool:
+        return grant is not None and grant is self._roles.get(who, {}).get(resource_type)
+
+    def _every_pattern(self, who: str, host: str, operation: int, resource_type: int) -> bool:
+        is_allowed, grant = self._by_rules(who, host, operation, resource_type, WILDCARD)
+        return (
+            is_allowed
+            and grant is not None
+            and not any(
+                each.denied & 1 << operation
+                for _, _, each in self._index.patterns(who, host, resource_type)
+            )
+        )
 
     def _any_pattern(self, who: str, host: str, operation: int, resource_type: int) -> bool:
         """A literal name counts unless it, or a prefix of it, is denied; a prefix, unless it or a

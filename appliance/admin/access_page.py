@@ -1,4 +1,4 @@
-"""The table of docs/access.md: the response of each route by user and origin.
+"""The tables of docs/access.md: the response of each route by user and origin, and by access rules.
 
 It states the guard's duties independently of its code; a test requests every cell from a broker.
 """
@@ -40,6 +40,43 @@ COLUMNS: dict[str, Callable[[Route], str]] = {
     "other site": lambda _: FORBIDDEN,
     "read-only": while_read_only,
 }
+
+
+# While rules are enforced. The first three are of a user without a role.
+
+
+def without_rule(route: Route) -> str:
+    return YES if route.rights is not None and not route.wanted_rights else FORBIDDEN
+
+
+def with_rights(route: Route) -> str:
+    return FORBIDDEN if route.rights is None else YES
+
+
+def denied(route: Route) -> str:
+    return without_rule(route)
+
+
+def operator_denied(route: Route) -> str:
+    return by(OPERATOR)(route) if route.rights is None else without_rule(route)
+
+
+RULED: dict[str, Callable[[Route], str]] = {
+    "no rule": without_rule,
+    "exactly the rights": with_rights,
+    "one denied": denied,
+    "operator, one denied": operator_denied,
+}
+
+
+def ruled_as_markdown(routes: Iterable[Route]) -> str:
+    rows = [["route", "rights", *RULED], ["---"] * (2 + len(RULED))]
+    for each in routes:
+        if each.role != ANYONE:
+            words = "the role" if each.rights is None else each.rights_in_words
+            cells = [cell(each) for cell in RULED.values()]
+            rows.append([f"`{each.method} {each.url}`", words, *cells])
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def as_markdown(unguarded: Iterable[str], routes: Iterable[Route]) -> str:

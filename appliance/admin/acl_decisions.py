@@ -7,6 +7,7 @@ from typing import TypedDict
 from appliance.access.acls import CLUSTER_NAME, Operation, ResourceType
 from appliance.access.principal import Principal
 from appliance.admin.acls import Row, operation_of, row_of
+from appliance.admin.rights import CLUSTER
 from appliance.admin.route import Call, Param, get
 from appliance.errors import RequestInvalid
 
@@ -37,8 +38,16 @@ def principal_of(call: Call) -> Principal:
         raise RequestInvalid(f"principal: got {text[:80]!r}, wanted TYPE:NAME") from None
 
 
+def asked_principal(call: Call) -> Principal:
+    """One's own rights are no secret from oneself."""
+    principal = principal_of(call)
+    if principal != call.rights.principal:
+        call.rights.check(Operation.DESCRIBE, CLUSTER, CLUSTER_NAME)
+    return principal
+
+
 def explain(call: Call) -> Explained:
-    authorizer, principal = call.broker.authorizer, principal_of(call)
+    authorizer, principal = call.broker.authorizer, asked_principal(call)
     rows = [row_of(each) for each in authorizer.rules_of(principal, call.params["host"])]
     return {
         "principal": str(principal),
@@ -50,7 +59,7 @@ def explain(call: Call) -> Explained:
 
 
 def try_dry(call: Call) -> Decided:
-    principal, params = principal_of(call), call.params
+    principal, params = asked_principal(call), call.params
     operation = Operation(operation_of(params["operation"] or ""))
     if operation is Operation.ALL:
         raise RequestInvalid("operation: got 'all', wanted one that a request asks for")
@@ -76,6 +85,8 @@ ROUTES = [
         Explained,
         "All that a principal may do, and by which rules.",
         params=(PRINCIPAL, HOST),
+        rights=(),
+        asks="DESCRIBE cluster, unless it is about oneself",
     ),
     get(
         "/acls/try",
@@ -95,5 +106,7 @@ ROUTES = [
             ),
             Param("resource_name", str, "Its name; not needed for the cluster."),
         ),
+        rights=(),
+        asks="DESCRIBE cluster, unless it is about oneself",
     ),
 ]

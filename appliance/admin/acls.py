@@ -17,6 +17,7 @@ from appliance.access.acls import (
     ResourceType,
 )
 from appliance.admin.body_schema import Limits
+from appliance.admin.rights import ALTER_CLUSTER, DESCRIBE_CLUSTER
 from appliance.admin.route import ADMIN, Call, get, post
 from appliance.errors import RequestInvalid
 
@@ -192,8 +193,18 @@ ROUTES = [
         listed,
         AclList,
         "Access rules of Kafka clients, and those that wait to be confirmed.",
+        rights=(DESCRIBE_CLUSTER,),
     ),
-    post("/acls", add, AclList, "Add access rules.", body=NewAcls, role=ADMIN, status=201),
+    post(
+        "/acls",
+        add,
+        AclList,
+        "Add access rules.",
+        body=NewAcls,
+        role=ADMIN,
+        status=201,
+        rights=(ALTER_CLUSTER,),
+    ),
     post(
         "/acls/remove",
         remove,
@@ -201,6 +212,7 @@ ROUTES = [
         "Remove the matching access rules; a dry run unless dry_run is false.",
         body=Removal,
         role=ADMIN,
+        rights=(ALTER_CLUSTER,),
     ),
     post(
         "/acls/confirm",
@@ -210,5 +222,6 @@ ROUTES = [
         "false.",
         body=Confirmation,
         role=ADMIN,
+        rights=(ALTER_CLUSTER,),
     ),
 ]

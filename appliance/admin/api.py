@@ -64,6 +64,8 @@ STATUS = {
     ErrorCode.MESSAGE_TOO_LARGE: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     ErrorCode.TOPIC_DELETION_DISABLED: HTTPStatus.FORBIDDEN,
     ErrorCode.POLICY_VIOLATION: HTTPStatus.FORBIDDEN,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: HTTPStatus.FORBIDDEN,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: HTTPStatus.FORBIDDEN,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: HTTPStatus.FORBIDDEN,
     ErrorCode.THROTTLING_QUOTA_EXCEEDED: HTTPStatus.TOO_MANY_REQUESTS,
     ErrorCode.REQUEST_TIMED_OUT: HTTPStatus.GATEWAY_TIMEOUT,
@@ -200,7 +202,7 @@ async def told(route: Route, call: Call) -> Any:
 async def from_shared(
     route: Route, call: Call, shared: Shared, version: Hashable
 ) -> web.StreamResponse:
-    question = route.path, tuple(call.params.values())
+    question = route.path, tuple(call.params.values()), call.rights.view
     found = await shared.body(question, version, lambda: told(route, call))
     headers = {"Content-Type": "application/json; charset=utf-8", "Vary": "Accept-Encoding"}
     if "gzip" not in call.request.headers.get("Accept-Encoding", ""):
@@ -214,11 +216,12 @@ def web_routes(services: AdminServices) -> list[web.RouteDef]:
 
 def as_markdown() -> str:
     """The table of routes in docs/admin-api.md; a test compares the two."""
-    lines = ["| route | role | what |", "|---|---|---|"]
+    lines = ["| route | role | with rules | what |", "|---|---|---|---|"]
     for each in ROUTES:
         names = ", ".join(f"`{one.name}`" for one in each.params)
         more = f" Parameters: {names}." if names else ""
         path = f"`{each.method} {each.url}`"
         role = f"{each.role}, messages" if each.reads_messages else each.role
-        lines.append(f"| {path} | {role} | {each.text}{more} |")
+        rights = "the role" if each.rights is None else each.rights_in_words
+        lines.append(f"| {path} | {role} | {rights} | {each.text}{more} |")
     return "\n".join(lines) + "\n"

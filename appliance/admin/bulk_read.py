@@ -10,6 +10,7 @@ from aiohttp import web
 from yarl import URL
 
 from appliance.admin.guard import host_of
+from appliance.admin.rights import DESCRIBE_TOPIC, READ_TOPIC
 from appliance.admin.route import Call, NotServing, Param, get
 from appliance.bulk.bounds import EARLIEST, LATEST, LIMITS
 from appliance.bulk.plan import PlannedPartition, Split
@@ -76,6 +77,8 @@ TOPICS = get(
     "Names of topics, without internal ones. A redirect to the bulk port.",
     prefix=PREFIX,
     redirects=True,
+    rights=(),
+    asks="only topics with DESCRIBE",
 )
 
 PLAN = get(
@@ -105,6 +108,7 @@ PLAN = get(
         ISOLATION,
         MEANT,
     ),
+    rights=(DESCRIBE_TOPIC,),
 )
 
 BATCHES = get(
@@ -135,6 +139,7 @@ BATCHES = get(
         ),
     ),
     media=BATCHES_MEDIA,
+    rights=(READ_TOPIC,),
 )
 
 ROUTES = [TOPICS, PLAN, BATCHES]

@@ -6,6 +6,7 @@ import asyncio
 from typing import TypedDict
 
 from appliance.admin.body_schema import row_of
+from appliance.admin.rights import DESCRIBE_CLUSTER
 from appliance.admin.route import Call, NotServing, Param, get
 
 VIEW_TIMEOUT_MS = 1000  # a network thread answers within a turn, which is far shorter
@@ -71,5 +72,6 @@ ROUTES = [
             Param("q", str, "Only those whose address, id or software contains this text.", ""),
             Param("limit", int, "Largest number.", 1000, minimum=1, maximum=10_000),
         ),
+        rights=(DESCRIBE_CLUSTER,),
     ),
 ]

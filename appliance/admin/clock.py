@@ -6,6 +6,7 @@ import asyncio
 from typing import TypedDict
 
 from appliance.admin.body_schema import row_of
+from appliance.admin.rights import DESCRIBE_CLUSTER
 from appliance.admin.route import ADMIN, Call, get, post
 from appliance.machine.believed_time import Way
 from appliance.machine.clock_state import told
@@ -37,7 +38,13 @@ async def confirm_clock(call: Call) -> ClockAnswer:
 
 
 ROUTES = [
-    get("/clock", get_clock, ClockAnswer, "Whether the machine's clock is believed."),
+    get(
+        "/clock",
+        get_clock,
+        ClockAnswer,
+        "Whether the machine's clock is believed.",
+        rights=(DESCRIBE_CLUSTER,),
+    ),
     post(
         "/clock/confirm",
         confirm_clock,

@@ -24,6 +24,7 @@ from aiohttp import web
 from appliance.admin import message_filter
 from appliance.admin.message_ranges import Range, first_ranges, ranges_of
 from appliance.admin.message_scan import ScannedRecord, looked
+from appliance.admin.rights import READ_TOPIC
 from appliance.admin.route import Call, Param, get
 from appliance.admin.topic_lookup import log_at, topic_of
 from appliance.errors import ApplianceError
@@ -231,7 +232,7 @@ async def send(
     topic, wanted = topic_of(call), message_filter.parse(call.params["filter"])
     while ranges:
         seen = await looked(call, topic, ranges, wanted, MESSAGES_OF_LOOK, False)
-        if seen.problems or not call.may_still_read():
+        if seen.problems or not call.may_go_on():
             # half a file that looks complete would be worse than none
             what = seen.problems[0].what if seen.problems else f"{call.who} may read no more"
             log.error("a download was cut off", topic=topic.name, what=what)
@@ -268,5 +269,6 @@ ROUTES = [
         ),
         media="application/octet-stream",
         reads_messages=True,
+        rights=(READ_TOPIC,),
     ),
 ]

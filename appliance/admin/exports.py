@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypedDict, cast
 from zoneinfo import ZoneInfo
 
 from typing_extensions import NotRequired
 
+from appliance.access.acls import WILDCARD, Operation
 from appliance.admin.body_schema import Natural, row_of
 from appliance.admin.bulk_read import PREFIX
 from appliance.admin.export_progress import progress_of, topics_of
-from appliance.admin.route import Call, Param, delete, get, post, put
+from appliance.admin.rights import READ_SOME_TOPIC, TOPIC, Described
+from appliance.admin.route import OPERATOR, Call, Param, delete, get, post, put
 from appliance.broker.broker import Broker
-from appliance.errors import RequestInvalid
+from appliance.errors import RequestInvalid, ResourceUnknown
 from appliance.export import due, export_options
 from appliance.export.definitions_and_runs import Last, fault_of
 from appliance.export.holds import Hold
@@ -126,12 +129,59 @@ class HoldList(TypedDict):
 
 
 def list_exports(call: Call) -> ExportList:
-    broker = call.broker
-    return {"exports": [export_row(each, last, broker) for each, last in broker.exports.all()]}
+    broker, described = call.broker, call.described_topics()
+    return {
+        "exports": [
+            export_row(each, last, broker)
+            for each, last in broker.exports.all()
+            if is_described(each, described, broker)
+        ]
+    }
 
 
 def get_export(call: Call) -> ExportRow:
-    return export_row(*call.broker.exports.get(call.path["export"]), call.broker)
+    return export_row(*described_export(call), call.broker)
+
+
+# Who may see and change them: what names topics that somebody may not describe is not there
+
+
+def described_export(call: Call) -> tuple[dict[str, Any], Last]:
+    name, broker = call.path["export"], call.broker
+    found = broker.exports.get(name)
+    if not is_described(found[0], call.described_topics(), broker):
+        raise ResourceUnknown(f"there is no export {name!r}")
+    return found
+
+
+def is_described(definition: Mapping[str, Any], described: Described, broker: Broker) -> bool:
+    return described.is_everything or all(
+        name in described for name in names_of(definition, broker)
+    )
+
+
+def names_of(definition: Mapping[str, Any], broker: Broker) -> set[str]:
+    """Of topics; `*` for a pattern, which topics to come may match, too."""
+    named = {*(definition.get("topics") or [])}
+    if named and not definition.get("pattern"):
+        return named
+    return {WILDCARD, *named, *(each.name for each in topics_of(definition, broker.topics))}
+
+
+def check_readable(call: Call, names: Iterable[str]) -> None:
+    """A viewer reads, too, and may not decide what is kept and copied: that takes a rule, or an
+    operator."""
+    is_low = not call.identity.may(OPERATOR)
+    for name in sorted(names):
+        if not call.rights.may(Operation.READ, TOPIC, name, without_role=is_low):
+            raise call.rights.refusal(Operation.READ, TOPIC, name)
+
+
+def changed_export(call: Call) -> str:
+    """Its name."""
+    definition, _ = described_export(call)
+    check_readable(call, names_of(definition, call.broker))
+    return call.path["export"]
 
 
 async def put_export(call: Call) -> ExportRow:
@@ -140,6 +190,9 @@ async def put_export(call: Call) -> ExportRow:
     if body.get("name", name) != name:
         raise RequestInvalid(f"name: got {body['name'][:80]!r}, wanted {name!r} as in the path")
     check_definition(body)
+    check_readable(call, names_of(body, call.broker))
+    if name in {each["name"] for each, _ in call.broker.exports.all()}:
+        changed_export(call)
     defaults: dict[str, Any] = {"topics": [], "pattern": None, "schema": None,
                                 "partition_by": None, "schedule": None, "options": {}}  # fmt: skip
     await asyncio.to_thread(call.broker.exports.put, {**defaults, **body, "name": name})
@@ -147,7 +200,7 @@ async def put_export(call: Call) -> ExportRow:
 
 
 async def delete_export(call: Call) -> None:
-    await asyncio.to_thread(call.broker.exports.delete, call.path["export"])
+    await asyncio.to_thread(call.broker.exports.delete, changed_export(call))
 
 
 def checked_name(name: str) -> str:
@@ -209,12 +262,13 @@ def export_row(definition: dict[str, Any], last: Last, broker: Broker) -> Export
 
 async def list_runs(call: Call) -> RunList:
     name, limit = call.path["export"], call.params["limit"]
+    described_export(call)
     found = await asyncio.to_thread(call.broker.exports.runs, name, limit)
     return {"runs": cast("list[Run]", found)}
 
 
 async def post_run(call: Call) -> Run:
-    run = call.body
+    run, name = call.body, changed_export(call)
     checked_name(run["id"])
     if run.get("error"):
         run["error"] = run["error"][:ERROR_MAX]
@@ -224,12 +278,12 @@ async def post_run(call: Call) -> Run:
                 f"partitions: {each['topic']}-{each['partition']}: got from {each['from']} to "
                 f"{each['to']}, wanted 0 <= from <= to"
             )
-    await asyncio.to_thread(call.broker.exports.put_run, call.path["export"], run)
+    await asyncio.to_thread(call.broker.exports.put_run, name, run)
     return cast("Run", run)
 
 
 def put_next_run(call: Call) -> NextRun:
-    name, at_ms = call.path["export"], call.body["next_run_ms"]
+    name, at_ms = changed_export(call), call.body["next_run_ms"]
     call.broker.exports.put_next_run(name, at_ms, time.monotonic())
     return {"next_run_ms": at_ms}
 
@@ -247,15 +301,28 @@ def hold_row(hold: Hold) -> HoldRow:
 
 
 def list_holds(call: Call) -> HoldList:
-    return {"holds": [hold_row(each) for each in call.broker.holds.all()]}
+    described = call.described_topics()
+    found = [each for each in call.broker.holds.all() if each.topic in described]
+    return {"holds": [hold_row(each) for each in found]}
 
 
 def get_hold(call: Call) -> HoldRow:
-    return hold_row(call.broker.holds.get(call.path["hold"]))
+    return hold_row(described_hold(call))
+
+
+def described_hold(call: Call) -> Hold:
+    name = call.path["hold"]
+    found = call.broker.holds.get(name)
+    if found.topic not in call.described_topics():
+        raise ResourceUnknown(f"there is no export hold {name!r}")
+    return found
 
 
 async def put_hold(call: Call) -> HoldRow:
     name, body = checked_name(call.path["hold"]), call.body
+    check_readable(call, [body["topic"]])
+    if name in {each.name for each in call.broker.holds.all()}:
+        check_readable(call, [described_hold(call).topic])
     topic = call.broker.topics.named(body["topic"])
     offsets = {partition_of(text, len(topic.logs)): at for text, at in body["offsets"].items()}
     most = body.get("max_bytes", call.process.config.export.hold_bytes)
@@ -271,20 +338,53 @@ def partition_of(text: str, count: int) -> int:
 
 
 async def delete_hold(call: Call) -> None:
-    await asyncio.to_thread(call.broker.holds.delete, call.path["hold"])
+    hold = described_hold(call)
+    check_readable(call, [hold.topic])
+    await asyncio.to_thread(call.broker.holds.delete, hold.name)
 
 
 ROUTES = [
-    get("/exports", list_exports, ExportList, "All exports, with their lag."),
-    get("/exports/{export}", get_export, ExportRow, "One export, with its lag."),
-    put("/exports/{export}", put_export, ExportRow, "Define an export.", body=Definition),
-    delete("/exports/{export}", delete_export, None, "Delete an export and its history."),
+    get(
+        "/exports",
+        list_exports,
+        ExportList,
+        "All exports, with their lag.",
+        rights=(),
+        asks="only those with DESCRIBE on all topics",
+    ),
+    get(
+        "/exports/{export}",
+        get_export,
+        ExportRow,
+        "One export, with its lag.",
+        rights=(),
+        asks="DESCRIBE on all its topics, else 404",
+    ),
+    put(
+        "/exports/{export}",
+        put_export,
+        ExportRow,
+        "Define an export.",
+        body=Definition,
+        rights=(READ_SOME_TOPIC,),
+        asks="READ on all its topics",
+    ),
+    delete(
+        "/exports/{export}",
+        delete_export,
+        None,
+        "Delete an export and its history.",
+        rights=(READ_SOME_TOPIC,),
+        asks="READ on all its topics",
+    ),
     get(
         "/exports/{export}/runs",
         list_runs,
         RunList,
         "Its runs, newest first.",
         params=(Param("limit", int, "Largest number.", 50, minimum=1, maximum=1000),),
+        rights=(),
+        asks="DESCRIBE on all its topics, else 404",
     ),
     post(
         "/exports/{export}/runs",
@@ -292,6 +392,8 @@ ROUTES = [
         Run,
         "A report of the export job; a known id replaces the earlier report.",
         body=Run,
+        rights=(READ_SOME_TOPIC,),
+        asks="READ on all its topics",
     ),
     put(
         "/exports/{export}/next",
@@ -300,9 +402,27 @@ ROUTES = [
         "The time of its next run, reported each minute by the scheduler.",
         body=NextRun,
         is_noted=False,  # changes nothing, and comes each minute
+        rights=(READ_SOME_TOPIC,),
+        asks="READ on all its topics",
     ),
-    get("/holds", list_holds, HoldList, "The retention holds for exports.", prefix=PREFIX),
-    get("/holds/{hold}", get_hold, HoldRow, "One retention hold.", prefix=PREFIX),
+    get(
+        "/holds",
+        list_holds,
+        HoldList,
+        "The retention holds for exports.",
+        prefix=PREFIX,
+        rights=(),
+        asks="only those with DESCRIBE on the topic",
+    ),
+    get(
+        "/holds/{hold}",
+        get_hold,
+        HoldRow,
+        "One retention hold.",
+        prefix=PREFIX,
+        rights=(),
+        asks="DESCRIBE on its topic, else 404",
+    ),
     put(
         "/holds/{hold}",
         put_hold,
@@ -310,6 +430,16 @@ ROUTES = [
         "Keep records at or after these offsets, up to a number of bytes beyond retention.",
         body=HoldBody,
         prefix=PREFIX,
+        rights=(READ_SOME_TOPIC,),
+        asks="READ on the topic",
     ),
-    delete("/holds/{hold}", delete_hold, None, "End a retention hold.", prefix=PREFIX),
+    delete(
+        "/holds/{hold}",
+        delete_hold,
+        None,
+        "End a retention hold.",
+        prefix=PREFIX,
+        rights=(READ_SOME_TOPIC,),
+        asks="READ on its topic",
+    ),
 ]

@@ -6,8 +6,17 @@ import asyncio
 from collections.abc import Iterable
 from typing import TypedDict
 
+from appliance.access.acls import Operation
 from appliance.admin.body_schema import row_of
-from appliance.admin.offset_reset import Reset, ResetAnswer, reset
+from appliance.admin.offset_reset import Reset, ResetAnswer, Which, reset
+from appliance.admin.rights import (
+    DELETE_GROUP,
+    DESCRIBE_GROUP,
+    GROUP,
+    READ_GROUP,
+    TOPIC,
+    Described,
+)
 from appliance.admin.route import ADMIN, Call, Param, delete, get, post
 from appliance.broker.broker import Broker
 from appliance.groups import consumer_protocol
@@ -71,6 +80,7 @@ class GroupAnswer(GroupRow):
     member_rows: list[MemberRow]
     offsets: list[OffsetRow]
     unread: list[dict[str, str | int]]  # partitions of its topics without a reader
+    allowed: list[str]  # operations of who asks; its topics are those with DESCRIBE
 
 
 class LagSampleRow(TypedDict):
@@ -99,18 +109,20 @@ def assignor_of(group: AnyGroup) -> str:
 async def list_groups(call: Call) -> GroupList:
     groups = call.broker.groups
     groups.availability.check_loaded()
+    described = call.rights.described(GROUP)
     text, states = call.params["q"].lower(), call.params["state"].lower()
     found = [
         each
         for each in sorted(groups.table.groups.values(), key=lambda each: each.id)
         if not each.is_dead
+        and each.id in described
         and text in each.id.lower()
         and (not states or each.state.value.lower() == states)
     ]
     rows = []
     measured = {each.group: each for each in call.broker.lag.snapshot().groups}
     for number, each in enumerate(found):
-        rows.append(group_row(call.broker, each, measured.get(each.id)))
+        rows.append(group_row(call, each, measured.get(each.id)))
         if number % 50 == 49:
             await asyncio.sleep(0)
     if call.params["order"] != "group":
@@ -119,15 +131,15 @@ async def list_groups(call: Call) -> GroupList:
     return {"total": len(rows), "groups": rows[first : first + call.params["limit"]]}
 
 
-def group_row(broker: Broker, group: AnyGroup, lag: GroupLag | None) -> GroupRow:
-    """The present records, the measured seconds."""
-    found = broker.lag.records_of(group.id)
+def group_row(call: Call, group: AnyGroup, lag: GroupLag | None) -> GroupRow:
+    """The present records, the measured seconds. Sums are of all its topics."""
+    found, described = call.broker.lag.records_of(group.id), call.described_topics()
     return {
         "group": group.id,
         "protocol": protocol_of(group),
         "state": group.state.value,
         "members": len([*group.members]),
-        "topics": sorted(found.topics),
+        "topics": sorted(each for each in found.topics if each in described),
         "lag_records": found.records,
         "no_commit_records": found.without_commit.records,
         "no_commit_partitions": found.without_commit.partitions,
@@ -136,10 +148,13 @@ def group_row(broker: Broker, group: AnyGroup, lag: GroupLag | None) -> GroupRow
 
 
 async def get_group(call: Call) -> GroupAnswer:
-    broker = call.broker
+    broker, described = call.broker, call.described_topics()
     group = broker.groups.table.get(call.path["group"])
     lag = await broker.lag.of_group(group.id)
     members = member_rows(broker, group)
+    for each in members:
+        each["partitions"] = of_described(each["partitions"], described)
+        each["target"] = each["target"] and of_described(each["target"], described)
     owners = {
         Partition(topic, partition): each["member_id"]
         for each in members
@@ -147,14 +162,21 @@ async def get_group(call: Call) -> GroupAnswer:
         for partition in partitions
     }
     is_classic = isinstance(group, Group)
+    rows = offset_rows(broker, group.id, lag, owners)
+    left = unread(broker, group, owners) if members or not is_classic else []
     return {
-        **group_row(broker, group, lag),
+        **group_row(call, group, lag),
         "assignor": assignor_of(group),
         "generation": group.generation if isinstance(group, Group) else group.epoch,
         "member_rows": members,
-        "offsets": offset_rows(broker, group.id, lag, owners),
-        "unread": unread(broker, group, owners) if members or not is_classic else [],
+        "offsets": [each for each in rows if each["topic"] in described],
+        "unread": [each for each in left if str(each["topic"]) in described],
+        "allowed": call.rights.allowed(GROUP, group.id),
     }
+
+
+def of_described(partitions: dict[str, list[int]], described: Described) -> dict[str, list[int]]:
+    return {topic: numbers for topic, numbers in partitions.items() if topic in described}
 
 
 def member_rows(broker: Broker, group: AnyGroup) -> list[MemberRow]:
@@ -229,7 +251,7 @@ def offset_rows(
 
 
 def get_lag(call: Call) -> LagAnswer:
-    broker = call.broker
+    broker, described = call.broker, call.described_topics()
     group = broker.groups.table.get(call.path["group"])
     found = broker.lag.history(group.id)
     return {
@@ -237,6 +259,7 @@ def get_lag(call: Call) -> LagAnswer:
         "topics": {
             topic: [row_of(LagSampleRow, each) for each in samples]
             for topic, samples in found.topics.items()
+            if topic in described
         },
     }
 
@@ -261,7 +284,23 @@ async def delete_group(call: Call) -> None:
 
 async def reset_offsets(call: Call) -> ResetAnswer:
     body: Reset = call.body
-    return await reset(call.broker, call.path["group"], body)
+    if body["to"] == "group" and "group" in body:
+        call.rights.check(Operation.DESCRIBE, GROUP, body["group"])
+    group_id = call.path["group"]
+    if "topics" not in body and not call.rights.may_every(Operation.READ, TOPIC):
+        body = {**body, "topics": committed_in(call, group_id)}
+    for each in body.get("topics", []):
+        call.rights.check(Operation.READ, TOPIC, each["topic"])
+    return await reset(call.broker, group_id, body)
+
+
+def committed_in(call: Call, group_id: str) -> list[Which]:
+    """What a reset without topics is about, without those that may not be described."""
+    found: dict[str, list[int]] = {}
+    for place in sorted(call.broker.groups.offsets.of_group(group_id)):
+        found.setdefault(place.topic, []).append(place.partition)
+    described = call.described_topics()
+    return [{"topic": name, "partitions": found[name]} for name in found if name in described]
 
 
 ROUTES = [
@@ -278,15 +317,40 @@ ROUTES = [
             Param("offset", int, "Number to skip.", 0, minimum=0),
             Param("limit", int, "Largest number.", 1000, minimum=1, maximum=10_000),
         ),
+        rights=(),
+        asks="only groups with DESCRIBE",
     ),
-    get("/groups/{group}", get_group, GroupAnswer, "One group: members, offsets, lag."),
-    get("/groups/{group}/lag", get_lag, LagAnswer, "Lag over the last hour, by topic."),
-    delete("/groups/{group}", delete_group, None, "Delete a group with its offsets.", role=ADMIN),
+    get(
+        "/groups/{group}",
+        get_group,
+        GroupAnswer,
+        "One group: members, offsets, lag.",
+        rights=(DESCRIBE_GROUP,),
+        asks="only topics with DESCRIBE",
+    ),
+    get(
+        "/groups/{group}/lag",
+        get_lag,
+        LagAnswer,
+        "Lag over the last hour, by topic.",
+        rights=(DESCRIBE_GROUP,),
+        asks="only topics with DESCRIBE",
+    ),
+    delete(
+        "/groups/{group}",
+        delete_group,
+        None,
+        "Delete a group with its offsets.",
+        role=ADMIN,
+        rights=(DELETE_GROUP,),
+    ),
     post(
         "/groups/{group}/reset",
         reset_offsets,
         ResetAnswer,
         "Reset committed offsets; a dry run unless dry_run is false.",
         body=Reset,
+        rights=(READ_GROUP,),
+        asks="READ on each topic",
     ),
 ]

@@ -3,7 +3,8 @@
     Host       one of our names: a foreign page whose name points here must not reach us
     Origin     our own pages or no browser; other sites may only link here, which changes nothing
     identity   a session's cookie, or a token in `Authorization: Bearer`, or a session there
-    role       required by the route, and the right to read messages if it returns some; with
+    role       required by the route, and the right to read messages if it returns some; once
+               access rules are enforced, the route's rights instead (`rights.py`); with
                `admin.read.only` nobody changes anything
 
 Before the first password everybody who reaches the pages is an admin; the pages are on loopback
@@ -21,12 +22,13 @@ from urllib.parse import urlsplit
 
 from appliance.access.login_attempts import LoginAttempts
 from appliance.admin.broker_process import Process
+from appliance.admin.rights import Rights
 from appliance.admin.route import ADMIN, ANYONE, Route
 from appliance.admin.sessions import Sessions
 from appliance.admin.token_rows import TokenRows
 from appliance.admin.users import Identity, Users
 from appliance.broker.broker import Broker
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, Refused
 
 COOKIE = "appliance_session"
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
@@ -54,6 +56,10 @@ class Asked(Protocol):
     def cookies(self) -> Mapping[str, str]: ...
     @property
     def transport(self) -> asyncio.BaseTransport | None: ...
+    @property
+    def match_info(self) -> Mapping[str, str]: ...
+    @property
+    def remote(self) -> str | None: ...
 
 
 class Guard:
@@ -69,7 +75,10 @@ class Guard:
         if broker is None:
             return None
         if self._users is None or self._users[0] is not broker:
-            users = Users(broker.users, TokenRows(broker.catalog), broker.clock.latest_ms)
+            users = Users(
+                broker.users, TokenRows(broker.catalog), broker.clock.latest_ms,
+                broker.authorizer.is_enforced,
+            )  # fmt: skip
             self._users = (broker, users)
             self.attempts = broker.login_attempts  # of both ports
         return self._users[1]
@@ -87,19 +96,40 @@ class Guard:
         identity = self.identity(request) if sent is None else self._now(sent)
         if identity is None:
             raise Denied(HTTPStatus.UNAUTHORIZED, "login_required", "log in first, or send a token")
+        self._check_allowed(identity, request, route)
+        return identity
+
+    def rights(self, identity: Identity, request: Asked) -> Rights:
+        broker = self._process.broker
+        authorizer = broker.authorizer if broker is not None else None
+        return Rights(authorizer, identity, request.remote or "")
+
+    def _check_allowed(self, identity: Identity, request: Asked, route: Route) -> None:
+        rights = self.rights(identity, request)
+        if route.rights is not None and rights.are_ruled:
+            if route.reads_messages and not identity.shows_messages:
+                raise messages_hidden(identity)
+            rights.check_route(route, request.match_info)
+            return
         if not identity.may(route.role):
             raise Denied(
                 HTTPStatus.FORBIDDEN,
                 "role_required",
                 f"{identity.name} is {identity.role}, wanted {route.role}",
             )
-        if route.reads_messages:
-            check_may_read(identity)
-        return identity
+        if route.reads_messages and not identity.may_read:
+            raise messages_hidden(identity)
 
-    def check_may_read(self, request: Asked) -> None:
-        """Of a route that shows messages when it is asked to."""
-        check_may_read(self.identity(request))
+    def may_go_on(self, request: Asked, route: Route) -> bool:
+        """Whether who was let in would be again."""
+        identity = self.identity(request, is_used=False)
+        if identity is None:
+            return False
+        try:
+            self._check_allowed(identity, request, route)
+        except (Denied, Refused):
+            return False
+        return True
 
     def identity(self, request: Asked, *, is_used: bool = True) -> Identity | None:
         """`is_used`: somebody asks. A stream that looks whether it may go on would keep the session
@@ -169,11 +199,8 @@ class Guard:
             )
 
 
-def check_may_read(identity: Identity | None) -> None:
-    if identity is not None and not identity.may_read:
-        raise Denied(
-            HTTPStatus.FORBIDDEN, "messages_hidden", f"{identity.name} may not read messages"
-        )
+def messages_hidden(identity: Identity) -> Denied:
+    return Denied(HTTPStatus.FORBIDDEN, "messages_hidden", f"{identity.name} may not read messages")
 
 
 def host_of(text: str) -> str:

@@ -12,6 +12,7 @@ from appliance.admin.broker_process import Process
 from appliance.admin.disk_space import Storage, storage_of
 from appliance.admin.export_progress import progress_of
 from appliance.admin.partition_snapshot import Survey, Taken
+from appliance.admin.rights import DESCRIBE_CLUSTER
 from appliance.admin.route import Call, get
 from appliance.broker.broker import Broker
 from appliance.broker.finding import Level
@@ -231,5 +232,11 @@ def last_flush(unflushed: Unflushed) -> str:
 
 
 ROUTES = [
-    get("/health", get_health, HealthAnswer, "How the broker is, in one sentence and in numbers."),
+    get(
+        "/health",
+        get_health,
+        HealthAnswer,
+        "How the broker is, in one sentence and in numbers.",
+        rights=(DESCRIBE_CLUSTER,),
+    ),
 ]

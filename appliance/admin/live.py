@@ -22,6 +22,7 @@ from aiohttp import web
 from appliance.admin.broker_process import Process
 from appliance.admin.health import health_of
 from appliance.admin.partition_snapshot import Survey
+from appliance.admin.rights import DESCRIBE_CLUSTER
 from appliance.admin.route import Call, get
 from appliance.admin.traffic_history import INTERVAL_S, Sample, Traffic
 from appliance.process import event_log
@@ -141,13 +142,9 @@ async def get_live(call: Call) -> web.StreamResponse:
     await answer.prepare(call.request)
     with contextlib.suppress(ConnectionResetError):  # the page was closed
         async with feed.listening() as listener:
-            while not feed.is_ending and may_go_on(call):
+            while not feed.is_ending and call.may_go_on():
                 await answer.write(await listener.news())
     return answer
-
-
-def may_go_on(call: Call) -> bool:
-    return call.guard.identity(call.request, is_used=False) is not None
 
 
 ROUTES = [
@@ -157,5 +154,6 @@ ROUTES = [
         None,
         "Traffic and health as they change, as server-sent events.",
         media="text/event-stream",
+        rights=(DESCRIBE_CLUSTER,),
     ),
 ]

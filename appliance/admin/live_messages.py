@@ -16,6 +16,7 @@ from appliance.admin.decoding import Decoders
 from appliance.admin.message_filter import Filter
 from appliance.admin.message_ranges import Range
 from appliance.admin.message_scan import ScannedRecord, looked
+from appliance.admin.rights import READ_TOPIC
 from appliance.admin.route import Call, get
 from appliance.admin.shown_message import AS, FULL, shown
 from appliance.admin.topic_lookup import topic_of
@@ -42,13 +43,11 @@ async def follow(call: Call) -> web.StreamResponse:
     return response
 
 
-async def send_news(
-    call: Call, topic: Topic, wanted: Filter, response: web.StreamResponse
-) -> None:
+async def send_news(call: Call, topic: Topic, wanted: Filter, response: web.StreamResponse) -> None:
     ends = {number: end_of(log) for number, log in enumerate(topic.logs)}
     await response.write(b": following\n\n")
     quiet_since = time.monotonic()
-    while call.process.status == "ok" and call.may_still_read():
+    while call.process.status == "ok" and call.may_go_on():
         await asyncio.sleep(LIVE_PAUSE_SECONDS)
         if call.broker.topics.of_id(topic.id) is None:
             await response.write(event("deleted", {"topic_id": kafka_uuid.text_of(topic.id)}))
@@ -101,5 +100,6 @@ ROUTES = [
         params=(message_filter.FILTER, FULL, *AS),
         media="text/event-stream",
         reads_messages=True,
+        rights=(READ_TOPIC,),
     ),
 ]

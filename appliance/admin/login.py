@@ -11,6 +11,7 @@ from typing import Annotated, Literal, TypedDict
 from aiohttp import web
 from typing_extensions import NotRequired
 
+from appliance.access.acls import CLUSTER_NAME, ResourceType
 from appliance.access.audit import NAME_MAX
 from appliance.access.login_attempts import LoginRefused, network_of
 from appliance.access.users import mechanisms_in_words
@@ -56,6 +57,8 @@ class SessionAnswer(TypedDict):
     name: str | None  # None: nobody is logged in
     role: str | None
     may_read: bool  # messages
+    is_ruled: bool  # access rules decide, with the role as one of them
+    allowed: list[str]  # operations on the cluster; topics and groups have their own
     needs_setup: bool  # nobody has a password yet
     is_read_only: bool
     has_service: bool  # at which one may log in, by GET /login/oidc
@@ -143,10 +146,13 @@ def get_session(call: Call) -> SessionAnswer:
     users, identity = guard.users(), guard.identity(call.request)
     is_open = users is not None and users.is_open
     is_known = identity is not None and not is_open
+    rights = None if identity is None else guard.rights(identity, call.request)
     return {
         "name": identity.name if identity is not None and is_known else None,
         "role": identity.role if identity is not None else None,
         "may_read": identity is not None and identity.may_read,
+        "is_ruled": rights is not None and rights.are_ruled,
+        "allowed": [] if rights is None else rights.allowed(ResourceType.CLUSTER, CLUSTER_NAME),
         "needs_setup": is_open,
         "is_read_only": call.process.config.admin.is_read_only,
         "has_service": call.process.config.oidc.is_on,
@@ -264,7 +270,10 @@ def list_users(call: Call) -> UserList:
     return {
         "users": [
             row_of(
-                User, each, may_read=bool(each.may_read), sessions=sessions[each.name],
+                User,
+                each,
+                may_read=bool(each.may_read),
+                sessions=sessions[each.name],
                 kafka=mechanisms_in_words(users.table.credentials(each.name).values()),
             )
             for each in users.users()
@@ -355,6 +364,7 @@ ROUTES = [
         body=NewPassword,
         role=VIEWER,
         status=204,
+        rights=(),
     ),
     get("/users", list_users, UserList, "Users and their roles.", role=ADMIN),
     post("/users", create_user, UserList, "Make a user.", body=NewUser, role=ADMIN, status=201),
@@ -376,9 +386,7 @@ ROUTES = [
     delete("/users/{user}", delete_user, None, "Delete a user.", role=ADMIN),
     get("/sessions", list_sessions, SessionList, "Who is logged in, and from where.", role=ADMIN),
     delete("/sessions/{session}", end_session, None, "End a session.", role=ADMIN),
-    delete(
-        "/users/{user}/sessions", end_sessions, None, "End all sessions of a user.", role=ADMIN
-    ),
+    delete("/users/{user}/sessions", end_sessions, None, "End all sessions of a user.", role=ADMIN),
     get("/tokens", list_tokens, TokenList, "Tokens of programs.", role=ADMIN),
     post(
         "/tokens",

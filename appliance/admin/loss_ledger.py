@@ -9,6 +9,7 @@ from typing_extensions import NotRequired
 
 from appliance.admin import body_schema
 from appliance.admin.body_schema import Limits
+from appliance.admin.rights import DESCRIBE_CLUSTER
 from appliance.admin.route import OPERATOR, Call, Param, get, post
 from appliance.catalog.loss_ledger import Entry, Kind
 from appliance.errors import RequestInvalid
@@ -105,6 +106,7 @@ ROUTES = [
             Param("before", int, "Entries with a lower id: `next` of the last page.", minimum=1),
             Param("limit", int, "Entries of a page.", PAGE, minimum=1, maximum=PAGE_MAX),
         ),
+        rights=(DESCRIBE_CLUSTER,),
     ),
     post(
         "/ledger/acknowledge",

@@ -7,6 +7,7 @@ import re
 from typing import NamedTuple, TypedDict
 
 from appliance._log import Log
+from appliance.admin.rights import DESCRIBE_TOPIC
 from appliance.admin.route import Call, Param, get
 from appliance.admin.topic_lookup import check_meant, log_at, topic_of
 from appliance.catalog import kafka_uuid
@@ -113,5 +114,6 @@ ROUTES = [
             Param("until", str, "The first not in it, as offset:N or time:MS; else the end."),
             Param("partition", int, "Of this partition only.", minimum=0),
         ),
+        rights=(DESCRIBE_TOPIC,),
     ),
 ]

@@ -7,10 +7,12 @@ from typing import TypedDict
 
 from typing_extensions import NotRequired
 
+from appliance.access.acls import Operation
 from appliance.admin import message_filter
 from appliance.admin.message_ranges import cursor_of, first_ranges, ranges_of
 from appliance.admin.message_scan import looked
 from appliance.admin.produce import append, partition_for
+from appliance.admin.rights import READ_TOPIC, TOPIC, WRITE_SOME_TOPIC
 from appliance.admin.route import Call, post
 from appliance.admin.shown_message import Message, shown
 from appliance.admin.topic_lookup import topic_of
@@ -39,6 +41,7 @@ class Replayed(TypedDict):
 
 async def replay(call: Call) -> Replayed:
     source, body = topic_of(call), call.body
+    call.rights.check(Operation.WRITE, TOPIC, body["to_topic"])
     target = call.broker.topics.named(body["to_topic"])
     check_own(target.name)
     wanted = message_filter.parse(body.get("filter", ""))
@@ -79,5 +82,7 @@ ROUTES = [
         "Copy messages of one topic to another; a dry run unless dry_run is false.",
         body=Replay,
         reads_messages=True,
+        rights=(READ_TOPIC, WRITE_SOME_TOPIC),
+        asks="WRITE on the other topic",
     ),
 ]

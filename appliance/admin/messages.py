@@ -9,6 +9,7 @@ from typing import TypedDict
 from appliance.admin import message_filter, message_scan
 from appliance.admin.message_ranges import Range, cursor_of, first_ranges, ranges_of
 from appliance.admin.message_scan import ScannedRecord, looked
+from appliance.admin.rights import READ_TOPIC
 from appliance.admin.route import Call, Param, get
 from appliance.admin.shown_message import AS, FULL, Message, shown
 from appliance.admin.topic_lookup import log_at, topic_of
@@ -101,5 +102,6 @@ ROUTES = [
             *AS,
         ),
         reads_messages=True,
+        rights=(READ_TOPIC,),
     ),
 ]

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
+from appliance.admin.rights import DESCRIBE_CLUSTER
 from appliance.admin.route import OPERATOR, Call, delete, get, put
 from appliance.errors import RequestInvalid, ResourceUnknown
 from appliance.storage._log_metrics import log_facts
@@ -201,7 +202,13 @@ def forget_mirror(call: Call) -> None:
 
 
 ROUTES = [
-    get("/mirrors", list_mirrors, MirrorList, "Mirrors that report here, and topics they write."),
+    get(
+        "/mirrors",
+        list_mirrors,
+        MirrorList,
+        "Mirrors that report here, and topics they write.",
+        rights=(DESCRIBE_CLUSTER,),
+    ),
     put(
         "/mirrors/{mirror}",
         put_mirror,

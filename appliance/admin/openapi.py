@@ -38,6 +38,7 @@ def operation(route: Route) -> dict[str, Any]:
         "summary": route.text,
         "x-role": route.role,
         "x-reads-messages": route.reads_messages,
+        "x-rights": None if route.rights is None else route.rights_in_words,
         "parameters": [*path_parameters(route.path), *query_parameters(route)],
         "responses": {
             str(route.status): answer(route),

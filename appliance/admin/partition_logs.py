@@ -53,8 +53,9 @@ def partition_row(partition: int, log: Log, facts: LogFacts) -> PartitionRow:
 
 def list_logs(call: Call) -> LogList:
     """Of the directory, whatever the topics are."""
-    broker = call.process.broker
-    pairs = sorted(broker.log_dir.logs().items()) if broker else []
+    broker, described = call.process.broker, call.described_topics()
+    every = sorted(broker.log_dir.logs().items()) if broker else []
+    pairs = [(key, log) for key, log in every if key[0] in described]
     found = zip(pairs, log_facts([log for _, log in pairs]), strict=True)
     return {
         "logs": [
@@ -64,4 +65,13 @@ def list_logs(call: Call) -> LogList:
     }
 
 
-ROUTES = [get("/logs", list_logs, LogList, "Every partition on disk, in numbers.")]
+ROUTES = [
+    get(
+        "/logs",
+        list_logs,
+        LogList,
+        "Every partition on disk, in numbers.",
+        rights=(),
+        asks="only topics with DESCRIBE",
+    )
+]

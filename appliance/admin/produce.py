@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypedDict
 from typing_extensions import NotRequired
 
 from appliance.admin.body_schema import Limits
+from appliance.admin.rights import WRITE_TOPIC
 from appliance.admin.route import Call, post
 from appliance.admin.topic_lookup import log_at, topic_of
 from appliance.errors import RequestInvalid
@@ -132,5 +133,6 @@ ROUTES = [
         "Produce messages; the response follows when they are on disk.",
         body=NewMessages,
         status=201,
+        rights=(WRITE_TOPIC,),
     ),
 ]

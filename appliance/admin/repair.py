@@ -13,7 +13,9 @@ from typing_extensions import NotRequired
 
 from appliance._log import Log
 from appliance.admin.body_schema import row_of
+from appliance.admin.guard import messages_hidden
 from appliance.admin.produce import append, partition_for
+from appliance.admin.rights import DESCRIBE_TOPIC
 from appliance.admin.route import ADMIN, Call, get, post
 from appliance.admin.topic_lookup import PartitionUnknown
 from appliance.data_dir.log_dir import LogDir
@@ -162,7 +164,8 @@ async def put_back(call: Call, log: Log, is_dry: bool) -> Repaired:
 
 async def copy(call: Call, log: Log, is_dry: bool) -> Repaired:
     """Copying exposes records to readers of the other topic."""
-    call.guard.check_may_read(call.request)
+    if not call.identity.may_read:
+        raise messages_hidden(call.identity)
     file, into = wanted(call, "file"), wanted(call, "into")
     check_own(into)
     target = call.broker.topics.named(into)
@@ -215,6 +218,7 @@ ROUTES = [
         get_repair,
         Repairable,
         "Damaged and missing ranges of a partition, and files set aside.",
+        rights=(DESCRIBE_TOPIC,),
     ),
     post(
         "/topics/{topic}/partitions/{partition}/repair",

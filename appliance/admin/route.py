@@ -5,6 +5,10 @@
         post("/topics", create, Topic, "Create a topic.", body=NewTopic, status=201),
     ]
 
+A route has a role, and `rights`, which count instead of it once access rules are enforced: None
+means that the role alone decides then, too, and `()` that the handler asks for itself, or shows to
+each what it may see.
+
 A handler takes a `Call` and returns a value of the route's type, which is sent as JSON; a handler
 of other content returns a response. It raises refusals: the Kafka code of an `ApplianceError` gives
 the status. `api.py` serves the routes, `openapi.py` describes them.
@@ -21,9 +25,11 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from appliance.access.acls import ResourceType
 from appliance.admin import body_schema
 from appliance.admin.broker_process import Process
 from appliance.admin.partition_snapshot import Survey
+from appliance.admin.rights import SOME, Described, Right, Rights
 from appliance.admin.shared_responses import Shared
 from appliance.admin.stream_limit import Streams
 from appliance.broker.broker import Broker
@@ -143,6 +149,8 @@ class Call:
     params: dict[str, Any]
     body: Any
     identity: Identity
+    rights: Rights
+    route: Route
 
     @property
     def who(self) -> str:
@@ -159,10 +167,12 @@ class Call:
             raise NotServing(f"the broker is {self.process.status}")
         return broker
 
-    def may_still_read(self) -> bool:
+    def may_go_on(self) -> bool:
         """A stream ends with the session, and with the right: it checks both again."""
-        identity = self.guard.identity(self.request, is_used=False)
-        return identity is not None and identity.may_read
+        return self.guard.may_go_on(self.request, self.route)
+
+    def described_topics(self) -> Described:
+        return self.rights.described(ResourceType.TOPIC)
 
 
 Handler = Callable[[Call], Any | Awaitable[Any]]
@@ -184,11 +194,28 @@ class Route:
     is_noted: bool = True  # in the audit trail, if it changes something and needs a login
     redirects: bool = False  # to the bulk port
     reads_messages: bool = False  # which is a right of its own, and noted in the audit trail
+    rights: tuple[Right, ...] | None = None  # instead of the role, once rules are enforced
+    either: tuple[Right, ...] = ()  # one of these, too
+    asks: str = ""  # in words, which rights the handler asks for
     version: Callable[[Call], Hashable] | None = None  # of what it tells, if all share one answer
 
     @property
     def url(self) -> str:
         return self.prefix + self.path
+
+    @property
+    def wanted_rights(self) -> tuple[Right, ...]:
+        """That somebody must have to be let in at all: with the first of the alternatives."""
+        return (*(self.rights or ()), *self.either[:1])
+
+    @property
+    def rights_in_words(self) -> str:
+        parts = [str(each) for each in self.rights or () if each.name != SOME]
+        if self.either:
+            parts.append(" or ".join(str(each) for each in self.either))
+        if self.asks:
+            parts.append(self.asks)
+        return "; ".join(parts) or "a login"
 
     @property
     def is_long(self) -> bool:
@@ -215,7 +242,7 @@ class Route:
         return Call(
             services.process, services.survey, services.guard, services.schemas, services.mirrors,
             services.reading, services.tickets, services.trail, services.looks, request, params,
-            body, identity,
+            body, identity, services.guard.rights(identity, request), self,
         )  # fmt: skip
 
     async def _body(self, request: web.Request, most: int) -> Any:

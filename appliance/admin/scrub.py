@@ -8,6 +8,7 @@ from typing import Any, TypedDict, cast
 from typing_extensions import NotRequired
 
 from appliance.admin.body_schema import row_of
+from appliance.admin.rights import DESCRIBE_CLUSTER
 from appliance.admin.route import Call, get, post
 from appliance.repair.scrub import Round, known_damage
 
@@ -93,7 +94,13 @@ def start_scrub(call: Call) -> ScrubAnswer:
 
 
 ROUTES = [
-    get("/scrub", get_scrub, ScrubAnswer, "Progress and findings of the scrub."),
+    get(
+        "/scrub",
+        get_scrub,
+        ScrubAnswer,
+        "Progress and findings of the scrub.",
+        rights=(DESCRIBE_CLUSTER,),
+    ),
     post(
         "/scrub",
         start_scrub,

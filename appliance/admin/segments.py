@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from appliance._log import Log
+from appliance.admin.rights import DESCRIBE_TOPIC
 from appliance.admin.route import Call, get
 from appliance.admin.topic_lookup import log_of
 from appliance.errors import ApplianceError
@@ -108,5 +109,6 @@ ROUTES = [
         list_segments,
         SegmentList,
         "The segment files of one partition.",
+        rights=(DESCRIBE_TOPIC,),
     ),
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypedDict
 
 from appliance import config as configuration
+from appliance.admin.rights import ALTER_CLUSTER_CONFIGS, DESCRIBE_CLUSTER_CONFIGS
 from appliance.admin.route import ADMIN, Call, get, patch
 from appliance.config import Setting
 from appliance.config.config_key import changes_to
@@ -67,7 +68,13 @@ async def change_settings(call: Call) -> Settings:
 
 
 ROUTES = [
-    get("/settings", list_settings, Settings, "Effective settings, with their sources."),
+    get(
+        "/settings",
+        list_settings,
+        Settings,
+        "Effective settings, with their sources.",
+        rights=(DESCRIBE_CLUSTER_CONFIGS,),
+    ),
     patch(
         "/settings",
         change_settings,
@@ -75,5 +82,6 @@ ROUTES = [
         "Change settings that need no restart.",
         body=SettingsChange,
         role=ADMIN,
+        rights=(ALTER_CLUSTER_CONFIGS,),
     ),
 ]

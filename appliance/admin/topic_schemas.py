@@ -14,6 +14,7 @@ from appliance.admin import body_schema
 from appliance.admin.avro_decoder import AvroDecoder
 from appliance.admin.decoding import SCHEMA_BYTES_MAX, Decoder, Decoders, SchemaInvalid
 from appliance.admin.protobuf_decoder import ProtobufDecoder
+from appliance.admin.rights import ALTER_TOPIC_CONFIGS, DESCRIBE_TOPIC
 from appliance.admin.route import OPERATOR, Call, delete, get, put
 from appliance.admin.topic_lookup import topic_of
 from appliance.admin.topic_schema_rows import TopicSchema, TopicSchemaRows
@@ -134,6 +135,7 @@ ROUTES = [
         list_schemas,
         SchemaRows,
         "The schemas that decode keys and values for display.",
+        rights=(DESCRIBE_TOPIC,),
     ),
     put(
         "/topics/{topic}/schemas/{part}",
@@ -142,6 +144,7 @@ ROUTES = [
         "Set the schema of keys or values: Avro, or a FileDescriptorSet of Protobuf in base64.",
         body=NewSchema,
         role=OPERATOR,
+        rights=(ALTER_TOPIC_CONFIGS,),
     ),
     delete(
         "/topics/{topic}/schemas/{part}",
@@ -149,5 +152,6 @@ ROUTES = [
         None,
         "Remove the schema: keys or values are shown undecoded.",
         role=OPERATOR,
+        rights=(ALTER_TOPIC_CONFIGS,),
     ),
 ]

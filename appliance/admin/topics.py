@@ -8,8 +8,19 @@ from typing import Any, TypedDict, cast
 from typing_extensions import NotRequired
 
 from appliance._log import Log
+from appliance.access.acls import CLUSTER_NAME, Operation
 from appliance.admin.partition_logs import PartitionRow, partition_row
 from appliance.admin.partition_snapshot import Traffic
+from appliance.admin.rights import (
+    ALTER_TOPIC,
+    ALTER_TOPIC_CONFIGS,
+    CLUSTER,
+    CREATE_CLUSTER,
+    CREATE_SOME_TOPIC,
+    DELETE_TOPIC,
+    DESCRIBE_TOPIC,
+    TOPIC,
+)
 from appliance.admin.route import ADMIN, Call, Param, delete, get, patch, post
 from appliance.admin.topic_lookup import topic_of
 from appliance.broker.broker import Broker
@@ -64,7 +75,8 @@ class Config(TypedDict):
 
 class TopicAnswer(TopicRow):
     partition_rows: list[PartitionRow]
-    configs: list[Config]
+    configs: list[Config]  # empty without DESCRIBE_CONFIGS
+    allowed: list[str]  # operations of who asks
 
 
 class NewTopic(TypedDict):
@@ -84,7 +96,7 @@ class Emptied(TypedDict):
 
 
 async def list_topics(call: Call) -> TopicList:
-    rows = await rows_of(call)
+    rows, described = await rows_of(call), call.described_topics()
     text, order = call.params["q"].lower(), call.params["order"]
     found = [
         each
@@ -95,9 +107,7 @@ async def list_topics(call: Call) -> TopicList:
     key = order.removeprefix("-")
     # a TypedDict's key must be a literal, for mypy
     values = {id(row): cast(dict[str, Any], row)[key] for row in found}
-    found.sort(
-        key=lambda row: (values[id(row)] is not None, values[id(row)]), reverse=is_downward
-    )
+    found.sort(key=lambda row: (values[id(row)] is not None, values[id(row)]), reverse=is_downward)
     first = call.params["offset"]
     return {
         "total": len(found),
@@ -105,17 +115,17 @@ async def list_topics(call: Call) -> TopicList:
         "unavailable": {
             topic.name: "; ".join(f"partition {n}: {why}" for n, why in topic.unserved.items())
             for topic in call.broker.topics.values()
-            if topic.unserved
+            if topic.unserved and topic.name in described
         },
     }
 
 
 async def rows_of(call: Call) -> list[TopicRow]:
     broker, taken = call.broker, await call.survey.take()
-    found = []
+    found, described = [], call.described_topics()
     for number, (name, facts) in enumerate(taken.facts.items()):
         topic = broker.topics.get(name)
-        if topic is not None:  # not deleted meanwhile
+        if topic is not None and name in described:  # None: deleted meanwhile
             found.append(topic_row(broker, topic, facts, taken.rates[name]))
         if number % 100 == 99:
             await asyncio.sleep(0)
@@ -159,10 +169,12 @@ async def answer_of(call: Call, name: str) -> TopicAnswer:
     row = topic_row(broker, topic, facts, rates.get(topic.name, Traffic()))
     pairs = zip(logs, facts, strict=True)
     entries = broker.configs.in_force.topic_entries(topic.configs)
+    sees_configs = call.rights.may(Operation.DESCRIBE_CONFIGS, TOPIC, topic.name)
     return {
         **row,
         "partition_rows": [partition_row(log.partition, log, each) for log, each in pairs],
-        "configs": [config_row(each) for each in entries],
+        "configs": [config_row(each) for each in entries] if sees_configs else [],
+        "allowed": call.rights.allowed(TOPIC, topic.name),
     }
 
 
@@ -181,14 +193,21 @@ def config_row(entry: ConfigEntry) -> Config:
 
 async def create_topic(call: Call) -> TopicAnswer:
     body: NewTopic = call.body
+    if not call.rights.may(Operation.CREATE, CLUSTER, CLUSTER_NAME):
+        call.rights.check(Operation.CREATE, TOPIC, body["name"])
     partitions = body.get("partitions", DEFAULT)
     await call.broker.topics.create(body["name"], partitions, body.get("configs", {}))
     return await answer_of(call, body["name"])
 
 
 async def change_topic(call: Call) -> TopicAnswer:
-    broker, name = call.broker, topic_of(call).name
+    broker, name = call.broker, call.path["topic"]
     body: TopicChange = call.body
+    if "configs" in body:
+        call.rights.check(Operation.ALTER_CONFIGS, TOPIC, name)
+    if "partitions" in body:
+        call.rights.check(Operation.ALTER, TOPIC, name)
+    broker.topics.named(name)
     if changes := changes_to(body.get("configs", {})):
         check_own(name)
         await broker.configs.alter_topic(name, changes)
@@ -262,18 +281,50 @@ ROUTES = [
             Param("offset", int, "Number to skip.", 0, minimum=0),
             Param("limit", int, "Largest number.", 1000, minimum=1, maximum=10_000),
         ),
+        rights=(),
+        asks="only topics with DESCRIBE",
     ),
-    post("/topics", create_topic, TopicAnswer, "Make a topic.", body=NewTopic, status=201),
-    get("/topics/{topic}", get_topic, TopicAnswer, "One topic, its partitions and its configs."),
+    post(
+        "/topics",
+        create_topic,
+        TopicAnswer,
+        "Make a topic.",
+        body=NewTopic,
+        status=201,
+        rights=(),
+        either=(CREATE_SOME_TOPIC, CREATE_CLUSTER),
+    ),
+    get(
+        "/topics/{topic}",
+        get_topic,
+        TopicAnswer,
+        "One topic, its partitions and its configs.",
+        rights=(DESCRIBE_TOPIC,),
+    ),
     patch(
         "/topics/{topic}",
         change_topic,
         TopicAnswer,
         "Change configs, add partitions.",
         body=TopicChange,
+        rights=(DESCRIBE_TOPIC,),
+        either=(ALTER_TOPIC_CONFIGS, ALTER_TOPIC),
+        asks="each for what it changes",
     ),
-    delete("/topics/{topic}", delete_topic, None, "Delete a topic with all its records.",
-           role=ADMIN),
-    post("/topics/{topic}/empty", empty_topic, Emptied, "Delete all records, keep the topic.",
-         role=ADMIN),
+    delete(
+        "/topics/{topic}",
+        delete_topic,
+        None,
+        "Delete a topic with all its records.",
+        role=ADMIN,
+        rights=(DELETE_TOPIC,),
+    ),
+    post(
+        "/topics/{topic}/empty",
+        empty_topic,
+        Emptied,
+        "Delete all records, keep the topic.",
+        role=ADMIN,
+        rights=(DELETE_TOPIC,),
+    ),
 ]

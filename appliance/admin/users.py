@@ -22,7 +22,7 @@ import argon2
 from appliance.access import scram_keys
 from appliance.access.user_rows import NONE, Credential, User, UserRows
 from appliance.access.users import UserTable
-from appliance.admin.route import ADMIN, ROLES
+from appliance.admin.route import ADMIN, ANYONE, ROLES
 from appliance.admin.token_rows import AdminToken, TokenRows
 from appliance.errors import ApplianceError, Refused, RequestInvalid, ResourceUnknown
 from appliance.machine.believed_time import wall_now_ms
@@ -57,17 +57,30 @@ class Identity:
         """In the audit trail."""
         return f"token {self.name}" if self.is_token else self.name
 
+    @property
+    def shows_messages(self) -> bool:
+        """Hidden messages of an admin stay hidden, whatever an administrator may do by rules. Of
+        others the rules know: the role gives no READ then."""
+        return self.may_read or self.role != ADMIN
+
     def may(self, role: str) -> bool:
-        return ROLES.index(self.role) >= ROLES.index(role)
+        own = ANYONE if self.role == NONE else self.role
+        return ROLES.index(own) >= ROLES.index(role)
 
 
 class Users:
     """Lives on the event loop."""
 
     def __init__(
-        self, table: UserTable, tokens: TokenRows, now_ms: Callable[[], int] = wall_now_ms
+        self,
+        table: UserTable,
+        tokens: TokenRows,
+        now_ms: Callable[[], int] = wall_now_ms,
+        are_ruled: bool = False,
     ) -> None:
+        """`are_ruled`: access rules are enforced, so that users without a role may have rights."""
         self.table = table
+        self._are_ruled = are_ruled
         self._rows = tokens
         self._now_ms = now_ms  # in doubt the latest: expired tokens stay expired
         self._tokens = {each.digest: each for each in tokens.all()}
@@ -101,7 +114,9 @@ class Users:
 
     def _of_console(self, name: str) -> User | None:
         user = self.table.get(name)
-        return user if user is not None and user.role != NONE and user.password_hash else None
+        if user is None or not user.password_hash:
+            return None
+        return user if user.role != NONE or self._are_ruled else None
 
     # Passwords
 

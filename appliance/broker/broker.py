@@ -163,8 +163,8 @@ class Broker:
         self.decisions = TopicDecisions(self.authorizer, self._fetch_refused)
         self.authorizer.on_change(lambda _: self.share_partitions.look_again())
         self.users = UserTable(UserRows(catalog), change, entities)
-        self.users.on_change(self._tell_administrators)
-        self._tell_administrators()
+        self.users.on_change(self._tell_roles)
+        self._tell_roles()
         self.delegation_tokens = DelegationTokens(
             DelegationTokenRows(catalog), self.users, entities, self.config.delegation_tokens,
             self.clock.latest_ms,
@@ -206,8 +206,11 @@ class Broker:
         asking = self.asking(question.connection, principal, question.host)
         self.audit.refused(asking, "Fetch", [f"READ TOPIC {topic}"])
 
-    def _tell_administrators(self) -> None:
+    def _tell_roles(self) -> None:
         self.authorizer.set_administrators(self.users.administrators())
+        self.authorizer.set_roles(
+            {each.name: (each.role, bool(each.may_read)) for each in self.users.all()}
+        )
 
     @classmethod
     def open(

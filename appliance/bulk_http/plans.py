@@ -11,8 +11,9 @@ from appliance.catalog import kafka_uuid
 
 
 async def topic_names(call: Call) -> TopicNames:
+    described = call.described_topics()
     found = (each.name for each in call.broker.topics.values() if not each.is_internal)
-    return {"topics": sorted(found)}
+    return {"topics": sorted(name for name in found if name in described)}
 
 
 async def make_plan(call: Call) -> Plan:

@@ -16,6 +16,7 @@ from appliance.admin.broker_process import Process
 from appliance.admin.console import Console
 from appliance.admin.route import ANYONE, get
 from appliance.config import BrokerConfig
+from appliance.config.access import STANDARD_AUTHORIZER
 from appliance.server import Server
 from appliance.testing import RunningBroker, running_broker
 from tests.support.people import PEOPLE, asked, denied, is_let_in, logged_in, make_people
@@ -29,25 +30,29 @@ ELSEWHERE = "http://evil.example"
 NOT_OURS = ("evil.example", "evil.example:8780", "127.0.0.1.evil.example", "", "10.9.8.7")
 
 
-def table() -> dict[str, dict[str, str]]:
+def table(mark: str = "access") -> dict[str, dict[str, str]]:
     """Route to its cells, as the page has them."""
-    found = re.search(r"<!-- access -->\n(.*)<!-- /access -->", PAGE.read_text(), re.DOTALL)
-    assert found, "wanted the two access marks"
+    found = re.search(rf"<!-- {mark} -->\n(.*)<!-- /{mark} -->", PAGE.read_text(), re.DOTALL)
+    assert found, f"wanted the two {mark} marks"
     head, _, *rows = [line.strip("| ").split(" | ") for line in found[1].splitlines()]
     return {row[0].strip("`"): dict(zip(head[1:], row[1:], strict=True)) for row in rows}
 
 
 TABLE = table()
+# A role is a bundle of rules once rules are enforced: nothing else may change by that
+RULES = {"roles alone": {}, "rules enforced": {"authorizer.class.name": STANDARD_AUTHORIZER}}
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+@pytest.fixture(scope="module", params=RULES.values(), ids=RULES.keys())
+def broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningBroker]:
     patch = pytest.MonkeyPatch()
     # a hash of the real cost takes a core's tenth of a second, and this file makes hundreds
     patch.setattr(users.argon2, "PasswordHasher", lambda: REAL_HASHER(1, 8, 1))
     path = tmp_path_factory.mktemp("access") / "data"
     make_people(path, BLIND)
-    with running_broker(path) as running:
+    with running_broker(path, request.param) as running:
         yield running
     patch.undo()
 
@@ -104,11 +109,16 @@ def askers(broker: RunningBroker, read_only: RunningBroker) -> dict[str, Asker]:
     }
 
 
+BY_RULES = {
+    "topic_authorization_failed",
+    "group_authorization_failed",
+    "cluster_authorization_failed",
+}
 CODES = {
     "no login": {"login_required"},
     "session over": {"login_required"},
-    "viewer": {"role_required"},
-    "operator": {"role_required"},
+    "viewer": {"role_required", *BY_RULES},
+    "operator": {"role_required", *BY_RULES},
     "admin, no messages": {"messages_hidden"},
     "other Host": {"host_unknown"},
     "other site": {"cross_site", "cross_origin"},

@@ -89,7 +89,8 @@ def test_what_needs_no_login(broker: RunningBroker, people: dict[str, Rest]) -> 
     assert people["vera"].raw("GET", "/metrics").status == 200
     assert nobody.get("/session") == {
         "name": None, "role": None, "may_read": False, "needs_setup": False,
-        "is_read_only": False, "has_service": False, "warning": None}
+        "is_read_only": False, "has_service": False, "warning": None, "is_ruled": False,
+        "allowed": []}
     assert people["otto"].get("/session")["role"] == OPERATOR
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from appliance.access.user_rows import User, UserRows
+from appliance.access.user_rows import NONE, User, UserRows
 from appliance.access.users import UserTable
 from appliance.admin import users
 from appliance.admin.route import ADMIN, OPERATOR, VIEWER
@@ -19,11 +19,12 @@ from appliance.testing import RunningBroker, running_broker
 from tests.support.rest import Rest
 
 PASSWORD = "correct horse battery"
+NOBODY = "nora"  # a user without a role, if there is one
 PEOPLE = {"vera": VIEWER, "otto": OPERATOR, "ada": ADMIN}
 
 
-def make_people(path: Path, blind: str = "") -> None:
-    """`blind` is an admin too, and may not read messages."""
+def make_people(path: Path, blind: str = "", plain: str = "") -> None:
+    """`blind` is an admin too, and may not read messages. `plain` has no role."""
     with running_broker(path):
         pass
     catalog = Catalog.open(path / NAME)
@@ -31,6 +32,8 @@ def make_people(path: Path, blind: str = "") -> None:
     rows = [User(name, role, stored, 1_700_000_000_000) for name, role in PEOPLE.items()]
     if blind:
         rows.append(User(blind, ADMIN, stored, 1_700_000_000_000, 0))
+    if plain:
+        rows.append(User(plain, NONE, stored, 1_700_000_000_000))
     UserRows(catalog).change(rows)
     catalog.close()
 

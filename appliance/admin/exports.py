@@ -107,6 +107,7 @@ class Status(TypedDict):
     lost_records: int
     fault: str  # why it cannot run as defined, or empty
     holds: list[HoldRow]  # of its topics
+    may_change: bool  # who asks
 
 
 class ExportRow(Definition):
@@ -132,7 +133,7 @@ def list_exports(call: Call) -> ExportList:
     broker, described = call.broker, call.described_topics()
     return {
         "exports": [
-            export_row(each, last, broker)
+            export_row(each, last, call)
             for each, last in broker.exports.all()
             if is_described(each, described, broker)
         ]
@@ -140,7 +141,7 @@ def list_exports(call: Call) -> ExportList:
 
 
 def get_export(call: Call) -> ExportRow:
-    return export_row(*described_export(call), call.broker)
+    return export_row(*described_export(call), call)
 
 
 # Who may see and change them: what names topics that somebody may not describe is not there
@@ -171,10 +172,16 @@ def names_of(definition: Mapping[str, Any], broker: Broker) -> set[str]:
 def check_readable(call: Call, names: Iterable[str]) -> None:
     """A viewer reads, too, and may not decide what is kept and copied: that takes a rule, or an
     operator."""
-    is_low = not call.identity.may(OPERATOR)
     for name in sorted(names):
-        if not call.rights.may(Operation.READ, TOPIC, name, without_role=is_low):
+        if not may_change(call, name):
             raise call.rights.refusal(Operation.READ, TOPIC, name)
+
+
+def may_change(call: Call, topic: str) -> bool:
+    is_low = not call.identity.may(OPERATOR)
+    if is_low and not call.rights.are_ruled:
+        return False
+    return call.rights.may(Operation.READ, TOPIC, topic, without_role=is_low)
 
 
 def changed_export(call: Call) -> str:
@@ -196,7 +203,7 @@ async def put_export(call: Call) -> ExportRow:
     defaults: dict[str, Any] = {"topics": [], "pattern": None, "schema": None,
                                 "partition_by": None, "schedule": None, "options": {}}  # fmt: skip
     await asyncio.to_thread(call.broker.exports.put, {**defaults, **body, "name": name})
-    return export_row(*call.broker.exports.get(name), call.broker)
+    return export_row(*call.broker.exports.get(name), call)
 
 
 async def delete_export(call: Call) -> None:
@@ -239,7 +246,8 @@ def check_schedule(schedule: Schedule) -> None:
         raise RequestInvalid(f"schedule.cron: got {cron[:80]!r}: {error}") from error
 
 
-def export_row(definition: dict[str, Any], last: Last, broker: Broker) -> ExportRow:
+def export_row(definition: dict[str, Any], last: Last, call: Call) -> ExportRow:
+    broker = call.broker
     found = progress_of(definition, last, broker)
     topics = [each.name for each in topics_of(definition, broker.topics)]
     status: Status = {
@@ -253,6 +261,7 @@ def export_row(definition: dict[str, Any], last: Last, broker: Broker) -> Export
         "lost_records": found.lost,
         "fault": fault_of(definition),
         "holds": [hold_row(each) for each in broker.holds.all() if each.topic in topics],
+        "may_change": all(may_change(call, each) for each in names_of(definition, broker)),
     }
     return cast("ExportRow", {**definition, "status": status})
 

@@ -11,15 +11,17 @@ from typing import Annotated, Literal, TypedDict
 from aiohttp import web
 from typing_extensions import NotRequired
 
-from appliance.access.acls import CLUSTER_NAME, ResourceType
+from appliance.access.acls import CLUSTER_NAME, Operation
 from appliance.access.audit import NAME_MAX
 from appliance.access.login_attempts import LoginRefused, network_of
 from appliance.access.users import mechanisms_in_words
 from appliance.admin.body_schema import Limits, row_of
 from appliance.admin.guard import COOKIE, Denied, Guard
+from appliance.admin.rights import CLUSTER, TOPIC
 from appliance.admin.route import (
     ADMIN,
     ANYONE,
+    OPERATOR,
     PREFIX,
     VIEWER,
     Call,
@@ -59,6 +61,8 @@ class SessionAnswer(TypedDict):
     may_read: bool  # messages
     is_ruled: bool  # access rules decide, with the role as one of them
     allowed: list[str]  # operations on the cluster; topics and groups have their own
+    creates_topics: bool  # of some names
+    defines_exports: bool  # of some topics
     needs_setup: bool  # nobody has a password yet
     is_read_only: bool
     has_service: bool  # at which one may log in, by GET /login/oidc
@@ -147,12 +151,17 @@ def get_session(call: Call) -> SessionAnswer:
     is_open = users is not None and users.is_open
     is_known = identity is not None and not is_open
     rights = None if identity is None else guard.rights(identity, call.request)
+    allowed = [] if rights is None else rights.allowed(CLUSTER, CLUSTER_NAME)
+    creates = rights is not None and rights.may_some(Operation.CREATE, TOPIC, OPERATOR)
+    exports = rights is not None and rights.may_some(Operation.READ, TOPIC, OPERATOR)
     return {
         "name": identity.name if identity is not None and is_known else None,
         "role": identity.role if identity is not None else None,
         "may_read": identity is not None and identity.may_read,
         "is_ruled": rights is not None and rights.are_ruled,
-        "allowed": [] if rights is None else rights.allowed(ResourceType.CLUSTER, CLUSTER_NAME),
+        "allowed": allowed,
+        "creates_topics": creates or "create" in allowed,
+        "defines_exports": exports,
         "needs_setup": is_open,
         "is_read_only": call.process.config.admin.is_read_only,
         "has_service": call.process.config.oidc.is_on,

@@ -122,12 +122,18 @@ class Rights:
             raise self._refusal(route.either[0], path)
 
     def _has(self, right: Right, route: Route, path: Mapping[str, str]) -> bool:
-        if right.name != SOME or self._authorizer is None:
-            return self.may(right.operation, right.resource_type, _named(right, path))
+        if right.name == SOME:
+            return self.may_some(right.operation, right.resource_type, route.role)
+        return self.may(right.operation, right.resource_type, _named(right, path))
+
+    def may_some(self, operation: Operation, resource_type: ResourceType, role: str) -> bool:
+        """One at least. What a role below `role` allows does not count."""
+        is_high = self._identity.may(role)
+        if self._authorizer is None:
+            return is_high
         return self._authorizer.allows_any(
-            self.principal, self.host, right.operation, right.resource_type,
-            without_role=not self._identity.may(route.role),
-        )  # fmt: skip
+            self.principal, self.host, operation, resource_type, without_role=not is_high
+        )
 
     def _refusal(self, right: Right, path: Mapping[str, str]) -> Refused:
         return self.refusal(right.operation, right.resource_type, _named(right, path))

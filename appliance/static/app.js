@@ -5,8 +5,10 @@ import { useLive, useStream } from "./live.js";
 import { go, href, useRoute } from "./router.js";
 import { Dialog } from "./parts/dialog.js";
 import { LEVELS, MARKS as SIGNS, Mark } from "./parts/bits.js";
+import { NotAllowed, fixed, seesBroker } from "./parts/rights.js";
 import { clock } from "./format.js";
 import { Home } from "./pages/home.js";
+import { OwnRights } from "./pages/own_rights.js";
 import { Topics } from "./pages/topics.js";
 import { Topic } from "./pages/topic.js";
 import { Groups } from "./pages/groups.js";
@@ -22,19 +24,38 @@ import { Ledger } from "./pages/loss_ledger.js";
 import { Mirrors } from "./pages/mirrors.js";
 import { Login, Setup } from "./pages/login.js";
 
+// `wants`: an operation on the cluster. `isByRole`: rules do not open it.
 const PAGES = [
   { key: "h", path: "", title: "Home", page: Home },
   { key: "t", path: "topics", title: "Topics", page: Topics, one: Topic },
   { key: "g", path: "groups", title: "Consumers", page: Groups, one: Group },
-  { key: "m", path: "mirrors", title: "Mirrors", page: Mirrors },
-  { key: "c", path: "clients", title: "Clients", page: Clients },
+  { key: "m", path: "mirrors", title: "Mirrors", page: Mirrors, wants: "describe" },
+  { key: "c", path: "clients", title: "Clients", page: Clients, wants: "describe" },
   { key: "e", path: "exports", title: "Exports", page: Exports, one: Export },
-  { key: "d", path: "ledger", title: "Losses and damage", page: Ledger },
-  { key: "s", path: "settings", title: "Settings", page: Settings, head: "Appliance" },
-  { key: "l", path: "records", title: "Log and audit", page: Records },
-  { key: "r", path: "rules", title: "Access rules", page: Rules },
+  { key: "d", path: "ledger", title: "Losses and damage", page: Ledger, wants: "describe" },
+  {
+    key: "s",
+    path: "settings",
+    title: "Settings",
+    page: Settings,
+    head: "Appliance",
+    wants: "describe_configs",
+  },
+  {
+    key: "l",
+    path: "records",
+    title: "Log and audit",
+    page: Records,
+    wants: "describe",
+    isByRole: true,
+  },
+  { key: "r", path: "rules", title: "Access rules", page: Rules, wants: "describe" },
   { key: "u", path: "access", title: "Users and tokens", page: Access },
 ];
+
+const isOpen = (page, me) =>
+  (!page.wants || (me.allowed?.includes(page.wants) ?? true)) &&
+  !(page.isByRole && me.role === "none");
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
 function paint() {
@@ -124,7 +145,7 @@ function move(step) {
 }
 
 function Side({ route, me, onLogout }) {
-  useStream();
+  useStream(seesBroker(me));
   const [open, setOpen] = useState(false);
   const health = useLive((state) => state.health);
   const isCut = useLive((state) => state.isCut);
@@ -139,7 +160,7 @@ function Side({ route, me, onLogout }) {
         Menu
       </button>
       <nav aria-label="Pages">
-        ${PAGES.map(
+        ${PAGES.filter((page) => isOpen(page, me)).map(
           (page) => html`
             ${page.head && html`<h3>${page.head}</h3>`}
             <a href=${href([page.path].filter(Boolean))}
@@ -215,7 +236,8 @@ function App() {
   useTitle([route.parts[1], page?.title, "appliance"]);
   useEffect(() => scrollTo(0, 0), [shown]);
   const me = {
-    read_only: session.data?.is_read_only || session.data?.role === "viewer",
+    why_fixed: session.data ? fixed(session.data) : "",
+    read_only: session.data ? Boolean(fixed(session.data)) : false,
     ...session.data,
   };
   // The session is loaded first: data of the last user is not shown to the next.
@@ -234,7 +256,8 @@ function App() {
   if (out || (session.data && !session.data.role))
     return html`<${Login} onIn=${again} hasService=${session.data?.has_service} />`;
   if (!session.data && !session.error) return null;
-  const Page = route.parts.length > 1 && page?.one ? page.one : page?.page;
+  const isHome = page?.path === "" && !seesBroker(me);
+  const Page = isHome ? OwnRights : route.parts.length > 1 && page?.one ? page.one : page?.page;
   const logout = async () => {
     await api("/logout", { method: "POST", body: {} });
     setOut(true);
@@ -252,9 +275,11 @@ function App() {
       <main id="main" ref=${main} tabindex="-1">
         <${Warnings} me=${me} />
         ${
-          Page
-            ? html`<${Page} key=${shown} route=${route} me=${me} />`
-            : html`<h1>Page not found</h1>`
+          !Page
+            ? html`<h1>Page not found</h1>`
+            : isOpen(page, me)
+              ? html`<${Page} key=${shown} route=${route} me=${me} />`
+              : html`<${NotAllowed} me=${me} title=${page.title} wanted=${page.wants} />`
         }
       </main>
     </div>

@@ -72,16 +72,17 @@ function close() {
 
 const seen = () => (document.hidden ? close() : open());
 
-/** For the frame: opens the stream while the frame is shown. */
-export function useStream() {
+/** For the frame: opens the stream while the frame is shown, to who may see the broker. */
+export function useStream(isAllowed) {
   useEffect(() => {
+    if (!isAllowed) return;
     seen();
     document.addEventListener("visibilitychange", seen);
     return () => {
       document.removeEventListener("visibilitychange", seen);
       close();
     };
-  }, []);
+  }, [isAllowed]);
 }
 
 /** What `pick` selects from the state; the caller is drawn again when that changes. */

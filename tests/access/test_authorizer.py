@@ -231,3 +231,56 @@ def seconds_of_one(count: int) -> float:
                 may(authorizer, each)
         best = min(best, time.perf_counter() - began)
     return best / 1000
+
+
+# Roles, which Kafka does not have
+
+
+def topic_rule(who: Principal, permission: PermissionType, operation: Operation, name: str) -> Acl:
+    return Acl(TOPIC, name, LITERAL, str(who), "*", operation, permission)
+
+
+def test_a_role_allows_what_no_rule_denies() -> None:
+    authorizer = Authorizer(is_enforced=True)
+    authorizer.set_roles({"ann": ("operator", False), "bob": ("viewer", True)})
+    assert authorizer.allows(ANN, HOME, WRITE, TOPIC, "a")
+    assert not authorizer.allows(ANN, HOME, READ, TOPIC, "a")
+    assert authorizer.allows(BOB, HOME, READ, TOPIC, "a")
+    assert not authorizer.allows(BOB, HOME, WRITE, TOPIC, "a")
+    assert not authorizer.allows(BOB, HOME, READ, GROUP, "a")  # who reads a group commits for it
+    assert not authorizer.allows(BOB, HOME, READ, TOPIC, "a", without_role=True)
+    authorizer.change([topic_rule(BOB, DENY, READ, "a")], [])
+    assert not authorizer.allows(BOB, HOME, READ, TOPIC, "a")
+    assert authorizer.allows(BOB, HOME, READ, TOPIC, "b")
+    authorizer.change([topic_rule(BOB, ALLOW, READ, "b")], [])
+    assert authorizer.allows(BOB, HOME, READ, TOPIC, "b", without_role=True)
+
+
+def test_a_role_is_no_rule_about_a_resource() -> None:
+    authorizer = Authorizer(is_enforced=True, allows_everyone=True)
+    authorizer.set_roles({"ann": ("operator", True)})
+    assert authorizer.allows(BOB, HOME, WRITE, TOPIC, "a")
+
+
+def test_another_role_makes_older_decisions_worthless() -> None:
+    authorizer, told = Authorizer(is_enforced=True), list[int]()
+    authorizer.on_change(told.append)
+    authorizer.set_roles({"ann": ("none", True)})
+    assert told == []
+    authorizer.set_roles({"ann": ("viewer", True)})
+    authorizer.set_roles({"ann": ("viewer", True)})
+    authorizer.set_roles({"ann": ("viewer", False)})
+    assert len(told) == 2
+
+
+def test_every_name_is_allowed_only_if_none_is_denied() -> None:
+    authorizer = Authorizer(is_enforced=True, allows_everyone=True)
+    assert not authorizer.allows_every(ANN, HOME, DESCRIBE, TOPIC)  # a rule may come by anybody
+    authorizer.set_roles({"ann": ("viewer", True)})
+    assert authorizer.allows_every(ANN, HOME, DESCRIBE, TOPIC)
+    authorizer.change([topic_rule(Principal("User", "*"), DENY, DESCRIBE, "a")], [])
+    assert not authorizer.allows_every(ANN, HOME, DESCRIBE, TOPIC)
+    assert authorizer.allows_every(ANN, HOME, READ, TOPIC)
+    authorizer.change([topic_rule(BOB, ALLOW, READ, "*")], [])
+    assert authorizer.allows_every(BOB, HOME, READ, TOPIC)
+    assert not authorizer.allows_every(BOB, HOME, WRITE, TOPIC)

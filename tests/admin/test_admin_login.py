@@ -90,7 +90,7 @@ def test_what_needs_no_login(broker: RunningBroker, people: dict[str, Rest]) -> 
     assert nobody.get("/session") == {
         "name": None, "role": None, "may_read": False, "needs_setup": False,
         "is_read_only": False, "has_service": False, "warning": None, "is_ruled": False,
-        "allowed": []}
+        "allowed": [], "creates_topics": False, "defines_exports": False}
     assert people["otto"].get("/session")["role"] == OPERATOR
 
 

@@ -180,7 +180,7 @@ def yes_no(is_so: bool) -> str:
 @user.command("create", cls=Command)
 @click.argument("name")
 @click.option("--role", type=ROLES, default="none", show_default=True,
-              help="In the console; none: the user may log in to Kafka only.")
+              help="none: the user may do what access rules allow.")
 @click.option("--messages/--no-messages", "may_read", default=True, show_default=True,
               help=MESSAGES)
 @with_password

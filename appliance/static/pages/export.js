@@ -4,6 +4,7 @@ import { api, useApi } from "../api.js";
 import { go, href } from "../router.js";
 import { Badge, Facts, Head, Loaded } from "../parts/bits.js";
 import { Dialog } from "../parts/dialog.js";
+import { Act, refusal } from "../parts/rights.js";
 import { Table } from "../parts/table.js";
 import { bytes, count, duration, rate, time } from "../format.js";
 import { Edit, HoldState, pace, RunState, took, total } from "./exports.js";
@@ -198,6 +199,8 @@ export function Export({ route, me }) {
   const one = useApi(path, 10);
   const runs = useApi(`${path}/runs?limit=200`, 10);
   const [asked, ask] = useState(null);
+  const may = one.data && (one.data.status.may_change ? ["read"] : []);
+  const why = refusal(me, may, "read", "all topics of the export");
   const forget = () => api(path, { method: "DELETE" }).then(() => go(["exports"]));
   const close = () => {
     ask(null);
@@ -205,13 +208,8 @@ export function Export({ route, me }) {
   };
   return html`
     <${Head} title=${name} crumbs=${html`<a href=${href(["exports"])}>Exports</a>`}>
-      <button type="button" disabled=${me.read_only || !one.data} onClick=${() => ask("edit")}>
-        Edit
-      </button>
-      <button type="button" class="danger" disabled=${me.read_only || !one.data}
-          onClick=${() => ask("forget")}>
-        Delete
-      </button>
+      <${Act} why=${why} onClick=${() => ask("edit")}>Edit<//>
+      <${Act} class="danger" why=${why} onClick=${() => ask("forget")}>Delete<//>
     <//>
     <${Loaded} from=${one}>
       ${(data) => html`

@@ -4,6 +4,7 @@ import { api, useApi } from "../api.js";
 import { href } from "../router.js";
 import { Badge, Head, Loaded } from "../parts/bits.js";
 import { Dialog } from "../parts/dialog.js";
+import { Act, missing } from "../parts/rights.js";
 import { Table } from "../parts/table.js";
 import { bytes, count, duration, percent, rate, time } from "../format.js";
 
@@ -199,15 +200,15 @@ export function Edit({ of, onClose }) {
 export function Exports({ me }) {
   const exports = useApi("/exports", 10);
   const [open, setOpen] = useState(false);
+  const isRefused = me.is_read_only || !me.defines_exports;
+  const why = isRefused ? me.why_fixed || missing(me, "read", "any topic") : "";
   const close = () => {
     setOpen(false);
     exports.reload();
   };
   return html`
     <${Head} title="Exports">
-      <button type="button" disabled=${me.read_only} onClick=${() => setOpen(true)}>
-        New export
-      </button>
+      <${Act} why=${why} onClick=${() => setOpen(true)}>New export<//>
     <//>
     <section class="card">
       <${Loaded} from=${exports}>

@@ -3,6 +3,7 @@ import { html, useMemo, useState } from "../html.js";
 import { api, useApi } from "../api.js";
 import { go, href } from "../router.js";
 import { Head, Loaded, Strip } from "../parts/bits.js";
+import { Act, refusal } from "../parts/rights.js";
 import { Chart } from "../parts/chart.js";
 import { Dialog } from "../parts/dialog.js";
 import { Table } from "../parts/table.js";
@@ -121,20 +122,17 @@ export function Group({ route, me }) {
   const name = route.parts[1];
   const group = useApi(`/groups/${encodeURIComponent(name)}`, 4);
   const [doing, setDoing] = useState(null);
+  const why = (operation) => refusal(me, group.data?.allowed, operation, `group ${name}`);
   const close = () => {
     setDoing(null);
     group.reload();
   };
   return html`
     <${Head} title=${name} crumbs=${html`<a href="#/groups">Consumers</a> /`}>
-      <button class="primary" disabled=${me.read_only || !group.data}
-          onClick=${() => setDoing("reset")}>
+      <${Act} class="primary" why=${why("read")} onClick=${() => setDoing("reset")}>
         Reset offsets
-      </button>
-      <button class="danger" disabled=${me.read_only || !group.data}
-          onClick=${() => setDoing("delete")}>
-        Delete
-      </button>
+      <//>
+      <${Act} class="danger" why=${why("delete")} onClick=${() => setDoing("delete")}>Delete<//>
     <//>
     <${Loaded} from=${group}>
       ${(data) => html`

@@ -103,6 +103,7 @@ function Entries({ id, page, me, onChanged, isWhole }) {
         isOpen(each) &&
         html`
           <button type="button" disabled=${me.read_only || each.id === null}
+              title=${me.why_fixed || undefined}
               aria-label=${`Acknowledge ${where(each)}, offsets ${offsets(each)}`}
               onClick=${() => ask({ row: each })}>
             Acknowledge
@@ -115,7 +116,8 @@ function Entries({ id, page, me, onChanged, isWhole }) {
   const tools =
     page.open > 1 &&
     html`
-      <button type="button" disabled=${me.read_only} onClick=${() => ask({ all: page })}>
+      <button type="button" disabled=${me.read_only} title=${me.why_fixed || undefined}
+          onClick=${() => ask({ all: page })}>
         Acknowledge all ${count(page.open)}
       </button>
     `;

@@ -2,6 +2,7 @@
 import { html, useEffect, useMemo, useState } from "../html.js";
 import { setQuery } from "../router.js";
 import { Mark } from "../parts/bits.js";
+import { Act, refusal } from "../parts/rights.js";
 import { SchemaDialog, ShownAs, asWords, useSchemas } from "../parts/schemas.js";
 import { bytes, count, time } from "../format.js";
 import { Following, KEPT } from "./following.js";
@@ -50,7 +51,8 @@ function Row({ of: each, onOpen }) {
   );
 }
 
-export function Messages({ topic, partitions, query, me }) {
+export function Messages({ topic, partitions, query, me, allowed }) {
+  const why = (operation) => refusal(me, allowed, operation, `topic ${topic}`);
   const search = useSearch(topic);
   const schemas = useSchemas(topic);
   const [opened, open] = useState(null);
@@ -145,16 +147,13 @@ export function Messages({ topic, partitions, query, me }) {
             ${live === null ? "Follow" : "Stop following"}
           </button>
           <span style="flex:1"></span>
-          <button type="button" disabled=${me.read_only} onClick=${() => ask("schemas")}>
-            Schemas
-          </button>
+          <${Act} why=${why("alter_configs")} onClick=${() => ask("schemas")}>Schemas<//>
           <button type="button" onClick=${() => ask("export")}>Export</button>
-          <button type="button" disabled=${me.read_only} onClick=${() => ask("replay")}>
+          <${Act} why=${me.is_ruled && !me.is_read_only ? "" : me.why_fixed}
+              onClick=${() => ask("replay")}>
             Replay
-          </button>
-          <button type="button" disabled=${me.read_only} onClick=${() => ask("write")}>
-            Produce
-          </button>
+          <//>
+          <${Act} why=${why("write")} onClick=${() => ask("write")}>Produce<//>
         </div>
       </form>
       ${

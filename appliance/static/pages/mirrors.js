@@ -81,7 +81,8 @@ function Mirror({ of, onForget, me }) {
       <div class="head">
         <h2>${of.mirror} <${State} of=${of} /></h2>
         <button type="button" class="plain" disabled=${me.read_only}
-            aria-label=${`Forget ${of.mirror}`} onClick=${onForget}>
+            title=${me.why_fixed || undefined} aria-label=${`Forget ${of.mirror}`}
+            onClick=${onForget}>
           forget
         </button>
       </div>

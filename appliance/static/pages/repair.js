@@ -186,7 +186,7 @@ export function Scrub({ me, onFound }) {
           <div class="head">
             <h2>Verification of all segments</h2>
             <button type="button" disabled=${me.read_only || data.is_running}
-                onClick=${() => ask(true)}>
+                title=${me.why_fixed || undefined} onClick=${() => ask(true)}>
               Verify now
             </button>
           </div>

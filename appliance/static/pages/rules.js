@@ -76,7 +76,7 @@ function Waiting({ rows, me, done }) {
 }
 
 /** All that one principal may do. */
-function Explained({ principal }) {
+export function Explained({ principal }) {
   const found = useApi(
     principal.includes(":") ? `/acls/explain?principal=${encodeURIComponent(principal)}` : null,
     10,

@@ -3,6 +3,7 @@ import { html, useState } from "../html.js";
 import { useApi } from "../api.js";
 import { href } from "../router.js";
 import { Badge, Head, Loaded, Strip } from "../parts/bits.js";
+import { Act, missing, refusal } from "../parts/rights.js";
 import { Table } from "../parts/table.js";
 import { ago, bytes, count, duration, rate, short } from "../format.js";
 import { Messages } from "./messages.js";
@@ -107,19 +108,17 @@ export function Topic({ route, me }) {
       )}
     </nav>
   `;
-  const isFixed = me.read_only || topic.data?.is_internal;
+  const why = (operation) =>
+    topic.data?.is_internal
+      ? "It is one of the broker's own topics."
+      : refusal(me, topic.data?.allowed, operation, `topic ${name}`);
   return html`
     <${Head} title=${name} crumbs=${html`<a href="#/topics">Topics</a> /`}>
-      <button disabled=${isFixed || !topic.data} onClick=${() => setRemoving("grow")}>
-        Add partitions
-      </button>
-      <button disabled=${isFixed || !topic.data} onClick=${() => setRemoving("empty")}>
-        Empty
-      </button>
-      <button class="danger" disabled=${isFixed || !topic.data}
-          onClick=${() => setRemoving("delete")}>
+      <${Act} why=${why("alter")} onClick=${() => setRemoving("grow")}>Add partitions<//>
+      <${Act} why=${why("delete")} onClick=${() => setRemoving("empty")}>Empty<//>
+      <${Act} class="danger" why=${why("delete")} onClick=${() => setRemoving("delete")}>
         Delete
-      </button>
+      <//>
     <//>
     <${Loaded} from=${topic}>
       ${(data) => html`
@@ -158,23 +157,29 @@ export function Topic({ route, me }) {
         }
         ${
           tab === "messages" &&
-          !me.may_read &&
+          !data.allowed.includes("read") &&
           html`
-            <p class="notice">${me.name} may not read messages. An admin can grant this right.</p>
+            <p class="notice">
+              ${
+                me.may_read
+                  ? missing(me, "read", `topic ${name}`)
+                  : `${me.name} may not read messages. An admin can grant this right.`
+              }
+            </p>
           `
         }
         ${
           tab === "messages" &&
-          me.may_read &&
+          data.allowed.includes("read") &&
           html`
             <${Messages} topic=${name} partitions=${data.partition_rows} query=${route.query}
-                me=${me} />
+                me=${me} allowed=${data.allowed} />
           `
         }
         ${
           tab === "configs" &&
           html`
-            <${Configs} topic=${name} configs=${data.configs} isFixed=${isFixed}
+            <${Configs} topic=${name} configs=${data.configs} why=${why("alter_configs")}
                 onChanged=${topic.reload} />
           `
         }

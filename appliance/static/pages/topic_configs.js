@@ -6,7 +6,7 @@ import { Dialog } from "../parts/dialog.js";
 import { Table } from "../parts/table.js";
 import { meaning } from "../format.js";
 
-export function Configs({ topic, configs, isFixed, onChanged }) {
+export function Configs({ topic, configs, why, onChanged }) {
   const [changing, setChanging] = useState(null);
   const columns = [
     { name: "name", title: "Config", cell: (each) => html`<code>${each.name}</code>` },
@@ -33,7 +33,7 @@ export function Configs({ topic, configs, isFixed, onChanged }) {
       title: "",
       fixed: true,
       cell: (each) =>
-        !isFixed &&
+        !why &&
         !each.is_read_only &&
         html`
           <button type="button" class="plain" aria-label=${`Change ${each.name}`}
@@ -45,6 +45,7 @@ export function Configs({ topic, configs, isFixed, onChanged }) {
   ];
   return html`
     <section class="card">
+      ${why && html`<p class="muted">${why}</p>`}
       <${Table} id=${`configs-${topic}`} rows=${configs} columns=${columns} sort="name"
           text=${(each) => each.name} />
     </section>

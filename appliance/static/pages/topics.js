@@ -4,6 +4,7 @@ import { api, useApi } from "../api.js";
 import { go, href } from "../router.js";
 import { Badge, Head, Loaded } from "../parts/bits.js";
 import { Dialog } from "../parts/dialog.js";
+import { Act, missing, seesBroker } from "../parts/rights.js";
 import { Table } from "../parts/table.js";
 import { ago, bytes, count, duration, rate } from "../format.js";
 
@@ -120,12 +121,19 @@ export function Topics({ route, me }) {
   const isAll = route.query.all === "1";
   const topics = useApi(`/topics?limit=10000${isAll ? "&internal=true" : ""}`, 5);
   const [creating, setCreating] = useState(false);
+  const why = me.is_read_only
+    ? me.why_fixed
+    : me.creates_topics
+      ? ""
+      : missing(me, "create", "topics");
   return html`
     <${Head} title="Topics">
-      <button class="primary" disabled=${me.read_only} onClick=${() => setCreating(true)}>
-        New topic
-      </button>
+      <${Act} class="primary" why=${why} onClick=${() => setCreating(true)}>New topic<//>
     <//>
+    ${
+      !seesBroker(me) &&
+      html`<p class="muted">These are the topics that access rules open to you.</p>`
+    }
     <section class="card">
       <${Loaded} from=${topics}>
         ${(data) => html`

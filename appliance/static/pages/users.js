@@ -8,7 +8,7 @@ import { time } from "../format.js";
 
 const ROLES = { viewer: "can view", operator: "can view and change", admin: "can do everything" };
 // Tokens are for the admin port alone.
-const ROLES_OF_USERS = { none: "can log in to Kafka only", ...ROLES };
+const ROLES_OF_USERS = { none: "does what access rules allow", ...ROLES };
 const PASSWORD_MIN = 10;
 
 export const Role = ({ of }) => html`

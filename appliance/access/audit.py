@@ -28,6 +28,7 @@ from appliance.access.audit_rows import STRANGER, AuditRow, AuditRows
 from appliance.access.login_attempts import network_of
 from appliance.errors import ApplianceError
 from appliance.process import event_log
+from appliance.process.detached_tasks import outcome
 from appliance.protocol import ErrorCode
 
 log = event_log.named("audit")
@@ -237,7 +238,7 @@ class AuditTrail:
     async def settled(self) -> None:
         """All that was noted is written."""
         if self._writer is not None:
-            await asyncio.shield(self._writer)
+            await outcome(self._writer)
 
     def start(self) -> None:
         self._clock = asyncio.get_running_loop().create_task(self._run())

@@ -14,6 +14,9 @@ from tests.support.certificates import Authority
 
 ACLS = "org.apache.kafka.tools.AclCommand"
 
+pytestmark = pytest.mark.release(
+    "logins of Apache Kafka itself, which tests/interop/test_client_security.py also needs")
+
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:

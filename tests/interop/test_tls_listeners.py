@@ -69,6 +69,7 @@ def test_librdkafka(broker: RunningBroker, authority: Authority, ann: Certificat
     assert sorted(filter(None, found)) == sorted(VALUES)
 
 
+@pytest.mark.release("tests/interop/test_secure_clients.py has this client with a certificate")
 def test_kafka_python(broker: RunningBroker, authority: Authority, ann: Certificate) -> None:
     common = {
         "bootstrap_servers": broker.bootstrap,
@@ -90,6 +91,7 @@ def test_kafka_python(broker: RunningBroker, authority: Authority, ann: Certific
     assert sorted(found) == sorted(VALUES)
 
 
+@pytest.mark.release("tests/interop/test_secure_clients.py has this client with a certificate")
 def test_aiokafka(broker: RunningBroker, authority: Authority, ann: Certificate) -> None:
     asyncio.run(produced_and_read(broker.bootstrap, authority, ann))
 
@@ -114,6 +116,7 @@ async def produced_and_read(address: str, authority: Authority, ann: Certificate
     assert sorted(found) == sorted(VALUES)
 
 
+@pytest.mark.release("tests/interop/test_secure_clients.py has this client with a certificate")
 def test_kcat(broker: RunningBroker, authority: Authority, ann: Certificate) -> None:
     program = shutil.which("kcat")
     assert program is not None, "kcat is missing; tests/setup.sh brings it"

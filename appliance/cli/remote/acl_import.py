@@ -80,7 +80,7 @@ def import_acls(
         "here_already": len(found.rules) - len(new),
         "not_taken": found.not_taken,
         "users": [
-            {"name": name, "mechanisms": mechanisms, "is_here": name in known}
+            {"name": name, "mechanisms": sorted(mechanisms), "is_here": name in known}
             for name, mechanisms in sorted(found.mechanisms.items())
         ],
         "other_principals": others(found),

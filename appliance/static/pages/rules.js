@@ -116,8 +116,10 @@ export function Rules({ me, route }) {
           data.is_enforced &&
           html`<p class="muted">Rules were first enforced ${time(data.enforced_since_ms)}.</p>`
         }
-        ${data.waiting.length > 0 &&
-          html`<${Waiting} rows=${data.waiting} me=${me} done=${rules.reload} />`}
+        ${
+          data.waiting.length > 0 &&
+          html`<${Waiting} rows=${data.waiting} me=${me} done=${rules.reload} />`
+        }
         <section class="card">
           <div class="head"><h2>Who may do what</h2></div>
           <label>

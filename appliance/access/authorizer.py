@@ -30,6 +30,9 @@ from appliance.access.principal import USER, Principal
 DENY, ALLOW = PermissionType.DENY, PermissionType.ALLOW
 ANY_NAME = "hardcode"  # Kafka's stand-in for "a resource that has no rules of its own"
 
+# Principal, host, operation and resource type
+Asked = tuple[str, str, int, int]
+
 ANY_MAX = 10_000  # answers kept: principals times addresses, of which anybody may have many
 
 
@@ -59,8 +62,8 @@ class Authorizer:
         self._index = AclIndex()
         self._told: list[Callable[[int], object]] = []
         # What `allows_any` and `allows_every` found in this generation
-        self._any: dict[tuple[str, str, int, int], bool] = {}
-        self._every: dict[tuple[str, str, int, int], bool] = {}
+        self._any: dict[Asked, bool] = {}
+        self._every: dict[Asked, bool] = {}
 
     # What decides
 
@@ -130,11 +133,7 @@ class Authorizer:
         ):
             return True
         key = (str(principal), host, int(operation), int(resource_type))
-        if key not in self._any:
-            if len(self._any) >= ANY_MAX:
-                self._any.clear()
-            self._any[key] = self._any_pattern(*key)
-        return self._any[key]
+        return found_once(self._any, self._any_pattern, key)
 
     def allows_every(
         self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType
@@ -144,11 +143,7 @@ class Authorizer:
         if self.why_everything(principal) is not None:
             return True
         key = (str(principal), host, int(operation), int(resource_type))
-        if key not in self._every:
-            if len(self._every) >= ANY_MAX:
-                self._every.clear()
-            self._every[key] = self._every_pattern(*key)
-        return self._every[key]
+        return found_once(self._every, self._every_pattern, key)
 
     def allowed_operations(
         self, principal: Principal, host: str, operations: Sequence[Operation],
@@ -255,3 +250,12 @@ class Authorizer:
             and not any((True, pattern[1][:i]) in denied for i in range(1, len(pattern[1]) + 1))
             for pattern in allowed
         )
+
+
+def found_once(found: dict[Asked, bool], find: Callable[..., bool], key: Asked) -> bool:
+    """What was found is kept, of a bounded number."""
+    if key not in found:
+        if len(found) >= ANY_MAX:
+            found.clear()
+        found[key] = find(*key)
+    return found[key]

@@ -52,7 +52,7 @@ def _session(master: str, conf: tuple[str, ...]) -> SparkSession:
     java = found_java()
     if master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        import_as_installed()
+        conf = (*import_as_installed(), *conf)
     builder = SparkSession.builder.master(master).appName("appliance export")
     builder = builder.config("spark.ui.enabled", "false")
     builder = builder.config("spark.ui.showConsoleProgress", "false")
@@ -81,17 +81,18 @@ def found_java() -> str:
     return found
 
 
-def import_as_installed() -> None:
+def import_as_installed() -> tuple[str, ...]:
     """Python's workers of a local Spark put the current directory first on their path. In a clone
-    this is the source, without compiled modules unless they were built there."""
+    this is the source, without compiled modules unless they were built there. Returns the session's
+    settings against it: only its workers get them, not what this process starts beside it."""
     if sys.version_info >= (3, 11):
-        os.environ.setdefault("PYTHONSAFEPATH", "1")
-        return
+        return ("spark.executorEnv.PYTHONSAFEPATH=1",)
     here, ours = Path.cwd() / "appliance", Path(appliance.__file__).parent
     if (here / "__init__.py").is_file() and here.resolve() != ours.resolve():
         raise ExportFailed(
             f"Spark's workers would import {here} instead of {ours}: start it in another directory"
         )
+    return ()
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,17 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of this run: each of its processes has its own below."""
     own = tmp_path_factory.getbasetemp()
     return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _a_file_leaves_the_environment_as_it_was() -> Iterator[None]:
+    """What one file sets would hold for those that this process runs behind it, which differ from
+    run to run. Spark sets names of its own, and its session stays."""
+    before = dict(os.environ)
+    yield
+    names = {name for name in before.keys() | os.environ.keys()
+             if before.get(name) != os.environ.get(name)}  # fmt: skip
+    assert not {each for each in names if not each.startswith(("PYTEST_", "SPARK_", "PYSPARK_"))}
 
 
 @pytest.fixture(autouse=True)

@@ -67,16 +67,17 @@ class Sweep:
     what: str
     root: Path
     recorder: Recorder
-    step: int
+    steps: tuple[int, int]  # between failing calls: of one that fails once, and from then on
     stories: int = 0
     problems: list[str] = field(default_factory=list)
 
     def run(self) -> None:
-        for error in ERRORS[self.what]:
-            for times in (1, 1_000_000):
+        for number, error in enumerate(ERRORS[self.what]):
+            for times, longest in zip((1, 1_000_000), self.steps, strict=True):
                 if times > 1 and error in HARMLESS:
                     continue  # kernels do not interrupt a call for ever
-                for nth in range(1, NTH_MAX, 1 if times == 1 else self.step):
+                step = min(longest, len(ERRORS[self.what]))  # so that each call fails once
+                for nth in range(1 + number % step, NTH_MAX, step):
                     if not self._story(nth, times, error):
                         break
 
@@ -255,8 +256,8 @@ def second_syncs(trace: Path) -> list[str]:
     return wrong
 
 
-def main(what: str, root: str, trace: str, step: str) -> None:
-    sweep = Sweep(what, Path(root), Recorder(), int(step))
+def main(what: str, root: str, trace: str, once: str, lasting: str) -> None:
+    sweep = Sweep(what, Path(root), Recorder(), (int(once), int(lasting)))
     sweep.run()
     problems = sweep.problems + second_syncs(Path(trace))
     print(

@@ -19,7 +19,7 @@ from tests.support.wire_client import WireClient
 from .harness import NIGHTLY
 from .test_power_cut_states import SEED
 
-ROUNDS = 60 if NIGHTLY else 3
+ROUNDS = 60 if NIGHTLY else 2
 MEMBERS = 3
 TOPIC = "work"
 DELIVERIES = 10

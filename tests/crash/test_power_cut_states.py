@@ -16,7 +16,7 @@ from .harness import NIGHTLY, record
 from .workloads import SCENARIOS
 
 SEED = int(os.environ.get("CRASH_SEED", "1"))
-STATES_MAX = 10_000_000 if NIGHTLY else 160  # half of them damaged in a common way, each in another
+STATES_MAX = 10_000_000 if NIGHTLY else 100  # half of them damaged in a common way, each in another
 DEEP = 200 if NIGHTLY else 2  # recoveries cut in their turn, in each process
 
 

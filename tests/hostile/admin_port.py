@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 
 from appliance.access.audit_rows import AuditRow, AuditRows
 from appliance.catalog.catalog import NAME, Catalog
-from tests.hostile.witness import PAUSE_S, Witness
+from tests.hostile.witness import Load, Witness
 from tests.support.http_client import HttpClient
 from tests.support.serving import Serving
 
@@ -30,6 +29,7 @@ SETTINGS = {
     "admin.idle.timeout.ms": 1500,
     "admin.send.timeout.ms": 800,
     "admin.streams.per.user": 3,
+    "connections.max.idle.ms": 3_600_000,  # the witness rests while other rooms have the machine
     "log.similar.lines.max": 1_000_000,  # each attack looks for its own line
 }
 
@@ -80,22 +80,21 @@ class Pages:
         return rows
 
 
-class Visitor:
+class Visitor(Load):
     """Ada loads her pages all the time, over one connection that reconnects."""
 
     def __init__(self, pages: Pages) -> None:
+        super().__init__()
         self._pages = pages
         self.slowest, self.answers = 0.0, 0
         self.faults: list[str] = []
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
+        self.start(self._run)
 
     def _run(self) -> None:
         while not self._is_over.is_set():
             try:
                 with self._pages.client() as client:
-                    while not self._is_over.wait(PAUSE_S):
+                    while self.goes_on():
                         self._look(client)
             except (EOFError, ConnectionError):
                 continue  # as a browser does
@@ -115,10 +114,6 @@ class Visitor:
         while self.answers == before and not self.faults:
             assert time.monotonic() < end, "she gets no answer"
             time.sleep(0.002)
-
-    def close(self) -> None:
-        self._is_over.set()
-        self._thread.join()
 
 
 @pytest.fixture(scope="session")
@@ -160,10 +155,11 @@ def pages(
     serving.forget_peak()
     kafka.forget()
     visitor.slowest, log_bytes = 0.0, len(serving.log)
-    yield served
-    assert serving.process.poll() is None, serving.log[-3000:]
-    kafka.wait()
-    visitor.wait()
+    with kafka.at_work(), visitor.at_work():
+        yield served
+        assert serving.process.poll() is None, serving.log[-3000:]
+        kafka.wait()
+        visitor.wait()
     assert kafka.faults == visitor.faults == []
     growth, said = serving.peak_bytes - calm_pages_bytes, len(serving.log) - log_bytes
     print(f"grew by {growth / MIB:.1f} MiB, {said} bytes of log; slowest answers {kafka.slowest}, "

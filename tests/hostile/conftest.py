@@ -18,6 +18,7 @@ MIB = 1 << 20
 SETTINGS = {
     "connection.frame.timeout.ms": 600,
     "connection.send.timeout.ms": 1500,
+    "connections.max.idle.ms": 3_600_000,  # the witness rests while other rooms have the machine
     "queued.max.request.bytes": 32 * MIB,
     "control.max.bytes": 2 * MIB,
     "max.partitions.total": 500,
@@ -74,10 +75,11 @@ def broker(serving: Serving, witness: Witness, calm_bytes: int) -> Iterator[Serv
     errors."""
     serving.forget_peak()
     witness.forget()
-    witness.wait()
-    yield serving
-    assert serving.process.poll() is None, serving.log[-3000:]
-    witness.wait()
+    with witness.at_work():
+        witness.wait()
+        yield serving
+        assert serving.process.poll() is None, serving.log[-3000:]
+        witness.wait()
     assert witness.faults == []
     growth = serving.peak_bytes - calm_bytes
     print(f"grew by {growth / MIB:.1f} MiB; slowest answers {witness.slowest}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Callable, Iterator
 
 from appliance.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from appliance.record import _batch_builder
@@ -22,13 +23,45 @@ def batch(text: bytes = b"value", count: int = 1) -> bytes:
     return bytes(_batch_builder.batch([Record(now, b"key", text) for _ in range(count)]))
 
 
-class Witness:
+class Load:
+    """Threads that work until they are closed, and rest between the tests that want them: what has
+    one broker for all tests would otherwise load those of other rooms as well."""
+
+    def __init__(self) -> None:
+        self._works, self._is_over = threading.Event(), threading.Event()
+        self._works.set()
+        self._threads: list[threading.Thread] = []
+
+    def start(self, work: Callable[..., None], *arguments: object) -> None:
+        self._threads.append(threading.Thread(target=work, args=arguments))
+        self._threads[-1].start()
+
+    def goes_on(self) -> bool:
+        """After a pause, or a rest; False at the end."""
+        self._works.wait()
+        return not self._is_over.wait(PAUSE_S)
+
+    @contextlib.contextmanager
+    def at_work(self) -> Iterator[None]:
+        self._works.set()
+        yield
+        self._works.clear()
+
+    def close(self) -> None:
+        self._is_over.set()
+        self._works.set()
+        for each in self._threads:
+            each.join()
+
+
+class Witness(Load):
     """Two threads: one writes and reads back, one sends requests to the control plane.
 
     An attack may cost memory, but must not delay other clients: `waits` has the time of each
     response in seconds."""
 
     def __init__(self, place: Door | Address, topic: str = TOPIC) -> None:
+        super().__init__()
         self._door = door_to(place)
         self._topic = topic
         self.answers = {"data": 0, "control": 0}
@@ -36,18 +69,8 @@ class Witness:
         self.faults: list[str] = []
         with self._door.open() as client:
             client.create_topic(topic)
-        self._is_over = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._run, args=(kind, work))
-            for kind, work in (("data", self._write_and_read), ("control", self._ask))
-        ]
-        for each in self._threads:
-            each.start()
-
-    def close(self) -> None:
-        self._is_over.set()
-        for each in self._threads:
-            each.join()
+        self.start(self._run, "data", self._write_and_read)
+        self.start(self._run, "control", self._ask)
 
     def forget(self) -> None:
         self.waits = {"data": [], "control": []}
@@ -64,12 +87,12 @@ class Witness:
             assert time.monotonic() < end, f"no answer since 20 s, after {before}"
             time.sleep(0.002)
 
-    def _run(self, kind: str, work: object) -> None:
+    def _run(self, kind: str, work: Callable[[WireClient], None]) -> None:
         try:
             with self._door.open() as client:
-                while not self._is_over.wait(PAUSE_S):
+                while self.goes_on():
                     begin = time.monotonic()
-                    work(client)  # type: ignore[operator]
+                    work(client)
                     self.waits[kind].append(time.monotonic() - begin)
                     self.answers[kind] += 1
         except (OSError, EOFError, AssertionError) as fault:

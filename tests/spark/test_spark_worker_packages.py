@@ -10,6 +10,7 @@ import sys
 import sysconfig
 import time
 import venv
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -134,7 +135,26 @@ def imported(spark: SparkSession, name: str) -> set[str]:
     return set(spark.sparkContext.parallelize(range(8), 8).map(find).collect())
 
 
-@pytest.mark.release("an export's job ships as the read below does")
+def test_what_is_shipped_is_all_that_workers_need(worker_python: Path, tmp_path: Path) -> None:
+    """Unpacked as Spark does it, beside a process that has only what workers have."""
+    wanted = (*worker_packages.TASKS, "appliance_spark.export_tasks")
+    folder = tmp_path / "session"
+    for package, archive in worker_packages.archives(worker_packages.modules(wanted), tmp_path):
+        with zipfile.ZipFile(archive) as brought:
+            brought.extractall(folder / package)
+    imports = [str(worker_python), "-c",
+               f"import appliance, {', '.join(wanted)}; print(appliance.__file__)"]
+    lacks = subprocess.run(imports, capture_output=True, text=True, cwd=tmp_path, env={})
+    assert "No module named 'appliance'" in lacks.stderr
+    done = subprocess.run(imports, capture_output=True, text=True, cwd=tmp_path,
+                          env={"PYTHONPATH": str(folder)})  # fmt: skip
+    assert done.stdout.strip() == str(folder / "appliance" / "__init__.py"), done.stderr
+
+
+CLUSTER = pytest.mark.release("what is shipped is imported above, without a cluster's four JVMs")
+
+
+@CLUSTER
 def test_a_cluster_runs_an_export_and_verifies_it(
     cluster: Cluster, broker: Broker, tmp_path: Path
 ) -> None:
@@ -175,6 +195,7 @@ def exported(cluster: Cluster, broker: Broker, command: str, *arguments: str) ->
     return done.stdout
 
 
+@CLUSTER
 def test_workers_that_lack_the_package_read_and_write(spark: SparkSession, broker: Broker) -> None:
     topics = Topics(spark, broker)
     topic, target = topics.create("shipped", 4), topics.create("shipped-back", 1)

@@ -123,7 +123,7 @@ cdef void _on_event(Processor* processor, int64_t id, uint32_t events) noexcept 
     if connection == NULL:
         return
     if events & (EPOLLERR | EPOLLHUP):
-        connection_close(processor, connection)
+        _hung_up(processor, connection, events)
         return
     if connection.tls != NULL and not handshake_go_on(processor, connection, &events):
         return
@@ -131,6 +131,16 @@ cdef void _on_event(Processor* processor, int64_t id, uint32_t events) noexcept 
         processor_list(processor, connection)
     if events & EPOLLIN:
         frames_read(processor, connection)
+
+
+cdef void _hung_up(Processor* processor, Connection* connection, uint32_t events) noexcept nogil:
+    """What came before a reset is there to be read: the alert that says why."""
+    cdef int64_t id = connection.id
+    if connection.tls != NULL and not connection.tls.is_open and events & EPOLLIN:
+        handshake_go_on(processor, connection, &events)
+        connection = processor_find(processor, id)
+    if connection != NULL:
+        connection_close(processor, connection)
 
 
 # Mail

@@ -11,6 +11,7 @@ from appliance.txn import timeouts
 from appliance.txn.adoption import now_ms
 from appliance.txn.states import State
 from tests.support.control import Control
+from tests.support.logs import until
 from tests.support.txn_client import TxnClient, begun, committed_values, settled, tick
 
 TV = pytest.mark.parametrize("is_v2", [False, True], ids=["TV1", "TV2"])
@@ -61,6 +62,7 @@ def test_an_id_that_nobody_uses_is_forgotten(killed: Any, control: Control) -> N
     one, two = begun(control, "x"), begun(control, name="open")
     one.end()
     two.write("y")
+    until(lambda: one.state() == "CompleteCommit")  # the answer comes before its marker
     transactions = control.broker.transactions
 
     async def expire() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import ssl
+import struct
 import subprocess
 import threading
 import time
@@ -159,6 +161,34 @@ def test_a_client_that_does_not_trust_us_is_told_of(broker: Serving, tmp_path: P
     with pytest.raises(ssl.SSLCertVerificationError):
         TlsClient(address(broker), trusting(other.trust))
     broker.wait_for_log("connection closed peer=127.0.0.1 why=.*TLS was not agreed upon: .*unknown")
+
+
+def refuses(tls: ssl.SSLObject) -> bool:
+    """Once all of the broker's certificate is there."""
+    try:
+        tls.do_handshake()
+    except ssl.SSLCertVerificationError:
+        return True
+    except ssl.SSLWantReadError:
+        return False
+    raise AssertionError("the client trusts another authority's broker")
+
+
+def test_an_alert_before_a_reset_is_told_of(broker: Serving, tmp_path: Path) -> None:
+    context = trusting(Authority(tmp_path, "another").trust)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with plain(broker, "127.0.3.20") as made:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        with contextlib.suppress(ssl.SSLWantReadError):
+            tls.do_handshake()
+        made.sendall(outgoing.read())
+        while not refuses(tls):
+            incoming.write(made.recv(1 << 16))
+        broker.process.send_signal(signal.SIGSTOP)  # so that it finds both at once
+        made.sendall(outgoing.read())
+    broker.process.send_signal(signal.SIGCONT)
+    broker.wait_for_log("peer=127.0.3.20 why=.*TLS was not agreed upon: .*unknown")
 
 
 CERTIFICATES = 3

@@ -29,6 +29,7 @@ from appliance.protocol.messages.alter_user_scram_credentials import (
 from appliance.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from appliance.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from appliance.protocol.messages.create_acls import CreateAclsRequest
+from appliance.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
 from appliance.protocol.messages.create_partitions import CreatePartitionsRequest
 from appliance.protocol.messages.create_topics import CreateTopicsRequest
 from appliance.protocol.messages.delete_acls import DeleteAclsRequest
@@ -40,6 +41,7 @@ from appliance.protocol.messages.describe_acls import DescribeAclsRequest
 from appliance.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 from appliance.protocol.messages.describe_cluster import DescribeClusterRequest
 from appliance.protocol.messages.describe_configs import DescribeConfigsRequest
+from appliance.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
 from appliance.protocol.messages.describe_groups import DescribeGroupsRequest
 from appliance.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from appliance.protocol.messages.describe_producers import DescribeProducersRequest
@@ -54,6 +56,7 @@ from appliance.protocol.messages.describe_user_scram_credentials import (
 )
 from appliance.protocol.messages.elect_leaders import ElectLeadersRequest
 from appliance.protocol.messages.end_txn import EndTxnRequest
+from appliance.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from appliance.protocol.messages.fetch import FetchRequest
 from appliance.protocol.messages.find_coordinator import FindCoordinatorRequest
 from appliance.protocol.messages.heartbeat import HeartbeatRequest
@@ -74,6 +77,7 @@ from appliance.protocol.messages.offset_delete import OffsetDeleteRequest
 from appliance.protocol.messages.offset_fetch import OffsetFetchRequest
 from appliance.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from appliance.protocol.messages.produce import ProduceRequest
+from appliance.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from appliance.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
 from appliance.protocol.messages.share_fetch import ShareFetchRequest
 from appliance.protocol.messages.share_group_describe import ShareGroupDescribeRequest
@@ -85,21 +89,20 @@ from appliance.protocol.messages.update_features import UpdateFeaturesRequest
 from appliance.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from appliance.record import _batch_builder
 
-TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
+TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID, DELEGATION_TOKEN, USER = range(2, 8)
 READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION = range(3, 10)
-DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = 10, 11, 12
+DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE, CREATE_TOKENS, DESCRIBE_TOKENS = range(10, 15)
 
-NO_TOPIC, NO_GROUP, NO_CLUSTER, NO_TRANSACTIONAL_ID = 29, 30, 31, 53
-REFUSALS = {NO_TOPIC, NO_GROUP, NO_CLUSTER, NO_TRANSACTIONAL_ID}
+NO_TOPIC, NO_GROUP, NO_CLUSTER, NO_TRANSACTIONAL_ID, NO_TOKEN = 29, 30, 31, 53, 65
+REFUSALS = {NO_TOPIC, NO_GROUP, NO_CLUSTER, NO_TRANSACTIONAL_ID, NO_TOKEN}
+OWNER_MISMATCH, NO_TOKENS_HERE = 63, 64
 UNKNOWN_TOPIC = 3
 SHARER = "D" * 22  # a member of a share group whose session has begun
 HIDDEN = -2  # no error, and its name does not occur in the answer
 
-# Without rights of any kind: what comes before a login, and what is about the client itself. Rights
-# on delegation tokens are tested by themselves: who has not logged in asks for none.
+# Without rights of any kind: what comes before a login, and what is about the client itself
 FREE = {"ApiVersions", "SaslHandshake", "SaslAuthenticate", "GetTelemetrySubscriptions",
-        "PushTelemetry", "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken",
-        "DescribeDelegationToken"}  # fmt: skip
+        "PushTelemetry"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,10 @@ class Names:
     producer_id: int
     producer_epoch: int
     log_dir: str
+    owner: str  # somebody else, to whom a delegation token belongs
+    token_id: str
+    token_hmac: bytes
+    renewed_hmac: bytes  # of a token of the same owner, of which who asks is a renewer
 
 
 @dataclass(frozen=True)
@@ -128,6 +135,8 @@ class Right:
 
 def hidden_name(right: Right, row: Row, names: Names) -> str:
     """What is left out of the answer."""
+    if right.resource_type == USER:
+        return names.token_id
     return names.group if right.resource_type == CLUSTER else resource_of(right, row, names)
 
 
@@ -137,6 +146,8 @@ def resource_of(right: Right, row: Row, names: Names) -> str:
         GROUP: str(getattr(names, row.group)),
         CLUSTER: "kafka-cluster",
         TRANSACTIONAL_ID: names.transactional_id,
+        DELEGATION_TOKEN: names.token_id,
+        USER: f"User:{names.owner}",
     }[right.resource_type]
 
 
@@ -150,6 +161,8 @@ class Row:
     topic: str = "topic"  # the same
     by_id: bool = False  # the topic is named by its id alone
     is_native: bool = False  # answered by the data plane alone
+    useless: tuple[Right, ...] = ()  # which are there too, and open nothing
+    wants_login: bool = False  # without one it is not taken, whatever rules say
 
 
 def on_topic(operation: int) -> dict[Right, int]:
@@ -417,6 +430,22 @@ def share_key(n: Names) -> str:
     return f"{n.group}:{'A' * 22}:0"
 
 
+def create_token(n: Names | None) -> CreateDelegationTokenRequest:
+    """None: of who asks."""
+    owner = (None, None) if n is None else ("User", n.owner)
+    return CreateDelegationTokenRequest(*owner, [], -1)
+
+
+def describe_tokens(n: Names) -> DescribeDelegationTokenRequest:
+    of = DescribeDelegationTokenRequest.DescribeDelegationTokenOwner
+    return DescribeDelegationTokenRequest([of("User", n.owner)])
+
+
+ON_OTHERS_TOKENS = (
+    Right(DESCRIBE, DELEGATION_TOKEN), Right(DESCRIBE_TOKENS, USER), Right(CREATE_TOKENS, USER)
+)  # fmt: skip
+PERIOD_MS = 1_000_000
+
 EMPTY = DescribeAclsRequest(1, None, 1, None, None, 1, 1)
 
 TABLE: dict[str, list[Row]] = {
@@ -618,6 +647,27 @@ TABLE: dict[str, list[Row]] = {
     "DeleteShareGroupOffsets": [
         Row(0, delete_share_offsets, on_group(DELETE) | on_topic(READ),
             group="empty_sharers"),
+    ],
+    "CreateDelegationToken": [
+        Row(3, create_token, {Right(CREATE_TOKENS, USER): NO_TOKEN}, wants_login=True),
+        Row(3, lambda n: create_token(None), {}, wants_login=True),
+    ],
+    "RenewDelegationToken": [
+        Row(2, lambda n: RenewDelegationTokenRequest(n.token_hmac, PERIOD_MS), {},
+            frozenset({OWNER_MISMATCH}), useless=ON_OTHERS_TOKENS, wants_login=True),
+        Row(2, lambda n: RenewDelegationTokenRequest(n.renewed_hmac, PERIOD_MS), {},
+            wants_login=True),
+    ],
+    "ExpireDelegationToken": [
+        Row(2, lambda n: ExpireDelegationTokenRequest(n.token_hmac, PERIOD_MS), {},
+            frozenset({OWNER_MISMATCH}), useless=ON_OTHERS_TOKENS, wants_login=True),
+        Row(2, lambda n: ExpireDelegationTokenRequest(n.renewed_hmac, PERIOD_MS), {},
+            wants_login=True),
+    ],
+    "DescribeDelegationToken": [
+        Row(3, make, hidden(*right), wants_login=True)
+        for make in (describe_tokens, lambda n: DescribeDelegationTokenRequest(None))
+        for right in ((DESCRIBE, DELEGATION_TOKEN), (DESCRIBE_TOKENS, USER))
     ],
     "DescribeCluster": [Row(2, lambda n: DescribeClusterRequest(), {})],
 }  # fmt: skip

@@ -23,6 +23,10 @@ from tests.support.rights_site import PRINCIPALS, errors
 PAGE = Path(__file__).parents[2] / "docs" / "access-rules.md"
 HEADING = "| API | version | situation | listener | here | Apache Kafka 4.3 | why |"
 OWN = {"error_message", "throttle_time_ms", "cluster_id", "brokers", "producer_id"}
+# Of these is told whether there is any
+OF_TOKENS = {"token_id", "hmac", "issue_timestamp", "expiry_timestamp", "max_timestamp",
+             "issue_timestamp_ms", "expiry_timestamp_ms", "max_timestamp_ms"}  # fmt: skip
+NONE = ("", b"", -1)
 EVERY = "every"
 
 
@@ -84,6 +88,8 @@ def everything(answer: Any, topic_id: UUID, place: str = "") -> Iterator[str]:
 def in_words(place: str, value: Any, topic_id: UUID) -> str:
     if place.endswith("error_code"):
         return name_of(value)
+    if place.rpartition(".")[2] in OF_TOKENS:
+        return "none" if value in NONE else "some"
     if isinstance(value, UUID):
         return "none" if value == NO_UUID else "its id" if value == topic_id else "another id"
     return str(value)

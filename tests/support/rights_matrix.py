@@ -19,12 +19,15 @@ from appliance.protocol import API, NO_UUID, ErrorCode, headers
 from appliance.protocol.messages.create_acls import CreateAclsRequest
 from tests.support.kafka_rights import (
     CLUSTER,
+    DELEGATION_TOKEN,
     GROUP,
     HIDDEN,
+    NO_TOKENS_HERE,
     REFUSALS,
     TABLE,
     TOPIC,
     TRANSACTIONAL_ID,
+    USER,
     Names,
     Right,
     Row,
@@ -36,8 +39,10 @@ from tests.support.wire_client import frame_of
 
 LITERAL, DENY, ALLOW = 3, 2, 3
 RESOURCES = {
-    TOPIC: "topic", GROUP: "group", CLUSTER: "cluster", TRANSACTIONAL_ID: "transactional id"
+    TOPIC: "topic", GROUP: "group", CLUSTER: "cluster", TRANSACTIONAL_ID: "transactional id",
+    DELEGATION_TOKEN: "delegation token", USER: "user",
 }  # fmt: skip
+WITHOUT_LOGIN = "PLAINTEXT"
 # The data plane answers these: at first it has no decision, at the second time it has
 ASKED_TWICE = {"Produce", "Fetch", "ListOffsets"}
 
@@ -80,7 +85,10 @@ class Outcome:
 
     def _faults(self, answer: Any) -> Iterator[str]:
         row, right, found = self.cell.row, self.cell.right, set(codes(answer))
-        if right is None:
+        if row.wants_login and self.cell.protocol == WITHOUT_LOGIN:
+            if found != {NO_TOKENS_HERE}:
+                yield f"nobody has logged in, and was told {found}: {answer}"
+        elif right is None:
             if not found <= row.good:
                 yield f"it may, and was told {found}: {answer}"
             for each, told in row.needs.items():
@@ -119,7 +127,7 @@ def situations(
         others = tuple(each for each in needs if each != right)
         yield f"without {in_words(right)}", right, others, ()
         yield f"{in_words(right)} denied", right, needs, (right,)
-    yield "allowed", None, needs, ()
+    yield "allowed", None, (*needs, *row.useless), ()
 
 
 def in_words(right: Right) -> str:
@@ -229,13 +237,15 @@ def things(row: Row) -> set[str]:
     """Those of `Names` that the request, its rights and its group are about."""
     asked: set[str] = set()
     row.make(_Watched(asked.add))  # type: ignore[arg-type]
+    of_kind = {TOPIC: row.topic, GROUP: row.group, TRANSACTIONAL_ID: "transactional_id",
+               DELEGATION_TOKEN: "token_id", USER: "owner"}  # fmt: skip
     for right, told in row.needs.items():
         if right.resource_type != CLUSTER:
-            asked.add(
-                {TOPIC: row.topic, GROUP: row.group}.get(right.resource_type, "transactional_id")
-            )
+            asked.add(of_kind[right.resource_type])
         elif told == HIDDEN:
             asked.add("group")
+        if right.resource_type == USER and told == HIDDEN:
+            asked.add("token_id")
     if asked & {"producer_id", "producer_epoch"}:
         asked.add("transactional_id")
     return asked | {"topic"}
@@ -250,4 +260,5 @@ class _Watched:
     def __getattr__(self, name: str) -> Any:
         kinds = {each.name: each.type for each in fields(Names)}
         self._told({"topic_id": "topic"}.get(name, name))
-        return {"str": name, "int": 0, "UUID": NO_UUID}[str(kinds[name])]
+        found = {"str": name, "int": 0, "UUID": NO_UUID, "bytes": b""}
+        return found[str(kinds[name])]

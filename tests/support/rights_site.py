@@ -10,14 +10,18 @@ from contextlib import ExitStack
 from dataclasses import astuple, dataclass, fields
 from functools import cached_property
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from appliance.protocol import API
 from appliance.protocol.messages.create_acls import CreateAclsRequest
+from appliance.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
 from appliance.protocol.messages.create_topics import CreateTopicsRequest
 from appliance.protocol.messages.delete_acls import DeleteAclsRequest
 from appliance.protocol.messages.describe_acls import DescribeAclsRequest
+from appliance.protocol.messages.describe_delegation_token import (
+    DescribeDelegationTokenRequest,
+)
 from appliance.protocol.messages.find_coordinator import FindCoordinatorRequest
 from appliance.protocol.messages.init_producer_id import InitProducerIdRequest
 from appliance.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -205,6 +209,7 @@ class Site:
              for each in producers])  # fmt: skip
         for each, answer in zip(producers, answers, strict=True):
             each.producer = answer.producer_id, answer.producer_epoch
+        self._make_tokens([each for each in made if each.wanted & OF_TOKENS])
         for each in made:
             each.topic_id = ids.get(each.name("topic"), kafka_rights.NO_UUID)
         self.until_done([ask for each in made for ask in each.requests()])
@@ -212,6 +217,19 @@ class Site:
         self.begin_sessions(with_sharers)
         self._wait_for_assignments(with_sharers)
         return [each.names() for each in made]
+
+    def _make_tokens(self, of: Sequence[Things]) -> None:
+        """Kafka's broker shows them after its controller has made them."""
+        answers = iter(self.until_done([ask for each in of for ask in each.token_requests()]))
+        for each, *tokens in zip(of, answers, answers, strict=True):
+            each.tokens = tuple(Token(it.token_id, it.hmac) for it in tokens)
+        wanted = {token.id for each in of for token in each.tokens}
+
+        def are_shown() -> bool:
+            (answer,) = self.until_done([(DescribeDelegationTokenRequest(None), 3)])
+            return wanted <= {each.token_id for each in answer.tokens}
+
+        until(are_shown)
 
     def _wait_for_assignments(self, of: Sequence[Names]) -> None:
         """Kafka assigns a share group's partitions after it has stored their start offsets."""
@@ -228,6 +246,15 @@ class Site:
         self.until_done([(kafka_rights.share_fetch(each, kafka_rights.SHARER), 1) for each in of])
 
 
+class Token(NamedTuple):
+    id: str
+    hmac: bytes
+
+
+NO_TOKEN = Token("", b"")
+OF_TOKENS = {"token_id", "token_hmac", "renewed_hmac"}
+
+
 @dataclass
 class Things:
     site: Site
@@ -235,14 +262,24 @@ class Things:
     wanted: set[str]
     topic_id: UUID = kafka_rights.NO_UUID
     producer: tuple[int, int] = (-1, -1)
+    tokens: tuple[Token, Token] = (NO_TOKEN, NO_TOKEN)  # the second has renewers
 
     def name(self, what: str) -> str:
         return f"{self.begin}.{what}"
 
     def names(self) -> Names:
         own = {each.name: self.name(each.name) for each in fields(Names) if each.type == "str"}
-        return Names(**{**own, "log_dir": self.site.log_dir}, topic_id=self.topic_id,
-                     producer_id=self.producer[0], producer_epoch=self.producer[1])  # fmt: skip
+        of_site = {"log_dir": self.site.log_dir, "token_id": self.tokens[0].id}
+        return Names(**{**own, **of_site}, topic_id=self.topic_id, producer_id=self.producer[0],
+                     producer_epoch=self.producer[1], token_hmac=self.tokens[0].hmac,
+                     renewed_hmac=self.tokens[1].hmac)  # fmt: skip
+
+    def token_requests(self) -> list[tuple[Any, int]]:
+        made = CreateDelegationTokenRequest
+        renewers = [made.CreatableRenewers("User", each.removeprefix("User:"))
+                    for each in PRINCIPALS.values()]  # fmt: skip
+        owner = "User", self.name("owner")
+        return [(made(*owner, own, -1), 3) for own in ([], renewers)]
 
     def requests(self) -> list[tuple[Any, int]]:
         n, made = self.names(), list[tuple[Any, int]]()

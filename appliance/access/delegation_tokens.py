@@ -19,6 +19,7 @@ import hashlib
 import hmac
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -98,7 +99,9 @@ class DelegationTokens:
         token, credential = self._tokens.get(token_id), self._credentials.get((token_id, mechanism))
         if token is None or credential is None or self._is_over(token):
             return Login(stranger, Proven(token_id, 0, is_by_token=True))
-        return Login(credential, Proven(token.owner.name, token.expires_ms, is_by_token=True))
+        holds = partial(self._is_good, token_id)
+        proven = Proven(token.owner.name, token.expires_ms, is_by_token=True, holds=holds)
+        return Login(credential, proven)
 
     # What clients ask for
 
@@ -193,6 +196,10 @@ class DelegationTokens:
         await self._remove(over)
         self._void.clear()
         log.info("removed what was over", count=len(over))
+
+    def _is_good(self, token_id: str) -> bool:
+        token = self._tokens.get(token_id)
+        return token is not None and not self._is_over(token)
 
     def _is_over(self, token: DelegationToken) -> bool:
         is_gone = token.is_of_user and self._users.get(token.owner.name) is None

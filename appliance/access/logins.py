@@ -94,7 +94,8 @@ class Login:
 
     def rests_on(self, mechanisms: Collection[int]) -> bool:
         """Whether by a credential of one of these. PLAIN may have used any; a token uses none."""
-        return self.mechanism == PLAIN or scram_keys.NUMBERS.get(self.mechanism) in mechanisms
+        is_by_one = scram_keys.NUMBERS.get(self.mechanism) in mechanisms
+        return self.mechanism == PLAIN or (is_by_one and not self.is_by_token)
 
 
 class Logins:
@@ -268,12 +269,15 @@ class Logins:
         most = self._listeners[who.listener].access.reauth_ms_max
         ends = [] if exchange.proven.expires_ms is None else [exchange.proven.expires_ms - now]
         ends += [most] if most else []
+        fault = ""
         if login.principal not in (None, principal):
-            error = LoginFailed(f"{login.principal} logged in again as {principal}")
-            self._refuse(who, login, exchange, error, give)
-            return
-        if ends and min(ends) <= 0:
-            self._refuse(who, login, exchange, LoginFailed("what was shown is over"), give)
+            fault = f"{login.principal} logged in again as {principal}"
+        elif ends and min(ends) <= 0:
+            fault = "what was shown is over"
+        elif not exchange.proven.holds():
+            fault = "what was shown is from before its user was deleted, or was ended meanwhile"
+        if fault:
+            self._refuse(who, login, exchange, LoginFailed(fault), give)
             return
         lifetime_ms = min(ends, default=0)
         is_first = login.principal is None

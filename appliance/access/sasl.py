@@ -9,7 +9,7 @@ which is the same for a wrong password and a name that does not exist.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from appliance.errors import ApplianceError
@@ -27,6 +27,10 @@ class LoginFailed(ApplianceError):
     kafka_code = ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
+def always() -> bool:
+    return True
+
+
 @dataclass(frozen=True)
 class Proven:
     """Who the client is. `answer` is not part of it: the last step gives that."""
@@ -34,6 +38,8 @@ class Proven:
     name: str
     expires_ms: int | None = None  # on the wall clock; None: the mechanism sets no end
     is_by_token: bool = False  # a delegation token: who came by one may not make more
+    # Asked as the login succeeds: what it rests on may have gone since its first message
+    holds: Callable[[], bool] = field(default=always, compare=False)
 
 
 class Exchange(Protocol):

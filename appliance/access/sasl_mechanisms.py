@@ -40,7 +40,7 @@ def _plain(access: AccessConfig, known: Known) -> Mechanism:
 def _oauthbearer(access: AccessConfig, known: Known) -> Mechanism:
     from appliance.access.tokens import Tokens  # with cryptography, which few brokers need
 
-    tokens = Tokens(access)
+    tokens = Tokens(access, is_withdrawn=known.users.is_withdrawn)
     return lambda: OauthbearerExchange(tokens.verify)
 
 

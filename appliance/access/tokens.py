@@ -149,7 +149,12 @@ def name_of(claims: Mapping[str, Any], claim: str) -> str:
 class Tokens:
     """Of OAUTHBEARER."""
 
-    def __init__(self, access: AccessConfig, keys: PublishedKeys | None = None) -> None:
+    def __init__(
+        self, access: AccessConfig, keys: PublishedKeys | None = None,
+        is_withdrawn: Callable[[str, int], bool] = lambda name, issued_ms: False,
+    ) -> None:  # fmt: skip
+        """`is_withdrawn`: whether what was issued to this name at this time counts no more."""
+        self._is_withdrawn = is_withdrawn
         self._claim = access.subject_claim
         self._keys = keys or PublishedKeys(access.jwks_url, access.jwks_refresh_ms)
         self._rules = Rules(
@@ -158,4 +163,6 @@ class Tokens:
 
     def verify(self, token: str) -> Proven:
         claims = claims_of(token, self._keys, self._rules)
-        return Proven(name_of(claims, self._claim), int(claims["exp"]) * 1000)
+        name, issued_ms = name_of(claims, self._claim), int(claims.get("iat", 0)) * 1000
+        return Proven(name, int(claims["exp"]) * 1000,
+                      holds=lambda: not self._is_withdrawn(name, issued_ms))  # fmt: skip

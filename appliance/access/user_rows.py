@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from appliance.catalog.catalog import Catalog
 
 NONE = "none"  # a role: the user may log in to Kafka, and not to the console
 SECRET_BYTES = 32
+NOBODY: Mapping[str, int] = {}
 
 # Whether somebody may log in to the console, by the table that a version of the catalog has.
 OF_CONSOLE = {
@@ -61,13 +62,16 @@ class UserRows:
         removed: Iterable[str] = (),
         credentials: Iterable[Credential] = (),
         withdrawn: Iterable[tuple[str, int]] = (),
+        deleted: Mapping[str, int] = NOBODY,
     ) -> None:
         """All or nothing. `withdrawn` are credentials, by user and mechanism; those of a user that
-        is `removed` go with it."""
+        is `removed` go with it. `deleted` are users that are removed, and when: that is kept."""
         with self._catalog.change() as run:
+            for row in deleted.items():
+                run("INSERT OR REPLACE INTO deleted_users VALUES (?, ?)", row)
             for place in withdrawn:
                 run("DELETE FROM credentials WHERE (user, mechanism) = (?, ?)", place)
-            for name in removed:
+            for name in (*removed, *deleted):
                 run("DELETE FROM users WHERE name = ?", (name,))
             for user in users:
                 # no REPLACE: it would delete the row first, and its credentials with it
@@ -80,6 +84,10 @@ class UserRows:
             for each in credentials:
                 statement = "INSERT OR REPLACE INTO credentials VALUES (?, ?, ?, ?, ?, ?, ?)"
                 run(statement, astuple(each))
+
+    def deleted(self) -> dict[str, int]:
+        """When, by name."""
+        return dict(self._catalog.rows("SELECT name, at_ms FROM deleted_users"))
 
     def login_secret(self) -> bytes:
         """Of this broker, made once. Nothing that is kept can be read with it."""

@@ -3,18 +3,21 @@
 A user has any of credentials of SCRAM, by which Kafka clients log in, and a password's hash and a
 role, which the console wants. Setting a password makes all of them. Whoever has the role admin is
 an administrator for Kafka clients, too.
+
+Certificates and tokens of a service name somebody, too, and are good without this table. But who
+deletes a user means whoever comes by that name: what was issued before opens nothing any more.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from appliance.access import scram_keys
 from appliance.access.kept_per_address import Kept
-from appliance.access.user_rows import NONE, Credential, User, UserRows
+from appliance.access.user_rows import NOBODY, NONE, Credential, User, UserRows
 from appliance.errors import ResourceUnknown
 from appliance.process.detached_tasks import Changes
 
@@ -37,6 +40,7 @@ class UserTable:
         self._counts: Counter[tuple[int, int]] = Counter()  # of mechanisms and iterations
         self._kinds: set[tuple[int, int]] | None = None  # the same of `to_check`; None: not known
         self._secret = rows.login_secret()
+        self._deleted_ms = rows.deleted()
         self._told: list[Callable[[], object]] = []
         self._told_withdrawn: list[Withdrawn] = []
         for each in rows.credentials():
@@ -59,6 +63,11 @@ class UserTable:
 
     def administrators(self) -> list[str]:
         return [each.name for each in self.all() if each.role == ADMIN]
+
+    def is_withdrawn(self, name: str, issued_ms: int) -> bool:
+        """Whether a certificate or a token is from before the user of its name was deleted. They
+        tell their age in seconds, so one of the same second counts as older. 0: it tells none."""
+        return issued_ms <= self._deleted_ms.get(name, -1)
 
     def on_change(self, callback: Callable[[], object]) -> None:
         self._told.append(callback)
@@ -113,9 +122,10 @@ class UserTable:
     async def put(self, user: User, credentials: Iterable[Credential] = ()) -> None:
         await self._apply([user], [], list(credentials), [])
 
-    async def remove(self, name: str) -> None:
+    async def remove(self, name: str, now_ms: int) -> None:
         self.known(name)
-        await self._apply([], [name], [], list(map(_place, self.credentials(name).values())))
+        own = list(map(_place, self.credentials(name).values()))
+        await self._apply([], [], [], own, {name: now_ms})
 
     async def confirm(self, name: str) -> None:
         """An administrator has seen it."""
@@ -126,7 +136,8 @@ class UserTable:
     async def alter(
         self, credentials: list[Credential], withdrawn: list[tuple[str, int]], now_ms: int
     ) -> None:
-        """Whoever has a credential is a user, and who has nothing left is none any more."""
+        """Whoever has a credential is a user, and who has nothing left is none any more. That is
+        not to be deleted: it may have gone over to a certificate."""
         names = {each.user for each in credentials} - self._users.keys()
         left = self._credentials.keys() - set(withdrawn) | set(map(_place, credentials))
         with_one = {name for name, _ in left}
@@ -147,15 +158,19 @@ class UserTable:
         removed: list[str],
         credentials: list[Credential],
         withdrawn: list[tuple[str, int]],
+        deleted: Mapping[str, int] = NOBODY,
     ) -> None:
-        await asyncio.to_thread(self._rows.change, users, removed, credentials, withdrawn)
+        rows = users, removed, credentials, withdrawn, deleted
+        await asyncio.to_thread(self._rows.change, *rows)
+        gone = [*removed, *deleted]
         worthless: dict[str, set[int] | None] = {
-            **self._replaced(credentials, withdrawn), **dict.fromkeys(removed)
+            **self._replaced(credentials, withdrawn), **dict.fromkeys(gone)
         }  # fmt: skip
         for place in withdrawn:
             self._drop(place)
-        for name in removed:
+        for name in gone:
             del self._users[name]
+        self._deleted_ms.update(deleted)
         for user in users:
             self._users[user.name] = user
         for each in credentials:

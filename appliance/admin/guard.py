@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from http import HTTPStatus
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -80,8 +80,14 @@ class Guard:
                 broker.authorizer.is_enforced,
             )  # fmt: skip
             self._users = (broker, users)
+            broker.users.on_withdrawn(self._withdrawn)
             self.attempts = broker.login_attempts  # of both ports
         return self._users[1]
+
+    def _withdrawn(self, name: str, mechanisms: Collection[int] | None) -> None:
+        """At Kafka's port, too. None: the user is gone, and another may get his name."""
+        if mechanisms is None:
+            self.sessions.end_all_of(name)
 
     def check(self, request: Asked, route: Route, sent: Identity | None = None) -> Identity:
         """`sent`: by the admin port, who has looked at what was shown there."""

@@ -312,8 +312,8 @@ async def confirm_user(call: Call) -> UserList:
 
 
 async def delete_user(call: Call) -> None:
+    """Sessions end with him (`guard.py`)."""
     await users_of(call).remove(call.path["user"])
-    call.guard.sessions.end_all_of(call.path["user"])
 
 
 def list_tokens(call: Call) -> TokenList:

@@ -239,7 +239,7 @@ class Users:
         async def remove() -> None:
             self.table.known(name)
             self._check_admin_left(name)
-            await self.table.remove(name)
+            await self.table.remove(name, self.now_ms())
 
         await self.table.change(remove())
 

@@ -98,6 +98,8 @@ class Arrival(Protocol):
     def peer(self) -> str: ...
     @property
     def subject(self) -> bytes: ...  # of its certificate, in DER
+    @property
+    def not_before_s(self) -> int: ...  # from when that is good, since 1970
 
 
 class DataPlane(Keeper, Protocol):
@@ -192,7 +194,9 @@ class Dispatcher:
         """Whose certificate says who it is."""
         logins, connection = self._broker.certificate_logins, arrival.connection
         try:
-            principal = logins.came(connection, arrival.listener, arrival.subject)
+            principal = logins.came(
+                connection, arrival.listener, arrival.subject, arrival.not_before_s
+            )
         except ApplianceError as error:
             self._broker.audit.failed(Asking("", network_of(arrival.peer), mechanism=CERTIFICATE))
             self._closures.say(arrival.peer, "certificate", str(error))

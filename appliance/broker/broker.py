@@ -174,11 +174,13 @@ class Broker:
         self.users.on_withdrawn(self.logins.withdraw)
         trust = Trust(self.config.enforces_rights, bool(self.config.open_listeners))
         self.scram = ScramCredentials(self.users, entities, trust, self.clock.latest_ms)
-        self.certificate_logins = CertificateLogins({
+        rules = {
             number: self.config.tls_of(each.name).principal_rules
             for number, each in enumerate(self.config.listeners)
             if self.config.is_login(each)
-        })  # fmt: skip
+        }
+        self.certificate_logins = CertificateLogins(rules, self.users.is_withdrawn)
+        self.users.on_withdrawn(self.certificate_logins.withdraw)
         quotas: ConfigRows[str, float] = ConfigRows(catalog, "client_quotas", "entity")
         self.quotas = ClientQuotas(quotas, change, entities)
         metrics: ConfigRows[str, str] = ConfigRows(catalog, "client_metrics", "subscription")
@@ -260,6 +262,7 @@ class Broker:
         take fewer connections than are configured, and then says how many."""
         self.quotas.connect(data_plane)
         self.logins.connect(data_plane)
+        self.certificate_logins.connect(data_plane)
         self.topics.tell(data_plane)
         network = self.config.network
         connections_max = connections_max or network.max_connections

@@ -262,4 +262,11 @@ SCHEMA = [
     ALTER TABLE audit ADD COLUMN port TEXT NOT NULL DEFAULT 'admin';
     ALTER TABLE audit ADD COLUMN mechanism TEXT NOT NULL DEFAULT ''
     """,
+    # Users that an administrator deleted, and when last. Rows stay when a user gets the name again.
+    """
+    CREATE TABLE deleted_users (
+        name TEXT PRIMARY KEY NOT NULL,
+        at_ms INTEGER NOT NULL
+    ) WITHOUT ROWID
+    """,
 ]

@@ -18,6 +18,7 @@ from appliance.admin import users
 from appliance.catalog import catalog
 from appliance.data_dir import durable_directories, log_files
 from appliance.errors import ResourceUnknown
+from appliance.machine.believed_time import wall_now_ms
 from appliance.process import owner_only
 from appliance.process.exit_codes import NOT_FOUND, REFUSED, Failed
 
@@ -62,7 +63,7 @@ class OfflineUsers:
 
     def delete(self, name: str) -> None:
         self._known(name)
-        self._rows.change(removed=[name])
+        self._rows.change(deleted={name: wall_now_ms()})
 
     def _known(self, name: str) -> User:
         found = {each.name: each for each in self._rows.users()}
@@ -90,8 +91,9 @@ def offline_users(directory: Path, *, makes: bool = False) -> Iterator[OfflineUs
                 opened.close()
     except log_files.DirectoryInUse as error:
         raise Failed(
-            f"{error}. While the broker runs, leave --data-dir out and log in as an admin: "
-            "`appliance user create`, or `appliance user change NAME --password`",
+            f"{error}. Or leave --data-dir out, and the running broker does it: log in as an admin "
+            "before (`appliance login`). If there is no admin yet, open the setup link that the "
+            "broker printed at its start",
             REFUSED,
         ) from error
     except ResourceUnknown as error:

@@ -144,6 +144,7 @@ cdef cppclass OpenSSL:
     int (*OPENSSL_sk_num)(const CStack*) noexcept nogil
     void* (*OPENSSL_sk_value)(const CStack*, int) noexcept nogil
     void (*OPENSSL_sk_free)(CStack*) noexcept nogil
+    const CTime* (*X509_get0_notBefore)(const CCertificate*) noexcept nogil
     const CTime* (*X509_get0_notAfter)(const CCertificate*) noexcept nogil
     int (*ASN1_TIME_to_tm)(const CTime*, CMoment*) noexcept nogil
 

@@ -152,6 +152,7 @@ cdef int _find_files(void* library, OpenSSL* table) except -1:
     _find(library, <void**>&table.OPENSSL_sk_num, b"OPENSSL_sk_num")
     _find(library, <void**>&table.OPENSSL_sk_value, b"OPENSSL_sk_value")
     _find(library, <void**>&table.OPENSSL_sk_free, b"OPENSSL_sk_free")
+    _find(library, <void**>&table.X509_get0_notBefore, b"X509_get0_notBefore")
     _find(library, <void**>&table.X509_get0_notAfter, b"X509_get0_notAfter")
     _find(library, <void**>&table.ASN1_TIME_to_tm, b"ASN1_TIME_to_tm")
     return 0

@@ -62,6 +62,7 @@ cdef cppclass Arrival:
     int listener
     string peer
     string subject                 # in DER; empty: there is no certificate
+    int64_t not_before_s           # from when that is good, since 1970; 0: it does not tell
 
 # Rights of which a fetch knows nothing yet.
 cdef cppclass Question:
@@ -172,7 +173,7 @@ cdef void closure_put(Plane* plane, const string& peer, int kind, int64_t got, i
 cdef int64_t closures_take(Plane* plane, vector[Closure]* into) noexcept nogil
 
 cdef void arrival_put(Plane* plane, int64_t connection, int listener, const string& peer,
-                      const string& subject) noexcept nogil
+                      const string& subject, int64_t not_before_s) noexcept nogil
 cdef void arrivals_take(Plane* plane, vector[Arrival]* into) noexcept nogil
 
 # An address has a handshake less, or a connection.

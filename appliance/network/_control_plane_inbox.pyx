@@ -108,12 +108,13 @@ cdef int64_t closures_take(Plane* plane, vector[Closure]* into) noexcept nogil:
 
 
 cdef void arrival_put(Plane* plane, int64_t connection, int listener, const string& peer,
-                      const string& subject) noexcept nogil:
+                      const string& subject, int64_t not_before_s) noexcept nogil:
     cdef Arrival arrival
     arrival.connection = connection
     arrival.listener = listener
     arrival.peer = peer
     arrival.subject = subject
+    arrival.not_before_s = not_before_s
     plane.guard.lock()
     plane.arrivals.push_back(arrival)
     _signal_and_unlock(plane)

@@ -218,7 +218,8 @@ cdef class DataPlane:
 
     def arrivals(self):
         """Connections of listeners where the client's certificate is the login, since the last
-        call: its subject in DER, b"" without one. Each is read once `log_in` has said who it is."""
+        call: its subject in DER, b"" without one, and from when it is good. Each connection is
+        read once `log_in` has said who it is."""
         cdef vector[Arrival] arrivals
         arrivals_take(self.plane, &arrivals)
         return handed_arrivals(&arrivals)

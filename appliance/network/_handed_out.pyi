@@ -5,6 +5,7 @@ class Arrival(NamedTuple):
     listener: int
     peer: str
     subject: bytes
+    not_before_s: int
 
 class Closure(NamedTuple):
     peer: str

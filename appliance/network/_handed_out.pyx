@@ -12,7 +12,7 @@ from appliance.network._control_plane_inbox cimport (
     CLOSURE_MALFORMED, CLOSURE_NOT_TLS, CLOSURE_SEND_TIMEOUT,
 )
 
-Arrival = namedtuple("Arrival", "connection listener peer subject")
+Arrival = namedtuple("Arrival", "connection listener peer subject not_before_s")
 
 Closure = namedtuple("Closure", "peer kind got wanted key version")
 
@@ -44,7 +44,7 @@ cdef list handed_arrivals(const vector[CArrival]* arrivals):
     cdef size_t i
     return [
         Arrival(arrivals.at(i).connection, arrivals.at(i).listener, arrivals.at(i).peer.decode(),
-                <bytes>arrivals.at(i).subject)
+                <bytes>arrivals.at(i).subject, arrivals.at(i).not_before_s)
         for i in range(arrivals.size())
     ]
 

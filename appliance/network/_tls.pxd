@@ -53,8 +53,9 @@ cdef int64_t tls_read(Tls* tls, const iovec* parts, int count) noexcept nogil
 cdef int64_t tls_write(Tls* tls, const void* data, int64_t size) noexcept nogil
 # What epoll is asked for, where a plain connection would ask for `wanted`.
 cdef uint32_t tls_interest(Tls* tls, uint32_t wanted) noexcept nogil
-# The subject of the client's certificate in DER; empty: it has none.
-cdef void tls_subject(Tls* tls, string* into) noexcept nogil
+# The subject of the client's certificate in DER, and the second since 1970 from which it is good;
+# empty: it has none, 0: it does not tell.
+cdef void tls_certificate(Tls* tls, string* subject, int64_t* not_before_s) noexcept nogil
 cdef void certificate_subject(OpenSSL* openssl, const CCertificate* certificate,
                               string* into) noexcept nogil
 # X509_V_OK, or why the client's certificate was refused.

@@ -12,13 +12,16 @@ from libcpp.string cimport string
 from appliance.native._native cimport EAGAIN, EINTR, ScopeLock, errno, set_errno
 from appliance.native._openssl cimport (
     BIO_CTRL_GET_KTLS_SEND, SSL_ERROR_SYSCALL, SSL_ERROR_WANT_READ, SSL_ERROR_WANT_WRITE,
-    SSL_ERROR_ZERO_RETURN, CCertificate, CContext, CName, OpenSSL,
+    SSL_ERROR_ZERO_RETURN, CCertificate, CContext, CMoment, CName, OpenSSL,
 )
 from appliance.native._socket cimport EPOLLIN, EPOLLOUT, iovec
 
 
 cdef extern from "errno.h" nogil:
     int ECONNRESET, EPROTO
+
+cdef extern from "time.h" nogil:
+    int64_t timegm(CMoment*)
 
 cdef enum:
     CALL_MAX = 1073741824          # bytes in one call of OpenSSL, which counts in `int`
@@ -156,11 +159,16 @@ cdef uint32_t tls_interest(Tls* tls, uint32_t wanted) noexcept nogil:
     return wanted
 
 
-cdef void tls_subject(Tls* tls, string* into) noexcept nogil:
+cdef void tls_certificate(Tls* tls, string* subject, int64_t* not_before_s) noexcept nogil:
     cdef CCertificate* certificate = tls.openssl.SSL_get_peer_certificate(tls.ssl)
-    if certificate != NULL:
-        certificate_subject(tls.openssl, certificate, into)
-        tls.openssl.X509_free(certificate)
+    cdef CMoment begin
+    not_before_s[0] = 0
+    if certificate == NULL:
+        return
+    certificate_subject(tls.openssl, certificate, subject)
+    if tls.openssl.ASN1_TIME_to_tm(tls.openssl.X509_get0_notBefore(certificate), &begin) == 1:
+        not_before_s[0] = max(0, timegm(&begin))
+    tls.openssl.X509_free(certificate)
 
 
 cdef void certificate_subject(OpenSSL* openssl, const CCertificate* certificate,

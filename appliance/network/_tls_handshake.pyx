@@ -23,7 +23,7 @@ from appliance.network._control_plane_inbox cimport (
 )
 from appliance.network._processor cimport Processor, processor_list
 from appliance.network._tls cimport (
-    SHAKE_DONE, SHAKE_WAITS, Tls, tls_shake, tls_subject, tls_verified,
+    SHAKE_DONE, SHAKE_WAITS, Tls, tls_certificate, tls_shake, tls_verified,
 )
 
 cdef enum:
@@ -120,6 +120,7 @@ cdef bint _begins(Processor* processor, Connection* connection) noexcept nogil:
 cdef void _done(Processor* processor, Connection* connection) noexcept nogil:
     cdef Tls* tls = connection.tls
     cdef string subject
+    cdef int64_t not_before_s
     handshake_over(processor.plane, connection.peer)
     processor.plane.counters.handshakes_done.fetch_add(1)
     processor.plane.counters.handshakes_resumed.fetch_add(tls.is_resumed)
@@ -127,8 +128,9 @@ cdef void _done(Processor* processor, Connection* connection) noexcept nogil:
     if tls.is_login:
         connection.is_arriving = True
         tls.has_more = True  # what came along is read once it is known who sent it
-        tls_subject(tls, &subject)
-        arrival_put(processor.plane, connection.id, connection.listener, connection.peer, subject)
+        tls_certificate(tls, &subject, &not_before_s)
+        arrival_put(processor.plane, connection.id, connection.listener, connection.peer, subject,
+                    not_before_s)
 
 
 cdef bint handshake_is_late(Processor* processor, Connection* connection) noexcept nogil:

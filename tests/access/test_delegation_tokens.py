@@ -208,7 +208,7 @@ def test_tokens_of_a_user_go_with_him(site: Site) -> None:
     ann, bob = site.make(ANN), site.make(BOB)
 
     async def remove() -> None:
-        await site.users.change(site.users.remove("ann"))
+        await site.users.change(site.users.remove("ann", site.now))
         assert site.tokens.to_log_in(ann.id, SHA_256).proven.expires_ms == 0  # at once
         await site.tokens.settled()
 

@@ -43,7 +43,7 @@ def test_a_stranger_s_password_is_checked_like_that_of_some_user(users: UserTabl
     put(users, "bob", (SHA_256, 8192), (SHA_512, 10_000))  # checked with the first
     assert kinds_of_strangers(users) == {(SHA_512, 4096), (SHA_256, 8192)}
     assert users.to_check("ann").mechanism == SHA_512
-    asyncio.run(users.remove("ann"))
+    asyncio.run(users.remove("ann", 0))
     assert kinds_of_strangers(users) == {(SHA_256, 8192)}
 
 

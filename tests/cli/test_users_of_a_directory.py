@@ -9,7 +9,9 @@ import pytest
 
 from appliance.access import scram_keys
 from appliance.access.user_rows import UserRows
+from appliance.access.users import UserTable
 from appliance.catalog.catalog import NAME, Catalog
+from appliance.process.detached_tasks import Changes
 from appliance.testing import running_broker
 from tests.support.people import logged_in
 from tests.support.shell import Shell
@@ -46,7 +48,10 @@ def test_the_first_administrator_is_made_before_the_first_start(
         (found,) = ada.get("/users")["users"]
         assert found["kafka"] == ["SCRAM-SHA-256", "SCRAM-SHA-512"]
         made = NOBODY.run(line.replace("ada", "eve", 1))
-        assert (made.exit_code, "a running broker uses it" in made.stderr) == (4, True)
+        assert (made.exit_code, str(data) in made.stderr) == (4, True)
+        for words in ("a running broker uses it; stop it first", "leave --data-dir out",
+                      "`appliance login`", "setup link"):  # fmt: skip
+            assert words in made.stderr
 
 
 def test_a_user_of_kafka_alone_opens_no_console(tmp_path: Path, file: Path) -> None:
@@ -72,6 +77,11 @@ def test_users_are_listed_changed_and_deleted(tmp_path: Path, file: Path) -> Non
         assert logged_in(broker, "app", "another password").get("/session")["role"] == "viewer"
     assert NOBODY.out(f"user delete ada --yes {at}") == "ada deleted\n"
     assert [each["name"] for each in NOBODY.json(f"user list {at}")["users"]] == ["app"]
+    catalog = Catalog.open(tmp_path / NAME)  # certificates and tokens of hers are void
+    table = UserTable(UserRows(catalog), Changes())
+    assert table.is_withdrawn("ada", 1_700_000_000_000)
+    assert not table.is_withdrawn("app", 1_700_000_000_000)
+    catalog.close()
 
 
 @pytest.mark.parametrize(

@@ -31,12 +31,13 @@ WITH_LOGINS = {
 
 @contextmanager
 def broker_with_logins(path: Path, **settings: str) -> Iterator[RunningBroker]:
-    """Ada may do everything, app nothing."""
-    path.mkdir(exist_ok=True)
-    catalog = Catalog.open(path / NAME)
-    for name, role in USERS.items():
-        make_user(UserRows(catalog), name, role, PASSWORD)
-    catalog.close()
+    """Ada may do everything, app nothing. In a directory that was used before they are who was."""
+    if not path.exists():
+        path.mkdir()
+        catalog = Catalog.open(path / NAME)
+        for name, role in USERS.items():
+            make_user(UserRows(catalog), name, role, PASSWORD)
+        catalog.close()
     named = {name.replace("_", "."): value for name, value in settings.items()}
     with running_broker(path, {**WITH_LOGINS, **named}) as running:
         yield running

@@ -2,6 +2,7 @@
 
     service = TokenService(Authority(tmp_path))
     service.token("ann", aud="kafka")             # a good one
+    service.token("ann", iat=None)                # without a claim
     service.rotate("second")                      # from now on signed by a new key
 """
 
@@ -56,7 +57,8 @@ class TokenService:
         now = int(time.time())
         facts = {"sub": name, "iss": self.issuer, "aud": AUDIENCE, "iat": now, "exp": now + 300}
         headers = {"kid": key_id or self._key_id}
-        return jwt.encode({**facts, **claims}, self._keys[self._key_id], "RS256", headers)
+        found = {name: value for name, value in {**facts, **claims}.items() if value is not None}
+        return jwt.encode(found, self._keys[self._key_id], "RS256", headers)
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         service = self

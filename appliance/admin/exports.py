@@ -198,7 +198,11 @@ async def put_export(call: Call) -> ExportRow:
         raise RequestInvalid(f"name: got {body['name'][:80]!r}, wanted {name!r} as in the path")
     check_definition(body)
     check_readable(call, names_of(body, call.broker))
-    if name in {each["name"] for each, _ in call.broker.exports.all()}:
+    known = {each["name"]: each for each, _ in call.broker.exports.all()}.get(name)
+    described = call.described_topics()
+    if known is None or not is_described(known, described, call.broker):
+        check_new_name(call, name)
+    if known is not None:
         changed_export(call)
     defaults: dict[str, Any] = {"topics": [], "pattern": None, "schema": None,
                                 "partition_by": None, "schedule": None, "options": {}}  # fmt: skip
@@ -214,6 +218,17 @@ def checked_name(name: str) -> str:
     if not NAME.fullmatch(name):
         raise RequestInvalid(f"name: got {name[:80]!r}, wanted 1 to 100 of a-z A-Z 0-9 . _ -")
     return name
+
+
+def check_new_name(call: Call, name: str) -> None:
+    """All share the names. So that nobody finds out by trying what others have, who may not
+    describe every topic keeps to names that begin with its own."""
+    own = f"{call.identity.name}."
+    if not call.described_topics().is_everything and not name.startswith(own):
+        raise RequestInvalid(
+            f"name: got {name!r}, wanted one that begins with {own!r}: "
+            f"{call.identity.name} may not describe every topic"
+        )
 
 
 def check_definition(body: Definition) -> None:
@@ -330,7 +345,10 @@ def described_hold(call: Call) -> Hold:
 async def put_hold(call: Call) -> HoldRow:
     name, body = checked_name(call.path["hold"]), call.body
     check_readable(call, [body["topic"]])
-    if name in {each.name for each in call.broker.holds.all()}:
+    known = {each.name: each for each in call.broker.holds.all()}.get(name)
+    if known is None or known.topic not in call.described_topics():
+        check_new_name(call, name)
+    if known is not None:
         check_readable(call, [described_hold(call).topic])
     topic = call.broker.topics.named(body["topic"])
     offsets = {partition_of(text, len(topic.logs)): at for text, at in body["offsets"].items()}

@@ -132,14 +132,17 @@ async def list_groups(call: Call) -> GroupList:
 
 
 def group_row(call: Call, group: AnyGroup, lag: GroupLag | None) -> GroupRow:
-    """The present records, the measured seconds. Sums are of all its topics."""
-    found, described = call.broker.lag.records_of(group.id), call.described_topics()
+    """The present records, the measured seconds, of topics that may be described."""
+    described = call.described_topics()
+    found = call.broker.lag.records_of(group.id, described)
+    if lag is not None and not described.is_everything:
+        lag = lag.of_topics(described)
     return {
         "group": group.id,
         "protocol": protocol_of(group),
         "state": group.state.value,
         "members": len([*group.members]),
-        "topics": sorted(each for each in found.topics if each in described),
+        "topics": sorted(found.topics),
         "lag_records": found.records,
         "no_commit_records": found.without_commit.records,
         "no_commit_partitions": found.without_commit.partitions,

@@ -25,7 +25,15 @@ import asyncio
 import os
 import struct
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol
 
@@ -77,6 +85,12 @@ class GroupLag(NamedTuple):
     records: int  # sum
     seconds: float | None  # largest
     partitions: tuple[PartitionLag, ...]  # with a commit, or a member that wants them; in order
+
+    def of_topics(self, topics: Container[str]) -> GroupLag:
+        """For who may know of no others."""
+        own = tuple(each for each in self.partitions if each.topic in topics)
+        records = sum(each.records for each in own)
+        return self._replace(records=records, seconds=_largest(own), partitions=own)
 
     @property
     def without_commit(self) -> WithoutCommit:
@@ -228,10 +242,12 @@ class Lag:
         oldest: dict[tuple[str, Partition], Oldest] = {}
         return await self._group(group_id, progress, oldest)
 
-    def records_of(self, group_id: str) -> RecordsBehind:
-        """As they are now; reads no log, and costs what the group has partitions."""
+    def records_of(self, group_id: str, topics: Container[str]) -> RecordsBehind:
+        """As they are now in these topics; reads no log, and costs what the group has
+        partitions."""
         progress = self._progress(group_id)
         rows = [] if progress is None else _rows(progress)
+        rows = [row for row in rows if row[0].topic in topics]
         partitions = [each for row in rows for each in self._partition(group_id, *row)]
         own = [each.records for each in partitions if each.committed is None]
         return RecordsBehind(

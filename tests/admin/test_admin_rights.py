@@ -161,8 +161,9 @@ def test_a_user_without_a_role_sees_the_topics_that_rules_give(
     assert message["value"]["text"] == "text"
     (group,) = nora.get("/groups")["groups"]
     assert (group["group"], group["topics"]) == ("readers", ["orders"])
-    offsets = nora.get("/groups/readers")["offsets"]
-    assert [each["topic"] for each in offsets] == ["orders"]
+    one, all_of_it = nora.get("/groups/readers"), people["vera"].get("/groups/readers")
+    assert [each["topic"] for each in one["offsets"]] == ["orders"]
+    assert (group["lag_records"], one["lag_records"], all_of_it["lag_records"]) == (1, 1, 2)
     assert [each["name"] for each in nora.get("/exports")["exports"]] == ["orders"]
     holds = nora.ask("GET", "/holds", prefix="/export/v1").body["holds"]
     assert [each["name"] for each in holds] == ["orders"]
@@ -246,19 +247,33 @@ def test_exports_and_holds_take_the_right_to_read(people: dict[str, Rest], rules
     own = {"topics": ["orders"], "target": "/lake"}
     of_others = {"topics": ["secrets"], "target": "/lake"}
     no_topic = (403, "topic_authorization_failed")
-    for who in (nora, vera):  # a viewer reads secrets, and may not export them
-        assert who.ask("PUT", "/exports/mine", own).status == 200
+    for who, name in ((nora, "nora.mine"), (vera, "mine")):
+        # a viewer reads secrets, and may not export them
+        assert who.ask("PUT", f"/exports/{name}", own).status == 200
         assert who.refused("PUT", "/exports/theirs", of_others) == no_topic
         pattern = {"pattern": "ord.*", "target": "/lake"}
         assert who.refused("PUT", "/exports/theirs", pattern) == no_topic
         hold = {"topic": "secrets", "offsets": {"0": 0}}
         refused = who.ask("PUT", "/holds/theirs", hold, prefix="/export/v1")
         assert denied(refused) == no_topic
-    assert nora.refused("PUT", "/exports/secrets", own) == (404, "resource_not_found")
     assert vera.refused("DELETE", "/exports/secrets") == no_topic
-    assert nora.ask("DELETE", "/exports/mine").status == 204
+    assert nora.ask("DELETE", "/exports/nora.mine").status == 204
     rules("vera", "deny", "read", "orders")
     assert vera.refused("PUT", "/exports/mine", own) == no_topic
+
+
+def test_a_name_of_an_export_or_a_hold_is_not_found_out_by_trying(
+    people: dict[str, Rest], rules: Any
+) -> None:
+    nora = people[NOBODY]
+    rules(NOBODY, "allow", "read", "orders")
+    export = {"topics": ["orders"], "target": "/lake"}
+    hold = {"topic": "orders", "offsets": {"0": 0}}
+    for prefix, kind, body in (("/api/v1", "exports", export), ("/export/v1", "holds", hold)):
+        told = [nora.ask("PUT", f"/{kind}/{name}", body, prefix=prefix)
+                for name in ("secrets", "missing")]  # fmt: skip
+        assert [each.status for each in told] == [400, 400]
+        assert str(told[0].body).replace("secrets", "missing") == str(told[1].body)
 
 
 def test_allowed_operations_are_those_of_rules_and_of_the_role(

@@ -221,8 +221,22 @@ def test_what_is_wanted_and_has_no_commit_counts_from_the_first_record(world: Wo
         PartitionLag("t", 1, None, 10, 6, 0, 16.0),
     )
     assert (found.records, found.seconds, found.without_commit) == (8, 16.0, (1, 6))
-    assert world.lag.records_of("g") == (8, (1, 6), {"t", "not made yet"})
-    assert world.lag.records_of("nobody") == (0, (0, 0), frozenset())
+    both = {"t", "not made yet"}
+    assert world.lag.records_of("g", both) == (8, (1, 6), both)
+    assert world.lag.records_of("nobody", both) == (0, (0, 0), frozenset())
+
+
+def test_who_may_know_of_some_topics_is_told_of_their_lag_alone(world: World) -> None:
+    for topic, age_ms in (("t", 5_000), ("hidden", 60_000)):
+        append(world.log(topic), batch("a", timestamp=NOW - age_ms))
+        world.commit(0, topic)
+    assert world.lag.records_of("g", {"t"}) == (1, (0, 0), {"t"})
+    found = world.of()
+    assert (found.records, found.seconds) == (2, 60.0)
+    own = found.of_topics({"t"})
+    assert (own.records, own.seconds) == (1, 5.0)
+    assert [each.topic for each in own.partitions] == ["t"]
+    assert found.of_topics(set())[2:] == (0, None, ())
 
 
 def test_who_never_committed_is_in_the_snapshot_and_has_a_past(world: World) -> None:

@@ -16,7 +16,7 @@ from appliance.config import OidcConfig, SettingInvalid
 from appliance.config.oidc import BACK
 from appliance.testing import RunningBroker, running_broker
 from tests.support.certificates import Authority
-from tests.support.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProvider
+from tests.support.oidc_provider import OidcProvider
 from tests.support.people import logged_in, make_people
 from tests.support.rest import Rest
 
@@ -81,22 +81,12 @@ def site(
 ) -> Iterator[tuple[RunningBroker, OidcProvider, Path]]:
     folder = tmp_path_factory.mktemp("oidc")
     authority = Authority(folder / "ca")
-    secret = folder / "secret"
-    secret.write_text(f"{CLIENT_SECRET}\n")
     make_people(folder / "data")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SSL_CERT_FILE", str(authority.trust))
         patch.setenv("NO_PROXY", "localhost")
         provider = OidcProvider(authority)
-        settings = {
-            "admin.oidc.issuer": provider.issuer,
-            "admin.oidc.client.id": CLIENT_ID,
-            "admin.oidc.client.secret.file": str(secret),
-            "admin.oidc.redirect.url": f"http://localhost:8780{BACK}",
-            "admin.oidc.viewer.groups": "staff",
-            "admin.oidc.operator.groups": "ops",
-            "admin.oidc.admin.groups": "root",
-        }
+        settings = provider.settings(folder / "secret", "http://localhost:8780")
         with running_broker(folder / "data", settings) as broker:
             yield broker, provider, authority.trust
         provider.close()

@@ -100,6 +100,11 @@ def test_a_rule_that_denies_is_seen_by_an_operator(
         page = console.open("topics/secrets?tab=messages")
         expect(page.get_by_role("button", name="Produce")).to_be_enabled()
         page = console.open("rules?principal=User:otto")
+        why = f"otto may not alter the cluster: {NOT_ALLOWED}"
+        for name in ("New rule", "Remove allow User:nora read topic orders"):
+            button = page.get_by_role("button", name=name)
+            expect(button).to_be_disabled()
+            expect(button).to_have_attribute("title", why)
         explained = page.locator("#explained")
         expect(explained).to_contain_text("Role:operator")
         expect(explained).to_contain_text("deny")

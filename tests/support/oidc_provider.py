@@ -11,9 +11,11 @@ import hashlib
 import json
 import secrets
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
+from appliance.config.oidc import BACK
 from tests.support.certificates import Authority
 from tests.support.token_service import TokenService
 
@@ -56,6 +58,20 @@ class OidcProvider(TokenService):
                 self.wfile.write(body)
 
         return Handler
+
+    def settings(self, secret: Path, console: str) -> dict[str, str]:
+        """Of a broker whose people log in here. The secret goes into this file; `console` is the
+        address to which the browser is sent back."""
+        secret.write_text(f"{CLIENT_SECRET}\n")
+        return {
+            "admin.oidc.issuer": self.issuer,
+            "admin.oidc.client.id": CLIENT_ID,
+            "admin.oidc.client.secret.file": str(secret),
+            "admin.oidc.redirect.url": f"{console}{BACK}",
+            "admin.oidc.viewer.groups": "staff",
+            "admin.oidc.operator.groups": "ops",
+            "admin.oidc.admin.groups": "root",
+        }
 
     def facts(self) -> dict[str, str]:
         return {"issuer": self.issuer, "authorization_endpoint": f"{self.issuer}/authorize",

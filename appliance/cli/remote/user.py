@@ -252,7 +252,7 @@ def confirm_user(users: Users, name: str) -> Answer:
 @YES
 @of_users()
 def delete_user(users: Users, name: str, is_sure: bool) -> Answer:
-    """Delete a user."""
+    """Delete a user. Certificates and tokens of that name from before open nothing any more."""
     sure(f"Delete user {name}?", is_sure)
     users.delete(name)
     yield {"deleted": name}

@@ -5,8 +5,9 @@ import { setQuery } from "../router.js";
 import { Badge, Head, Loaded } from "../parts/bits.js";
 import { Dialog } from "../parts/dialog.js";
 import { Table } from "../parts/table.js";
+import { Act, refusal } from "../parts/rights.js";
 import { some, time } from "../format.js";
-import { mayAdminister } from "./access.js";
+import { AddRule, RemoveRule } from "./rule_dialogs.js";
 
 const COLUMNS = [
   { name: "principal", title: "Principal", cell: (each) => html`<code>${each.principal}</code>` },
@@ -27,7 +28,9 @@ const COLUMNS = [
   { name: "host", title: "From", cell: (each) => (each.host === "*" ? "anywhere" : each.host) },
 ];
 const keyed = (rows) => rows.map((each) => ({ ...each, key: JSON.stringify(each) }));
-const text = (each) => Object.values(each).join(" ");
+const inWords = ({ permission, principal, operation, resource_type: kind, resource_name: name }) =>
+  [permission, principal, operation, kind, name].join(" ");
+const text = ({ key: _, ...each }) => Object.values(each).join(" ");
 
 function Confirm({ rows, drop, onClose }) {
   const send = () => api("/acls/confirm", { method: "POST", body: { dry_run: false, drop } });
@@ -46,18 +49,12 @@ function Confirm({ rows, drop, onClose }) {
   `;
 }
 
-function Waiting({ rows, me, done }) {
-  const [asked, ask] = useState(null);
-  const close = () => {
-    ask(null);
-    done();
-  };
+function Waiting({ rows, why, ask, done }) {
   const button = (title, drop) => html`
-    <button type="button" disabled=${!mayAdminister(me)}
-        title=${mayAdminister(me) ? "" : "Only an admin can confirm rules."}
-        onClick=${() => ask(html`<${Confirm} rows=${rows} drop=${drop} onClose=${close} />`)}>
+    <${Act} why=${why}
+        onClick=${() => ask(html`<${Confirm} rows=${rows} drop=${drop} onClose=${done} />`)}>
       ${title}
-    </button>
+    <//>
   `;
   return html`
     <section class="card">
@@ -70,7 +67,6 @@ function Waiting({ rows, me, done }) {
         decide nothing until an admin has seen them.
       </p>
       <${Table} id="waiting" sort="principal" rows=${keyed(rows)} columns=${COLUMNS} text=${text} />
-      ${asked}
     </section>
   `;
 }
@@ -105,10 +101,32 @@ export function Explained({ principal }) {
 
 export function Rules({ me, route }) {
   const rules = useApi("/acls", 10);
+  const [asked, ask] = useState(null);
   const principal = route.query.principal ?? "";
   const choose = (event) => setQuery({ principal: event.target.value.trim() });
+  const why = refusal(me, me.allowed, "alter", "the cluster");
+  const done = () => {
+    ask(null);
+    rules.reload();
+  };
+  const remove = {
+    name: "do",
+    title: "",
+    fixed: true,
+    cell: (each) => html`
+      <${Act} class="plain" why=${why} aria-label=${`Remove ${inWords(each)}`}
+          onClick=${() => ask(html`<${RemoveRule} rule=${each} onClose=${done} />`)}>
+        remove
+      <//>
+    `,
+  };
   return html`
-    <${Head} title="Access rules" />
+    <${Head} title="Access rules">
+      <${Act} class="primary" why=${why}
+          onClick=${() => ask(html`<${AddRule} onClose=${done} />`)}>
+        New rule
+      <//>
+    <//>
     <${Loaded} from=${rules}>
       ${(data) => html`
         ${!data.is_enforced && html`<p class="notice warn">${data.warning}</p>`}
@@ -118,7 +136,7 @@ export function Rules({ me, route }) {
         }
         ${
           data.waiting.length > 0 &&
-          html`<${Waiting} rows=${data.waiting} me=${me} done=${rules.reload} />`
+          html`<${Waiting} rows=${data.waiting} why=${why} ask=${ask} done=${done} />`
         }
         <section class="card">
           <div class="head"><h2>Who may do what</h2></div>
@@ -136,10 +154,11 @@ export function Rules({ me, route }) {
         </section>
         <section class="card">
           <div class="head"><h2>All rules</h2></div>
-          <${Table} id="rules" sort="principal" rows=${keyed(data.acls)} columns=${COLUMNS}
-              text=${text} empty="No rules. Add some with appliance acl add or kafka-acls.sh." />
+          <${Table} id="rules" sort="principal" rows=${keyed(data.acls)}
+              columns=${[...COLUMNS, remove]} text=${text} empty="No rules yet." />
         </section>
       `}
     <//>
+    ${asked}
   `;
 }

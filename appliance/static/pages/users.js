@@ -10,6 +10,9 @@ const ROLES = { viewer: "can view", operator: "can view and change", admin: "can
 // Tokens are for the admin port alone.
 const ROLES_OF_USERS = { none: "does what access rules allow", ...ROLES };
 const PASSWORD_MIN = 10;
+const DELETED =
+  "The user is logged out at once and cannot log in again, nor with certificates or tokens " +
+  "from before. The audit trail is kept.";
 
 export const Role = ({ of }) => html`
   <${Badge}>${of.role}<//> ${!of.may_read && html`<span class="muted">cannot read messages</span>`}
@@ -127,7 +130,7 @@ export function Users({ me, ask }) {
     ask(html`
       <${Remove} what=${`/users/${named(user.name)}`} title=${`Delete ${user.name}`}
           confirm=${user.name} onClose=${done}
-          text="The user is logged out at once and cannot log in again. The audit trail is kept." />
+          text=${DELETED} />
     `);
   const columns = [
     { name: "name", title: "User" },

@@ -182,5 +182,7 @@ class Described:
         self._rights, self._resource_type = rights, resource_type
         self.is_everything = rights.may_every(Operation.DESCRIBE, resource_type)
 
-    def __contains__(self, name: str) -> bool:
-        return self.is_everything or self._rights.may(Operation.DESCRIBE, self._resource_type, name)
+    def __contains__(self, name: object) -> bool:
+        return self.is_everything or self._rights.may(
+            Operation.DESCRIBE, self._resource_type, str(name)
+        )

@@ -255,3 +255,6 @@ def test_what_clients_name_is_bounded(site: Site) -> None:
     site.make()
     assert refusal(site.make) == ErrorCode.POLICY_VIOLATION
     assert len(site.ids()) == 2
+    site.now += 7 * DAY
+    assert site.sweep() == 2
+    assert len({site.make().id, site.make().id}) == 2  # there is room again

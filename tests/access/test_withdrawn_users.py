@@ -145,6 +145,9 @@ def test_a_deleted_user_s_certificate_opens_nothing_any_more(tmp_path: Path) -> 
         with opened(broker, app) as idle, opened(broker, other) as of_nobody:
             assert is_served(idle)
             assert is_served(of_nobody)  # there never was such a user
+            noted = [(each["who"], each["mechanism"]) for each in
+                     logged_in(broker, "ada").get("/audit")["entries"]]  # fmt: skip
+            assert {("app", "certificate"), ("other", "certificate")} <= set(noted)
             change_password(broker)
             assert is_served(idle)
             delete(broker)
@@ -200,24 +203,25 @@ def test_a_delegation_token_ends_with_its_owner_though_its_login_had_begun(
         app.send(frame_of(CreateDelegationTokenRequest(max_lifetime_ms=-1), 38, 3))
         made = app.answer(CreateDelegationTokenResponse, 38, 3)
     password = base64.b64encode(made.hmac).decode()
-    with client_of(broker) as idle, client_of(broker) as late, client_of(broker) as begun:
 
-        def first(client: WireClient) -> tuple[ScramClient, bytes]:
-            client.send(frame_of(SaslHandshakeRequest("SCRAM-SHA-256"), 17, 1))
-            assert client.answer(SaslHandshakeResponse, 17, 1).error_code == 0
-            scram = ScramClient("SCRAM-SHA-256", made.token_id, password, is_token=True)
-            return scram, say(client, scram.first()).auth_bytes
+    def first(client: WireClient) -> tuple[ScramClient, bytes]:
+        client.send(frame_of(SaslHandshakeRequest("SCRAM-SHA-256"), 17, 1))
+        assert client.answer(SaslHandshakeResponse, 17, 1).error_code == 0
+        scram = ScramClient("SCRAM-SHA-256", made.token_id, password, is_token=True)
+        return scram, say(client, scram.first()).auth_bytes
 
+    with client_of(broker) as idle:
         scram, told = first(idle)
         assert say(idle, scram.final(told)).error_code == 0
-        assert is_served(idle)
         change_password(broker)
         assert is_served(idle)  # as in Apache Kafka: a token is no password
-        scram, told = first(begun)
-        delete(broker)
+        with client_of(broker) as begun:
+            scram, told = first(begun)
+            delete(broker)
+            assert say(begun, scram.final(told)).error_code == 58
         assert ends(idle)
-        assert say(begun, scram.final(told)).error_code == 58
-        renewed(broker)
+    renewed(broker)
+    with client_of(broker) as late:
         scram, told = first(late)
         assert say(late, scram.final(told)).error_code == 58
 

@@ -138,6 +138,21 @@ def test_sessions_end_with_time() -> None:
     assert found.name_of("") is None
 
 
+def test_a_session_by_the_word_of_a_service_ends_sooner() -> None:
+    """The service does not tell what it takes back."""
+    now = [0.0]
+    found = sessions.Sessions(lambda: now[0])
+    ann = users.Identity("oidc:ann", OPERATOR, is_elsewhere=True)
+    secret = found.begin(ann.name, identity=ann)
+    for share in (0.4, 0.8):
+        now[0] = share * sessions.ELSEWHERE_SECONDS
+        assert found.name_of(secret) == ann.name
+        assert found.elsewhere(ann.name) == ann
+    now[0] = sessions.ELSEWHERE_SECONDS + 1
+    assert found.elsewhere(ann.name) is None
+    assert found.name_of(secret) is None
+
+
 @pytest.mark.parametrize("path", ["/live", "/topics/watched/messages/live"])
 def test_a_stream_keeps_no_session(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, path: str

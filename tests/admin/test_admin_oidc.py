@@ -133,6 +133,21 @@ def test_the_highest_role_of_the_groups_counts(
     assert (session["name"], session["role"]) == ("oidc:ada", role)  # ada is an admin here
 
 
+def test_a_ticket_for_bulk_data_ends_with_the_session(browser: Browser) -> None:
+    """The port of bulk data knows no cookie, and is told who asks."""
+
+    def ticket() -> str:
+        sent = urlsplit(browser.get("/export/v1/topics").location)
+        return f"{sent.path}?{sent.query}"
+
+    bulk = Rest(browser.broker.export)
+    assert browser.log_in().status == 303
+    assert bulk.raw("GET", ticket()).status == 200
+    left = ticket()
+    assert browser.rest().ask("POST", "/logout", {}).status == 204
+    assert bulk.raw("GET", left).status == 401
+
+
 BAD: dict[str, dict[str, Any]] = {
     "no group of ours": {"groups": ["guests"]}, "no groups": {"groups": None},
     "another audience": {"aud": "mail"}, "another issuer": {"iss": "https://evil.example"},

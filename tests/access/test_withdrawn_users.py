@@ -4,6 +4,7 @@ certificates, tokens, sessions; with a whole broker, its REST API and raw client
 from __future__ import annotations
 
 import base64
+import ssl
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,6 +31,7 @@ from tests.support.token_service import AUDIENCE, TokenService
 from tests.support.wire_client import WireClient, frame_of
 
 NEW_PASSWORD = "another correct horse"
+ENDED = (EOFError, ConnectionError, ssl.SSLError)  # and not that nothing came for long
 
 
 @pytest.fixture
@@ -42,7 +44,7 @@ def is_served(client: WireClient) -> bool:
     try:
         client.send(frame_of(MetadataRequest([]), 3, 9))
         client.answer(MetadataResponse, 3, 9)
-    except (EOFError, OSError):
+    except ENDED:
         return False
     return True
 
@@ -50,7 +52,7 @@ def is_served(client: WireClient) -> bool:
 def ends(client: WireClient) -> bool:
     try:
         client.receive()
-    except (EOFError, OSError):
+    except ENDED:
         return True
     return False
 
@@ -138,7 +140,7 @@ def test_a_deleted_user_s_certificate_opens_nothing_any_more(tmp_path: Path) -> 
         try:
             with opened(broker, certificate) as client:
                 return is_served(client)
-        except OSError:  # it ends while TLS begins
+        except ENDED:  # while TLS begins
             return False
 
     with broker_with_logins(tmp_path / "data", **settings) as broker:

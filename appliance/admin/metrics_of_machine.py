@@ -9,6 +9,7 @@ from prometheus_client.core import Metric
 
 from appliance.admin.metrics_of_broker import counter, gauge, one
 from appliance.broker.broker import Broker
+from appliance.machine.disk_report import DiskState
 from appliance.machine.file_system import FileSystem
 from appliance.machine.memory import Memory
 from appliance.machine.raid import Array
@@ -19,6 +20,8 @@ CONDITIONS = ("well", "degraded", "read-only", "failed")
 
 def families(machine: Machine, broker: Broker | None) -> Iterator[Metric]:
     yield from of_raid(machine.arrays)
+    yield from of_disks(machine.disk_report.disks)
+    yield from of_disk_watch(machine)
     yield from of_file_system(machine.file_system)
     yield from of_memory(machine.memory)
     yield from of_clock(machine, broker)
@@ -44,6 +47,44 @@ def of_raid(arrays: list[Array]) -> Iterator[Metric]:
         for member in each["members"]:
             errors.add_metric([name, member["name"]], member["errors"])
     yield from (condition, missing, survives, action, differ, errors)
+
+
+NUMBERS_OF_DISKS = {
+    "temperature_c": ("disk_temperature_celsius", "Of the disk, by itself."),
+    "pending_sectors": ("disk_pending_sectors", "Sectors that cannot be read now."),
+    "reallocated_sectors": ("disk_reallocated_sectors", "Sectors replaced by spare ones."),
+    "uncorrectable_errors": ("disk_uncorrectable_errors", "Reads that could not be corrected."),
+    "cable_errors": ("disk_cable_errors", "Transfers that were damaged on the way."),
+    "media_errors": ("disk_media_errors", "Errors of the medium that an NVMe tells."),
+    "wear_percent": ("disk_wear_percent", "Used of the writes that its maker guarantees."),
+    "power_on_hours": ("disk_power_on_hours", "How long it has been on."),
+}
+
+
+def of_disks(disks: list[DiskState]) -> Iterator[Metric]:
+    """As the disk watch wrote them. What a disk does not tell has no row."""
+    passed = gauge("disk_smart_passed", "0: the disk says that it is failing.", ["disk"])
+    for each in disks:
+        if each.passed is not None:
+            passed.add_metric([each.name], each.passed)
+    yield passed
+    for name, (metric, text) in NUMBERS_OF_DISKS.items():
+        family = gauge(metric, text, ["disk"])
+        for each in disks:
+            if (value := getattr(each, name)) is not None:
+                family.add_metric([each.name], value)
+        yield family
+
+
+def of_disk_watch(machine: Machine) -> Iterator[Metric]:
+    silent = gauge("disk_watch_silent", "1: the file of the disk watch is missing, old or bad.")
+    yield one(silent, bool(machine.silence()))
+    if machine.disk_report.at_ms is not None:
+        at = gauge("disk_watch_time_seconds", "When the disk watch wrote its file.")
+        yield one(at, machine.disk_report.at_ms / 1000)
+    if machine.sync_rate is not None:
+        rate = gauge("disk_sync_seconds", "Median of rewrites with a sync, measured at the start.")
+        yield one(rate, machine.sync_rate.median_ms / 1000)
 
 
 def of_file_system(found: FileSystem) -> Iterator[Metric]:

@@ -22,7 +22,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -30,11 +29,12 @@ from appliance.broker.broker import Broker
 from appliance.broker.finding import Finding, first_of
 from appliance.broker.health_of_every_log import of_holes, of_timestamps
 from appliance.catalog.loss_ledger import WHOLE, Entry
-from appliance.config import BrokerConfig
+from appliance.config import BrokerConfig, MachineConfig
 from appliance.data_dir import descriptor_budget
+from appliance.doctor import state
+from appliance.doctor.check import Check
 from appliance.export.definitions_and_runs import fault_of
 from appliance.export.due import overdue
-from appliance.machine import limits, raid
 from appliance.machine.clock_state import told as told_of_doubt
 from appliance.machine.watch import LOOK_S, Machine
 from appliance.native import _descriptors
@@ -117,8 +117,8 @@ class Subject(Protocol):
 class Watch:
     """What takes time to look at: the machine, and every log."""
 
-    def __init__(self, directory: Path) -> None:
-        self.machine = Machine(directory)
+    def __init__(self, directory: Path, config: MachineConfig) -> None:
+        self.machine = Machine(directory, config)
         self.of_logs: list[Finding] = []  # at the last look
         self.has_looked = asyncio.Event()
         self.looked_at = time.monotonic()  # at the machine, to the end
@@ -292,19 +292,15 @@ def of_syncs(broker: Broker) -> Iterator[Finding]:
 
 
 def of_machine(machine: Machine) -> Iterator[Finding]:
-    for array in machine.arrays:
-        if text := raid.reason(array):
-            yield Finding("failing" if raid.is_failing(array) else "degraded", "raid", text)
-    for text in machine.file_system.failures():
-        yield Finding("failing", "file system", text)
-    for text in machine.file_system.warnings():
-        yield Finding("degraded", "file system", text)
-    for text in machine.clock.warnings():
-        yield Finding("degraded", "clock", text)
-    for text in chain(machine.memory.warnings(), machine.kills.warnings()):
-        yield Finding("degraded", "memory", text)
-    for text in limits.warnings(machine.limits):
-        yield Finding("degraded", "limits", text)
+    """What `appliance doctor` says is wrong, in its words."""
+    by_area: dict[str, list[Check]] = {}
+    for check in state.checks(machine):
+        if check.verdict in ("degraded", "failing"):
+            by_area.setdefault(check.area or check.name, []).append(check)
+    for area, found in by_area.items():
+        for level in ("failing", "degraded"):
+            texts = [each.found for each in found if each.verdict == level]
+            yield from first_of(level, area, texts, f"of {area}")
 
 
 def of_clock(broker: Broker) -> Iterator[Finding]:

@@ -8,7 +8,6 @@ import gc
 import json
 import os
 import signal
-from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from appliance.cli.remote import (
     topic,
     user,
 )
+from appliance.cli.settings_options import load_config, settings_options
 from appliance.process import event_log, owner_only
 from appliance.process.exit_codes import Command
 from appliance.process.progress_bar import ProgressBar
@@ -39,7 +39,7 @@ class Commands(click.Group):
     """Commands with large imports are imported when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), "bench", "mirror", "tls"])
+        return sorted([*super().list_commands(ctx), "bench", "disk", "doctor", "mirror", "tls"])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name == "mirror":
@@ -50,6 +50,14 @@ class Commands(click.Group):
             from appliance.cli.tls import tls  # with the library that reads certificates
 
             return tls
+        if cmd_name == "doctor":
+            from appliance.cli.doctor import doctor  # with the library that reads certificates
+
+            return doctor
+        if cmd_name == "disk":
+            from appliance.cli.disk import disk
+
+            return disk
         if cmd_name == "bench":
             from appliance.cli.bench import bench  # with the engine
 
@@ -107,54 +115,6 @@ for each in (
     log,
 ):
     main.add_command(each)
-
-
-def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in (
-        click.option(
-            "--set",
-            "pairs",
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="A setting; may be repeated.",
-        ),
-        click.option(
-            "--zookeeper",
-            metavar="HOST:PORT[,...]/PATH",
-            help="ZooKeeper to register in (zookeeper.connect).",
-        ),
-        click.option(
-            "--admin", metavar="HOST:PORT", help="Address of the admin port (admin.address)."
-        ),
-        click.option(
-            "--listen",
-            multiple=True,
-            metavar="[NAME://]HOST:PORT",
-            help="Address for Kafka clients; may be repeated (listeners).",
-        ),
-        click.option("--data-dir", metavar="DIR", help="Directory of the logs (data.dir)."),
-        click.option(
-            "--config", "file", type=click.Path(path_type=Path), help="A TOML file with settings."
-        ),
-    ):
-        command = option(command)
-    return command
-
-
-FLAGS = {
-    "data_dir": "data.dir",
-    "listen": "listeners",
-    "admin": "admin.address",
-    "zookeeper": "zookeeper.connect",
-}
-
-
-def load_config(
-    file: Path | None, pairs: Iterable[str], listen: Sequence[str], **flags: str | None
-) -> configuration.BrokerConfig:
-    flags["listen"] = ",".join(listen) or None
-    named = {FLAGS[flag]: text for flag, text in flags.items()}
-    return configuration.load(file, os.environ, pairs, named)
 
 
 @main.command(cls=Command)

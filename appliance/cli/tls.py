@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from cryptography.x509 import Certificate, load_der_x509_certificate
+from cryptography.x509 import load_der_x509_certificate
 
 from appliance import config as configuration
 from appliance.certificates import offered
@@ -22,16 +22,14 @@ from appliance.certificates.authority import (
 )
 from appliance.certificates.certificate import (
     Facts,
-    certificates_in,
     dates_of,
     facts_of,
     faults_of,
 )
 from appliance.certificates.https import context_of
-from appliance.certificates.keystore import as_pem, content_of, trusted_in
+from appliance.certificates.used_by_ports import chain_of, ports_by_tls, trusted_by
 from appliance.cli.remote.output import put_json
-from appliance.config import Address, BrokerConfig, SettingInvalid, TlsConfig
-from appliance.config.listeners import ENCRYPTED
+from appliance.config import Address, BrokerConfig, TlsConfig
 from appliance.process import owner_only
 from appliance.process.exit_codes import FAILED, UNHEALTHY, UNREACHABLE, Command, Failed
 from appliance.process.tls_client import explained
@@ -52,10 +50,22 @@ def tls() -> None:
 
 @tls.command("self-signed", cls=Command)
 @click.argument("names", nargs=-1)
-@click.option("--dir", "folder", default="tls", show_default=True, metavar="DIR",
-              type=click.Path(file_okay=False, path_type=Path), help="Where the files are made.")
-@click.option("--days", default=DAYS, show_default=True, type=click.IntRange(1, 3650),
-              help="That the broker's certificate is good for.")
+@click.option(
+    "--dir",
+    "folder",
+    default="tls",
+    show_default=True,
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the files are made.",
+)
+@click.option(
+    "--days",
+    default=DAYS,
+    show_default=True,
+    type=click.IntRange(1, 3650),
+    help="That the broker's certificate is good for.",
+)
 @click.option("--replace", is_flag=True, help="Replace the certificate that is there.")
 @JSON
 def self_signed(
@@ -135,8 +145,13 @@ With a login SSL is SASL_SSL."""
 
 @tls.command(cls=Command)
 @click.argument("address", default="", metavar="[HOST:PORT]")
-@click.option("--config", "file", type=click.Path(path_type=Path), metavar="FILE",
-              help="A TOML file with settings, as of serve.")
+@click.option(
+    "--config",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A TOML file with settings, as of serve.",
+)
 @click.option("--set", "pairs", multiple=True, metavar="KEY=VALUE", help="A setting; repeatable.")
 @JSON
 def check(address: str, file: Path | None, pairs: tuple[str, ...], as_json: bool) -> None:
@@ -171,22 +186,6 @@ def shown_here(config: BrokerConfig) -> dict[str, Any]:
     return {**first, "others": others, "faults": [*first["faults"], *own]}
 
 
-def ports_by_tls(config: BrokerConfig) -> list[tuple[TlsConfig, list[str]]]:
-    """Each store once, with the ports that use it. That for all of them is first."""
-    found: list[tuple[TlsConfig, list[str]]] = [(config.tls, [])] if config.tls.has_keystore else []
-    ports = [(str(each), config.tls_of(each.name)) for each in config.listeners
-             if config.protocols.of(each.name) in ENCRYPTED]  # fmt: skip
-    ports += [(f"admin port {config.admin_address}", config.tls)] * config.admin_has_tls
-    ports += [(f"bulk data {config.export_listens}", config.tls)] * config.export_has_tls
-    for port, tls in ports:
-        known = next((used for each, used in found if each == tls), None)
-        if known is None:
-            found.append((tls, [port]))
-        else:
-            known.append(port)
-    return found
-
-
 def shown_store(tls: TlsConfig, used: list[str]) -> dict[str, Any]:
     context_of(tls)  # as the broker does: refused with the reason
     chain, trusted = chain_of(tls), trusted_by(tls)
@@ -202,26 +201,6 @@ def shown_store(tls: TlsConfig, used: list[str]) -> dict[str, Any]:
         "used_by": used,
         "faults": faults,
     }
-
-
-def chain_of(tls: TlsConfig) -> list[Certificate]:
-    with as_pem(tls) as (chain, _, _):
-        pem = content_of("ssl.keystore.location", Path(chain))
-    return read(pem, f"ssl.keystore.location: {tls.keystore}")
-
-
-def trusted_by(tls: TlsConfig) -> list[Certificate]:
-    """Whose word for clients is believed."""
-    if not tls.has_truststore:
-        return []
-    return read(trusted_in(tls), f"ssl.truststore.location: {tls.truststore}")
-
-
-def read(pem: bytes, named: str) -> list[Certificate]:
-    try:
-        return certificates_in(pem)
-    except ValueError as error:
-        raise SettingInvalid(f"{named}: {error}; wanted certificates in PEM") from error
 
 
 def shown_at(text: str) -> dict[str, Any]:

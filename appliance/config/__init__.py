@@ -40,6 +40,7 @@ from appliance.config.delegation_tokens import DelegationTokensConfig
 from appliance.config.export import ExportConfig
 from appliance.config.groups import ConsumerGroupsConfig, GroupsConfig
 from appliance.config.kept_limits import KeptConfig
+from appliance.config.machine import MachineConfig
 from appliance.config.network import NetworkConfig
 from appliance.config.oidc import OidcConfig
 from appliance.config.partition_log import LogConfig
@@ -75,6 +76,7 @@ __all__ = [
     "Hosts",
     "KeptConfig",
     "LogConfig",
+    "MachineConfig",
     "NetworkConfig",
     "OidcConfig",
     "Setting",

@@ -29,6 +29,7 @@ from appliance.config.listeners import (
     Listeners,
     Protocols,
 )
+from appliance.config.machine import MachineConfig
 from appliance.config.network import NetworkConfig
 from appliance.config.oidc import OidcConfig
 from appliance.config.partition_log import LogConfig
@@ -130,6 +131,7 @@ class BrokerConfig(Part):
     )
     topics: TopicsConfig = field(default_factory=TopicsConfig)
     storage: StorageConfig = field(default_factory=StorageConfig)
+    machine: MachineConfig = field(default_factory=MachineConfig)
     log: LogConfig = field(default_factory=LogConfig)
     network: NetworkConfig = field(default_factory=NetworkConfig)
     control: ControlConfig = field(default_factory=ControlConfig)

@@ -17,14 +17,19 @@ SYS = Path("/sys")
 
 def beneath(directory: Path, sys: Path = SYS, mounts: Path = MOUNTS) -> frozenset[str] | None:
     """Their names. None: unknown, as for a network file system."""
+    return frozenset(folders_beneath(directory, sys, mounts)) or None
+
+
+def folders_beneath(directory: Path, sys: Path = SYS, mounts: Path = MOUNTS) -> dict[str, Path]:
+    """By name the kernel's folder of each, from the file system down to the disks."""
     try:
         device = os.stat(directory).st_dev
     except OSError:
-        return None
-    names: set[str] = set()
+        return {}
+    folders: dict[str, Path] = {}
     for start in _starts(f"{os.major(device)}:{os.minor(device)}", sys, mounts):
-        _walk(start, names)
-    return frozenset(names) or None
+        _walk(start, folders)
+    return folders
 
 
 def _starts(number: str, sys: Path, mounts: Path) -> Iterator[Path]:
@@ -48,16 +53,16 @@ def _starts(number: str, sys: Path, mounts: Path) -> Iterator[Path]:
         yield disk.resolve()
 
 
-def _walk(device: Path, names: set[str]) -> None:
-    if device.name in names:
+def _walk(device: Path, folders: dict[str, Path]) -> None:
+    if device.name in folders:
         return
-    names.add(device.name)
+    folders[device.name] = device
     if (device / "partition").exists():
-        _walk(device.parent, names)  # a partition's folder is in its disk's folder
+        _walk(device.parent, folders)  # a partition's folder is in its disk's folder
     if (device / "loop" / "backing_file").exists():
         backing = Path((device / "loop" / "backing_file").read_text().strip())
-        names |= beneath(backing.parent) or frozenset()
+        folders |= folders_beneath(backing.parent)
     slaves = device / "slaves"
     if slaves.is_dir():
-        for each in slaves.iterdir():
-            _walk(each.resolve(), names)
+        for each in sorted(slaves.iterdir()):
+            _walk(each.resolve(), folders)

@@ -22,10 +22,16 @@ NAME = "grown.json"
 
 class Grown:
     def __init__(
-        self, directory: Path | None = None, now_ms: Callable[[], int] = wall_now_ms
+        self,
+        directory: Path | None = None,
+        now_ms: Callable[[], int] = wall_now_ms,
+        *,
+        is_kept: bool = True,
     ) -> None:
+        """`is_kept`: what is seen is stored. Who only looks at a directory stores nothing in it."""
         self._path = directory and directory / NAME
         self._now_ms = now_ms
+        self._is_kept = is_kept
         self._known = self._loaded()  # for each counter its value, and the time of its last growth
         self._is_stored = True
         self._failed = ""
@@ -56,7 +62,7 @@ class Grown:
         return count > 0 and now - at < within_ms
 
     def _save(self) -> None:
-        if self._path is None:
+        if self._path is None or not self._is_kept:
             return
         fresh = self._path.with_suffix(".new")
         try:

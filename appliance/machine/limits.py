@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from appliance.errors import ApplianceError
-from appliance.machine.memory import CGROUPS, PROC, number_in, text_in
+from appliance.machine.kernel_files import number_in, text_in
+from appliance.machine.memory import CGROUPS, PROC
 from appliance.process.spoken import size
 
 MIB = 1 << 20

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from appliance.machine.kernel_counters import Grown
+from appliance.machine.kernel_files import number_in, text_in
 from appliance.process.spoken import size
 
 PROC = Path("/proc")
@@ -99,14 +100,6 @@ def _kilobytes(file: Path) -> dict[str, int]:
     return {name: int(count) << 10 for name, count in _KILOBYTES.findall(text_in(file))}
 
 
-def text_in(file: Path) -> str:
-    """"" if the kernel has no such file or denies access."""
-    try:
-        return file.read_text()
-    except OSError:
-        return ""
-
-
 def _group(proc: Path, cgroups: Path) -> tuple[int | None, int | None, int | None] | None:
     """Limit, use and kills; from version 1 of control groups if that one controls memory."""
     for line in text_in(proc / "self" / "cgroup").splitlines():
@@ -150,11 +143,6 @@ def _by_version_2(root: Path, folder: Path) -> tuple[int | None, int | None, int
     stat = _fields(held / "memory.stat")
     used = stat["anon"] + stat.get("slab_unreclaimable", 0) if "anon" in stat else None
     return limit, used, kills
-
-
-def number_in(file: Path) -> int | None:
-    text = text_in(file).strip()
-    return int(text) if text.isdigit() else None
 
 
 def _fields(file: Path) -> dict[str, int]:

@@ -2,41 +2,135 @@
 
 from __future__ import annotations
 
+import math
+import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 
-from appliance.machine import devices, file_system, limits, memory, raid
+from appliance.config import NO_FILE, MachineConfig
+from appliance.machine import (
+    devices,
+    disk_report,
+    disks,
+    expected_mounts,
+    file_system,
+    hardware_clock,
+    limits,
+    memory,
+    raid,
+    sync_rate,
+)
 from appliance.machine.clock_state import Clock
+from appliance.machine.disk_errors import DiskErrors
+from appliance.machine.disk_report import DiskReport
+from appliance.machine.disks import Device
+from appliance.machine.expected_mounts import Expected
 from appliance.machine.file_system import FileSystem
+from appliance.machine.hardware_clock import HardwareClock
 from appliance.machine.kernel_counters import Grown
+from appliance.machine.kernel_files import THIS_MACHINE, KernelFiles
 from appliance.machine.limits import Limit
 from appliance.machine.memory import KillsWatch, Memory
 from appliance.machine.raid import Array
+from appliance.machine.sync_rate import SyncRate
 
+WATCH_BEGINS_S = 300.0  # after a boot: its timer waits a minute, and disks may be slow
 LOOK_S = 2.0  # between two checks: an open page reads the health as often
 
 
 class Machine:
-    """The machine below one data directory."""
+    """The machine below one data directory. `is_guest`: nothing is written into the directory, and
+    only who owns it measures by itself."""
 
-    def __init__(self, directory: Path) -> None:
-        self.clock = Clock()
+    def __init__(
+        self,
+        directory: Path,
+        config: MachineConfig | None = None,
+        kernel: KernelFiles = THIS_MACHINE,
+        *,
+        clock: Clock | None = None,
+        measure: Callable[[Path], SyncRate] = sync_rate.measure,
+        wall_s: Callable[[], float] = time.time,
+        statvfs: Callable[[Path], os.statvfs_result] = os.statvfs,
+        is_guest: bool = False,
+    ) -> None:
+        self.directory = directory
+        self.config = config or MachineConfig()
+        self.kernel = kernel
+        self.clock = clock or Clock()
+        self.hardware_clock = HardwareClock(None, wall_s())
         self.arrays: list[Array] = []
+        self.devices: list[Device] = []
+        self.disk_report = DiskReport()
+        self.disk_news: list[str] = []  # counters of the report that grew
+        self.up_s = math.inf
         self.memory = Memory(None, None, None, None, None, None)
-        self._grown = Grown(directory)
-        self.kills = KillsWatch(self._grown)
+        self.grown = Grown(directory, is_kept=not is_guest)
+        self.kills = KillsWatch(self.grown)
+        self.disk_errors = DiskErrors(self.grown)
         self.limits: list[Limit] = []
         self.file_system = FileSystem()
+        self.unmounted: Expected | None = None
+        self.sync_rate: SyncRate | None = None
+        # of the kernel, which does not change while we run
+        self.release = kernel.text("proc/sys/kernel/osrelease")
+        self.banner = kernel.text("proc/version")
+        self._is_guest = is_guest
+        self._measure, self._wall_s, self.statvfs = measure, wall_s, statvfs
+        self._has_measured = False
         self._was_seen = False  # the first start creates the directory during the first check
-        self._directory = directory
 
     def look(self) -> None:
         """Reads files of the kernel: must run on a thread."""
+        kernel = self.kernel
         self.clock.look()
-        self.memory = memory.look()
+        self.hardware_clock = hardware_clock.look(kernel, self._wall_s)
+        self.memory = memory.look(kernel.proc, kernel.control_groups)
         self.kills.note(self.memory.kills)
-        self.limits = limits.look()
-        self.arrays = raid.snapshot(raid.BLOCK, devices.beneath(self._directory), self._grown)
+        self.limits = limits.look(kernel.proc, kernel.control_groups)
+        beneath = devices.beneath(self.directory, kernel.sys, kernel.mounts)
+        self.arrays = raid.snapshot(kernel.sys / "block", beneath, self.grown)
+        self.devices = disks.look(self.directory, kernel)
+        self.disk_errors.note(self.devices)
+        self.up_s = _up_s(kernel)
+        self._look_at_report()
+        self.unmounted = expected_mounts.missing(self.directory.absolute(), kernel)
         # Last, because a hanging file system blocks the thread here.
-        state = file_system.look(self._directory)
+        state = file_system.look(self.directory, kernel.sys, kernel.mounts)
         self._was_seen |= not state.unseen
         self.file_system = state if self._was_seen else FileSystem()
+        self._measure_once()
+
+    def _look_at_report(self) -> None:
+        path = self.config.disk_watch_file
+        self.disk_report = disk_report.read(None if path == NO_FILE else path)
+        self.disk_news = [
+            f"{each.called}: {text}"
+            for each in self.disk_report.disks
+            for text in each.news(self.grown)
+        ]
+
+    def _measure_once(self) -> None:
+        """Where only platters are below: nothing else can be told by it."""
+        if self._is_guest or self._has_measured or not self._was_seen:
+            return
+        if sync_rate.is_on_platters(self.devices):
+            self.measure_syncs()
+        self._has_measured = True
+
+    def measure_syncs(self) -> None:
+        """OSError: nothing can be written there."""
+        self.sync_rate = self._measure(self.directory)
+
+    def silence(self) -> str:
+        """Of the disk watch. After a boot its file is not there before its first round."""
+        if self.disk_report.is_missing and self.up_s < WATCH_BEGINS_S:
+            return ""
+        now_ms = round(self._wall_s() * 1000)
+        return self.disk_report.silence(now_ms, self.config.disk_watch_silent_ms)
+
+
+def _up_s(kernel: KernelFiles) -> float:
+    words = kernel.text("proc/uptime").split()
+    return float(words[0]) if words else math.inf

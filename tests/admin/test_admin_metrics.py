@@ -174,6 +174,11 @@ def test_what_is_watched_is_there(file: str, appliance_broker: RunningBroker) ->
         "appliance_health_findings": {"level", "area"},  # while it is not well
         "appliance_raid_mismatch_bytes": {"array"},
         "appliance_memory_limit_bytes": set(),
+        # with a disk watch
+        "appliance_disk_smart_passed": {"disk"},
+        "appliance_disk_pending_sectors": {"disk"},
+        "appliance_disk_temperature_celsius": {"disk"},
+        "appliance_disk_wear_percent": {"disk"},
     }
     for family in families:
         for sample in family.samples:

@@ -26,7 +26,7 @@ LAYERS = [
     ("_log",),
     ("network", "catalog"),
     ("data_dir", "access"),
-    ("bulk", "export", "topics", "zookeeper"),
+    ("bulk", "doctor", "export", "topics", "zookeeper"),
     ("repair", "groups"),
     ("share", "txn"),
     ("broker",),

@@ -1,0 +1,84 @@
+"""`appliance doctor`: what is wrong with this machine, why it matters, and the command that mends
+it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from appliance.cli.remote.output import put_json
+from appliance.cli.settings_options import load_config, settings_options
+from appliance.doctor import examination, mend
+from appliance.doctor.check import Check, row, sentence, worst_first
+from appliance.doctor.mend import Mended
+from appliance.machine.kernel_files import KernelFiles
+from appliance.machine.watch import Machine
+from appliance.process.exit_codes import UNHEALTHY, Command
+
+WIDTH = 9  # of a verdict
+
+
+@click.command(cls=Command)
+@settings_options
+@click.option(
+    "--fix",
+    "may_fix",
+    is_flag=True,
+    help="Write what is safe: values of the kernel, now and for the next start. Wants root.",
+)
+@click.option("--no-measure", is_flag=True, help="Do not measure how fast syncs are.")
+@click.option("--root", default="/", hidden=True, type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def doctor(may_fix: bool, no_measure: bool, root: Path, as_json: bool, **options: Any) -> None:
+    """Look at this machine: disks, arrays, file system, memory, clock, network, certificates.
+
+    Each check has a verdict, why it matters, and the command that mends it. Run it as root to see
+    all. Exit code 0: healthy, 10: degraded or failing."""
+    config = load_config(**options)
+    place = existing(config.data_dir.absolute())
+    machine = Machine(place, config.machine, KernelFiles(root), is_guest=True)
+    machine.look()
+    checks = [] if no_measure else list(examination.measure_syncs(machine))
+    checks = worst_first([*examination.checks(machine, config), *checks])
+    mended = mend.mend(checks, machine.kernel) if may_fix else []
+    if as_json:
+        fixed = {"fixed": [as_plain(each) for each in mended]} if may_fix else {}
+        put_json({"checks": [row(each) for each in checks], "sentence": sentence(checks), **fixed})
+    else:
+        click.echo("\n".join([*lines(checks), *map(told, mended), "", sentence(checks)]))
+    if any(each.is_wrong for each in checks):
+        click.get_current_context().exit(UNHEALTHY)
+
+
+def existing(directory: Path) -> Path:
+    """Where the data will be: before the first start the directory is not there."""
+    return next(each for each in (directory, *directory.parents) if each.exists())
+
+
+def lines(checks: list[Check]) -> Iterator[str]:
+    for each in checks:
+        yield f"{each.verdict:<{WIDTH}} {each.name}: {each.found}"
+        if each.verdict != "ok":
+            yield f"{'':<{WIDTH}}   why: {each.why}"
+            if each.fix:
+                yield f"{'':<{WIDTH}}   fix: {each.fix}"
+
+
+def told(mended: Mended) -> str:
+    path = f"/{mended.change.path}"
+    if mended.error:
+        return f"not fixed {mended.name}: {path}: {mended.error}"
+    return f"fixed     {mended.name}: {path} was {mended.before}, is {mended.change.value}"
+
+
+def as_plain(mended: Mended) -> dict[str, str]:
+    return {
+        "name": mended.name,
+        "path": f"/{mended.change.path}",
+        "before": mended.before,
+        "after": mended.change.value,
+        "error": mended.error,
+    }

@@ -15,7 +15,7 @@ from appliance.machine import disk_report
 from appliance.process.exit_codes import UNHEALTHY, Command
 from appliance.process.spoken import some
 
-DEFAULT_FILE = "/run/appliance-disk-watch/report.json"
+DEFAULT_FILE = "/var/lib/appliance-disk-watch/report.json"
 
 
 @click.group()
@@ -37,7 +37,7 @@ def watch(output: Path, once: bool, seconds: float, as_json: bool) -> None:
     asked."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     while True:
-        report = disk_watch.look()
+        report = disk_watch.look(disk_report.read(output))
         disk_watch.write(report, output)
         if as_json:
             put_json(report)

@@ -15,10 +15,14 @@ from appliance.doctor import examination, mend
 from appliance.doctor.check import Check, row, sentence, worst_first
 from appliance.doctor.mend import Mended
 from appliance.machine.kernel_files import KernelFiles
+from appliance.machine.throughput import Throughput
 from appliance.machine.watch import Machine
 from appliance.process.exit_codes import UNHEALTHY, Command
+from appliance.process.progress_bar import ProgressBar
+from appliance.process.spoken import size
 
 WIDTH = 9  # of a verdict
+BAR = 50
 
 
 @click.command(cls=Command)
@@ -30,9 +34,18 @@ WIDTH = 9  # of a verdict
     help="Write what is safe: values of the kernel, now and for the next start. Wants root.",
 )
 @click.option("--no-measure", is_flag=True, help="Do not measure how fast syncs are.")
+@click.option(
+    "--throughput",
+    "may_drive",
+    is_flag=True,
+    help="Measure writes in a row against writes at random places, and draw them: ten seconds, "
+    "256 MiB in the data directory.",
+)
 @click.option("--root", default="/", hidden=True, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def doctor(may_fix: bool, no_measure: bool, root: Path, as_json: bool, **options: Any) -> None:
+def doctor(
+    may_fix: bool, no_measure: bool, may_drive: bool, root: Path, as_json: bool, **options: Any
+) -> None:
     """Look at this machine: disks, arrays, file system, memory, clock, network, certificates.
 
     Each check has a verdict, why it matters, and the command that mends it. Run it as root to see
@@ -43,12 +56,17 @@ def doctor(may_fix: bool, no_measure: bool, root: Path, as_json: bool, **options
     machine.look()
     checks = [] if no_measure else list(examination.measure_syncs(machine))
     checks = worst_first([*examination.checks(machine, config), *checks])
+    if may_drive:
+        machine.measure_throughput(tick=ProgressBar("measured"))
     mended = mend.mend(checks, machine.kernel) if may_fix else []
     if as_json:
         fixed = {"fixed": [as_plain(each) for each in mended]} if may_fix else {}
-        put_json({"checks": [row(each) for each in checks], "sentence": sentence(checks), **fixed})
+        driven = {"throughput": machine.throughput._asdict()} if machine.throughput else {}
+        found = {"checks": [row(each) for each in checks], "sentence": sentence(checks)}
+        put_json({**found, **fixed, **driven})
     else:
-        click.echo("\n".join([*lines(checks), *map(told, mended), "", sentence(checks)]))
+        drawn = drawing(machine.throughput) if machine.throughput else []
+        click.echo("\n".join([*lines(checks), *map(told, mended), "", *drawn, sentence(checks)]))
     if any(each.is_wrong for each in checks):
         click.get_current_context().exit(UNHEALTHY)
 
@@ -65,6 +83,16 @@ def lines(checks: list[Check]) -> Iterator[str]:
             yield f"{'':<{WIDTH}}   why: {each.why}"
             if each.fix:
                 yield f"{'':<{WIDTH}}   fix: {each.fix}"
+
+
+def drawing(found: Throughput) -> list[str]:
+    """The argument for a log, to scale."""
+    most = max(found)
+    bars = [
+        f"{name.replace('_', ' '):<14} {size(rate):>10}/s  {'#' * round(BAR * rate / most)}"
+        for name, rate in found._asdict().items()
+    ]
+    return [*bars, f"In a row it writes {found.times:.0f} times as fast as at random places.", ""]
 
 
 def told(mended: Mended) -> str:

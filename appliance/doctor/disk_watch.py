@@ -15,14 +15,16 @@ from typing import Any
 from appliance.doctor import smartctl
 from appliance.errors import ApplianceError
 from appliance.machine import raid
-from appliance.machine.disk_report import VERSION
+from appliance.machine.disk_report import POINTS_MAX, VERSION, DiskReport, DiskState, Point
 from appliance.machine.kernel_counters import Grown
 from appliance.machine.kernel_files import THIS_MACHINE, KernelFiles
 
 READABLE = 0o644
+HOUR_MS = 3_600_000
 
 
-def look(kernel: KernelFiles = THIS_MACHINE) -> dict[str, Any]:
+def look(before: DiskReport, kernel: KernelFiles = THIS_MACHINE) -> dict[str, Any]:
+    """`before` is the report of the last round, of which the history goes on."""
     fault, states = "", []
     try:
         states = smartctl.look()
@@ -30,14 +32,28 @@ def look(kernel: KernelFiles = THIS_MACHINE) -> dict[str, Any]:
             fault = "smartctl found no disk: it must run as root, and a guest has none"
     except ApplianceError as error:
         fault = str(error)
+    now_ms = round(time.time() * 1000)
     return {
         "version": VERSION,
-        "at_ms": round(time.time() * 1000),
+        "at_ms": now_ms,
         "fault": fault,
         "disks": list(smartctl.rows(states)),
         "arrays": raid.snapshot(kernel.sys / "block", None, Grown(None)),
         "error_counters": error_counters(kernel),
+        "history": {each.name: continued(each, before, now_ms) for each in states},
     }
+
+
+def continued(disk: DiskState, before: DiskReport, now_ms: int) -> list[Point]:
+    """With a point of this hour, the last of its rounds."""
+    now = Point(
+        now_ms, disk.temperature_c, disk.pending_sectors, disk.reallocated_sectors,
+        disk.wear_percent,
+    )  # fmt: skip
+    known = before.history.get(disk.name, [])
+    if known and known[-1].at_ms // HOUR_MS == now_ms // HOUR_MS:
+        known = known[:-1]
+    return [*known, now][-POINTS_MAX:]
 
 
 def error_counters(kernel: KernelFiles) -> dict[str, dict[str, int]]:
@@ -57,6 +73,6 @@ def write(report: dict[str, Any], path: Path) -> None:
     fresh.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     with open(os.open(fresh, flags, READABLE), "wb") as file:
-        file.write(json.dumps(report, indent=1).encode() + b"\n")
+        file.write(json.dumps(report).encode() + b"\n")
         os.fchmod(file.fileno(), READABLE)
     os.replace(fresh, path)

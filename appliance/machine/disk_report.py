@@ -5,9 +5,11 @@ written by somebody else, or of another version. Nothing in it is trusted beyond
 
     {"version": 1, "at_ms": 1764093600000, "fault": "", "disks": [
       {"name": "sda", "model": "ST4000NM0035-1V4107", "serial": "ZC1", "error": "",
-       "passed": true, "temperature_c": 34, "temperature_max_c": 60, "pending_sectors": 0, ...}]}
+       "passed": true, "temperature_c": 34, "temperature_max_c": 60, "pending_sectors": 0, ...}],
+     "history": {"sda": [[1764090000000, 34, 0, 0, null], ...]}}
 
-`fault` is why nothing could be asked, `error` why one disk did not answer.
+`fault` is why nothing could be asked, `error` why one disk did not answer. `history` has a point
+for each hour: time, temperature, pending and reallocated sectors, wear.
 """
 
 from __future__ import annotations
@@ -16,15 +18,16 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from appliance.machine.kernel_counters import Grown
 from appliance.process.spoken import duration, some
 
 VERSION = 1
-FILE_BYTES_MAX = 1 << 20  # a disk has half a kilobyte
+FILE_BYTES_MAX = 4 << 20  # a disk has half a kilobyte, and 30 for its history
 DISKS_MAX = 1000
 TEXT_MAX = 200
+POINTS_MAX = 31 * 24  # an hour each
 
 # Of a disk that names no limit of its own. Makers give 60 for disks with platters, 70 for flash.
 ROTATING_MAX_C, FLASH_MAX_C = 60, 70
@@ -114,16 +117,23 @@ class DiskState:
                 yield f"{count} {what} within a week"
 
 
+class Point(NamedTuple):
+    """Of an hour in the history of a disk."""
+
+    at_ms: int
+    temperature_c: int | None
+    pending_sectors: int | None
+    reallocated_sectors: int | None
+    wear_percent: int | None
+
+
 @dataclass(frozen=True)
 class DiskReport:
     path: Path | None = None  # None: there is no watch
     at_ms: int | None = None
     fault: str = ""  # why it says nothing
     disks: list[DiskState] = field(default_factory=list)
-
-    @property
-    def is_missing(self) -> bool:
-        return self.path is not None and self.at_ms is None and not self.fault
+    history: dict[str, list[Point]] = field(default_factory=dict)  # by the name of a disk
 
     def silence(self, now_ms: int, silent_ms: int) -> str:
         """Why nothing of what it says can be relied on; "": it speaks."""
@@ -142,6 +152,15 @@ class DiskReport:
         if age_ms < -silent_ms:
             return f"the disk watch wrote at a time that is {duration(-age_ms / 1000)} ahead"
         return ""
+
+
+def mark_of(path: Path) -> tuple[int, int, int] | None:
+    """It is another one whenever the file was replaced. None: there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def read(path: Path | None) -> DiskReport:
@@ -168,7 +187,14 @@ def _parsed(path: Path, data: bytes) -> DiskReport:
     if version != VERSION:
         return DiskReport(path, fault=f"{path} is of version {version!r:.20}, wanted {VERSION}")
     disks = [_disk(each) for each in found["disks"][:DISKS_MAX]]
-    return DiskReport(path, int(found["at_ms"]), str(found.get("fault", ""))[:TEXT_MAX], disks)
+    told = {each.name for each in disks}
+    history = {
+        str(name): [_point(row) for row in rows[-POINTS_MAX:]]
+        for name, rows in found.get("history", {}).items()
+        if name in told
+    }
+    fault = str(found.get("fault", ""))[:TEXT_MAX]
+    return DiskReport(path, int(found["at_ms"]), fault, disks, history)
 
 
 TYPES = {each.name: str(each.type).partition(" ")[0] for each in fields(DiskState)}
@@ -176,6 +202,12 @@ TYPES = {each.name: str(each.type).partition(" ")[0] for each in fields(DiskStat
 
 def _disk(row: dict[str, Any]) -> DiskState:
     return DiskState(**{name: _typed(name, row[name]) for name in TYPES if name in row})
+
+
+def _point(row: list[Any]) -> Point:
+    at_ms, *values = row
+    numbers = [value if isinstance(value, int) else None for value in values]
+    return Point(int(at_ms), *numbers)
 
 
 def _typed(name: str, value: Any) -> Any:

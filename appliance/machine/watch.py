@@ -20,6 +20,7 @@ from appliance.machine import (
     memory,
     raid,
     sync_rate,
+    throughput,
 )
 from appliance.machine.clock_state import Clock
 from appliance.machine.disk_errors import DiskErrors
@@ -34,6 +35,7 @@ from appliance.machine.limits import Limit
 from appliance.machine.memory import KillsWatch, Memory
 from appliance.machine.raid import Array
 from appliance.machine.sync_rate import SyncRate
+from appliance.machine.throughput import Throughput, Tick
 
 WATCH_BEGINS_S = 300.0  # after a boot: its timer waits a minute, and disks may be slow
 LOOK_S = 2.0  # between two checks: an open page reads the health as often
@@ -63,6 +65,7 @@ class Machine:
         self.arrays: list[Array] = []
         self.devices: list[Device] = []
         self.disk_report = DiskReport()
+        self._report_mark: tuple[int, int, int] | None = None
         self.disk_news: list[str] = []  # counters of the report that grew
         self.up_s = math.inf
         self.memory = Memory(None, None, None, None, None, None)
@@ -73,9 +76,11 @@ class Machine:
         self.file_system = FileSystem()
         self.unmounted: Expected | None = None
         self.sync_rate: SyncRate | None = None
+        self.throughput: Throughput | None = None  # once somebody asked
         # of the kernel, which does not change while we run
         self.release = kernel.text("proc/sys/kernel/osrelease")
         self.banner = kernel.text("proc/version")
+        self.is_being_measured = False
         self._is_guest = is_guest
         self._measure, self._wall_s, self.statvfs = measure, wall_s, statvfs
         self._has_measured = False
@@ -104,7 +109,10 @@ class Machine:
 
     def _look_at_report(self) -> None:
         path = self.config.disk_watch_file
-        self.disk_report = disk_report.read(None if path == NO_FILE else path)
+        mark = None if path == NO_FILE else disk_report.mark_of(path)
+        if mark is None or mark != self._report_mark:
+            self.disk_report = disk_report.read(None if path == NO_FILE else path)
+        self._report_mark = mark
         self.disk_news = [
             f"{each.called}: {text}"
             for each in self.disk_report.disks
@@ -123,9 +131,20 @@ class Machine:
         """OSError: nothing can be written there."""
         self.sync_rate = self._measure(self.directory)
 
+    def measure_throughput(
+        self,
+        seconds: float = throughput.SECONDS,
+        tick: Tick | None = None,
+        is_wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """OSError: nothing can be written there."""
+        self.throughput = throughput.measure(
+            self.directory, seconds, tick=tick, is_wanted=is_wanted
+        )
+
     def silence(self) -> str:
-        """Of the disk watch. After a boot its file is not there before its first round."""
-        if self.disk_report.is_missing and self.up_s < WATCH_BEGINS_S:
+        """Of the disk watch. After a boot its file is old, or not there, before its first round."""
+        if not self.disk_report.fault and self.up_s < WATCH_BEGINS_S:
             return ""
         now_ms = round(self._wall_s() * 1000)
         return self.disk_report.silence(now_ms, self.config.disk_watch_silent_ms)

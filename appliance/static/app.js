@@ -21,6 +21,7 @@ import { Records } from "./pages/log_and_audit.js";
 import { Access } from "./pages/access.js";
 import { Rules } from "./pages/rules.js";
 import { Ledger } from "./pages/loss_ledger.js";
+import { Machine } from "./pages/machine.js";
 import { Mirrors } from "./pages/mirrors.js";
 import { Login, Setup } from "./pages/login.js";
 
@@ -34,11 +35,18 @@ const PAGES = [
   { key: "e", path: "exports", title: "Exports", page: Exports, one: Export },
   { key: "d", path: "ledger", title: "Losses and damage", page: Ledger, wants: "describe" },
   {
+    key: "o",
+    path: "machine",
+    title: "Machine",
+    page: Machine,
+    head: "Appliance",
+    wants: "describe",
+  },
+  {
     key: "s",
     path: "settings",
     title: "Settings",
     page: Settings,
-    head: "Appliance",
     wants: "describe_configs",
   },
   {

@@ -25,6 +25,7 @@ PAGES = {
     "exports": "daily",
     "exports/daily": "backfill",
     "clients": "Clients",
+    "machine": "As it should be",
     "settings": "advertised.listeners",
     "rules": "Who may do what",
     "ledger": "No open entries",

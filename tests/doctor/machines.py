@@ -24,7 +24,7 @@ NOW_S = 1_764_093_600.0
 HONEST = SyncRate(16, 8.4, 17.1)
 LYING = SyncRate(16, 0.11, 0.4)
 FLASH = SyncRate(16, 0.9, 2.2)
-REPORT = "run/appliance-disk-watch/report.json"
+REPORT = "var/lib/appliance-disk-watch/report.json"
 
 
 @dataclass(frozen=True)

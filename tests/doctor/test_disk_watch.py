@@ -13,9 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 from appliance.cli.main import main
-from appliance.doctor import smartctl
+from appliance.doctor import disk_watch, smartctl
 from appliance.machine import disk_report
-from appliance.machine.disk_report import DiskReport, DiskState
+from appliance.machine.disk_report import POINTS_MAX, DiskReport, DiskState, Point
 from appliance.machine.kernel_counters import Grown
 from appliance.testing import running_broker
 from tests.doctor import smart_answers
@@ -172,6 +172,8 @@ BAD_FILES = {
     "disks that are none": b'{"version": 1, "at_ms": 1, "disks": [1, 2]}',
     "a time that is none": b'{"version": 1, "at_ms": "x", "disks": []}',
     "large": b" " * (disk_report.FILE_BYTES_MAX + 1),
+    "a history that is none": b'{"version": 1, "at_ms": 1, "disks": [{"name": "a"}], '
+    b'"history": {"a": [[]]}}',
     "a time beyond all": b'{"version": 1, "at_ms": 1e999, "disks": []}',
 }
 
@@ -200,6 +202,23 @@ def test_a_file_that_is_missing_old_or_of_the_future_is_silence(tmp_path: Path) 
     assert report.silence(10_000_000, 3_600_000) == ""
     assert "silent for 2.0 h" in report.silence(17_200_001, 3_600_000)
     assert "ahead" in report.silence(0, 3_600_000)
+
+
+def test_a_disk_has_a_point_of_history_for_each_hour(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(tmp_path, ANSWERS, monkeypatch)
+    output, now = tmp_path / "report.json", [1_764_093_600.0]
+    monkeypatch.setattr(disk_watch.time, "time", lambda: now[0])
+    for _ in range(4):  # twice in one hour, twice in the next
+        watched(output)
+        now[0] += 1800
+    report = disk_report.read(output)
+    times = [each.at_ms for each in report.history["sda"]]
+    assert times == [1_764_095_400_000, 1_764_099_000_000]
+    assert report.history["sdb"][-1] == (1_764_099_000_000, 63, 48, 65528, None)
+    many = DiskReport(history={"sda": [Point(0, 1, 0, 0, None)] * POINTS_MAX})
+    assert len(disk_watch.continued(report.disks[0], many, 10**13)) == POINTS_MAX
 
 
 def test_after_a_boot_the_watch_may_take_its_time(tmp_path: Path) -> None:

@@ -5,6 +5,13 @@ import { time } from "../format.js";
 
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+const DAYS_S = 2 * 86_400;
+/** The time of day, or the day if there are several. */
+const tick = (second, splits) =>
+  splits.at(-1) - splits[0] > DAYS_S
+    ? time(second * 1000).slice(5, 10)
+    : time(second * 1000).slice(11);
+
 function options(series, unit, width, height) {
   const grid = { stroke: css("--line"), width: 1 };
   const axis = { stroke: css("--muted"), grid, ticks: { show: false }, font: "12px system-ui" };
@@ -19,7 +26,7 @@ function options(series, unit, width, height) {
         ...axis,
         grid: { show: false },
         size: 28,
-        values: (_, splits) => splits.map((second) => time(second * 1000).slice(11)),
+        values: (_, splits) => splits.map((second) => tick(second, splits)),
         space: 66,
       },
       { ...axis, size: 74, values: (_, splits) => splits.map(unit) },

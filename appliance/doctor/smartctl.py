@@ -98,7 +98,7 @@ def state_of(name: str, answer: dict[str, Any]) -> DiskState:
         pending_sectors=_raw(attributes, PENDING),
         offline_uncorrectable=_raw(attributes, OFFLINE_UNCORRECTABLE),
         reallocated_sectors=_reallocated(answer, attributes),
-        uncorrectable_errors=_raw(attributes, REPORTED_UNCORRECTABLE),
+        uncorrectable_errors=_uncorrectable(answer, attributes),
         cable_errors=_raw(attributes, CABLE),
         media_errors=_number(_at(health, "media_errors")),
         wear_percent=_number(_at(answer, "endurance_used", "current_percent"))
@@ -133,6 +133,15 @@ def _self_test(answer: dict[str, Any]) -> bool | None:
 def _reallocated(answer: dict[str, Any], attributes: dict[Any, dict[str, Any]]) -> int | None:
     grown = _number(answer.get("scsi_grown_defect_list"))
     return grown if grown is not None else _raw(attributes, REALLOCATED)
+
+
+def _uncorrectable(answer: dict[str, Any], attributes: dict[Any, dict[str, Any]]) -> int | None:
+    """SAS disks count by what they did: read, write, verify."""
+    counters = _at(answer, "scsi_error_counter_log")
+    if not isinstance(counters, dict):
+        return _raw(attributes, REPORTED_UNCORRECTABLE)
+    counts = [_number(_at(each, "total_uncorrected_errors")) or 0 for each in counters.values()]
+    return sum(counts)
 
 
 def _raw(attributes: dict[Any, dict[str, Any]], number: int) -> int | None:

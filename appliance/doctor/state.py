@@ -125,24 +125,28 @@ def of_disks(machine: Machine) -> Iterator[Check]:
         fix = f"look at cable and power; `smartctl -a /dev/{text.split(' ')[0]}`; `journalctl -k`"
         yield Check("disk errors", "degraded", text, DISK_WHY, fix, area="disk")
     disks = [each for each in machine.devices if each.is_disk]
-    reported = {each.name for each in machine.disk_report.disks}
+    behind = [each for each in machine.disk_report.disks if each.is_behind]
     for each in disks:
-        yield from seen(each, is_reported=each.name in reported)
+        yield from seen(each, len(behind))
     if disks and not told:
         yield Check("disk errors", "ok", f"none on {named(disks)}", DISK_WHY)
 
 
-def seen(disk: Device, *, is_reported: bool) -> Iterator[Check]:
+def seen(disk: Device, disks_behind: int) -> Iterator[Check]:
+    """`disks_behind`: of controllers, which the disk watch tells of."""
     what = f"{disk.name}: {disk.model or 'a disk'}, {size(disk.size)}"
     kind = "platters" if disk.is_rotating else "flash"
-    if disk.behind == "controller":
+    if disk.behind == "controller" and disks_behind:
+        found = f"{what}, of a RAID controller; the disk watch tells of {disks_behind} behind it"
+        yield Check(f"disk {disk.name}", "ok", found, DISK_WHY)
+    elif disk.behind == "controller":
         found = f"{what}, made by a RAID controller: its disks and its cache are not seen from here"
         why = "a disk may be gone for months while the controller's volume works"
         fix = (
             "ask the controller's own program (perccli, storcli, ssacli) for the volume, its disks "
             "and its battery, on a timer that mails"
         )
-        yield Check(f"disk {disk.name}", "ok" if is_reported else "unknown", found, why, fix)
+        yield Check(f"disk {disk.name}", "unknown", found, why, fix)
     elif disk.behind == "host":
         found = f"{what}, made by a host: its disks and its cache are the host's"
         why = "whether a sync reaches a disk is decided there"

@@ -15,6 +15,7 @@ for each hour: time, temperature, pending and reallocated sectors, wear.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -76,6 +77,11 @@ class DiskState:
         return self.temperature_max_c or (
             FLASH_MAX_C if self.rotation_rate == 0 else ROTATING_MAX_C
         )
+
+    @property
+    def is_behind(self) -> bool:
+        """A controller: several share one name, and a number of their own follows it."""
+        return "," in self.name
 
     @property
     def called(self) -> str:
@@ -167,7 +173,8 @@ def read(path: Path | None) -> DiskReport:
     if path is None:
         return DiskReport()
     try:
-        with path.open("rb") as file:
+        # without a wait, if it is a pipe
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)
     except FileNotFoundError:
         return DiskReport(path)
@@ -185,16 +192,17 @@ def _parsed(path: Path, data: bytes) -> DiskReport:
     found = json.loads(data)
     version = found["version"]
     if version != VERSION:
-        return DiskReport(path, fault=f"{path} is of version {version!r:.20}, wanted {VERSION}")
+        got = _printable(str(version)[:20])
+        return DiskReport(path, fault=f"{path} is of version {got}, wanted {VERSION}")
     disks = [_disk(each) for each in found["disks"][:DISKS_MAX]]
     told = {each.name for each in disks}
     history = {
-        str(name): [_point(row) for row in rows[-POINTS_MAX:]]
+        name: [_point(row) for row in rows[-POINTS_MAX:]]
         for name, rows in found.get("history", {}).items()
         if name in told
     }
-    fault = str(found.get("fault", ""))[:TEXT_MAX]
-    return DiskReport(path, int(found["at_ms"]), fault, disks, history)
+    fault = _printable(str(found.get("fault", ""))[:TEXT_MAX])
+    return DiskReport(path, _moment(found["at_ms"]), fault, disks, history)
 
 
 TYPES = {each.name: str(each.type).partition(" ")[0] for each in fields(DiskState)}
@@ -206,15 +214,30 @@ def _disk(row: dict[str, Any]) -> DiskState:
 
 def _point(row: list[Any]) -> Point:
     at_ms, *values = row
-    numbers = [value if isinstance(value, int) else None for value in values]
-    return Point(int(at_ms), *numbers)
+    return Point(_moment(at_ms), *map(_number, values))
+
+
+def _moment(value: Any) -> int:
+    if (found := _number(value)) is None:
+        raise ValueError(value)
+    return found
 
 
 def _typed(name: str, value: Any) -> Any:
     """What is of another type was never said."""
     kind = TYPES[name]
     if kind == "str":
-        return str(value)[:TEXT_MAX] if isinstance(value, str) else ""
+        return _printable(value[:TEXT_MAX]) if isinstance(value, str) else ""
     if kind == "bool":
         return value if isinstance(value, bool) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return _number(value)
+
+
+def _number(value: Any) -> int | None:
+    is_one = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 62
+    return value if is_one else None
+
+
+def _printable(text: str) -> str:
+    """It goes to terminals, and to pages."""
+    return "".join(each if each.isprintable() else "?" for each in text)

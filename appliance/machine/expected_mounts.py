@@ -31,9 +31,11 @@ def of_machine(kernel: KernelFiles) -> Iterator[Expected]:
     table = kernel.root / "etc" / "fstab"
     for line in text_in(table).splitlines():
         fields = line.partition("#")[0].split()
-        if len(fields) >= FIELDS_MIN and fields[1] not in NO_PLACES:
-            place = fields[1].replace("\\040", " ")
-            yield Expected(Path(place), fields[0], "/etc/fstab")
+        if len(fields) < FIELDS_MIN or fields[1] in NO_PLACES:
+            continue
+        options = fields[FIELDS_MIN].split(",") if len(fields) > FIELDS_MIN else []
+        if "noauto" not in options:
+            yield Expected(Path(fields[1].replace("\\040", " ")), fields[0], "/etc/fstab")
     for unit in sorted((kernel.root / "etc" / "systemd" / "system").glob("*.mount")):
         text = text_in(unit)
         where, what = _WHERE.search(text), _WHAT.search(text)

@@ -100,7 +100,7 @@ class Machine:
         self.disk_errors.note(self.devices)
         self.up_s = _up_s(kernel)
         self._look_at_report()
-        self.unmounted = expected_mounts.missing(self.directory.absolute(), kernel)
+        self.unmounted = expected_mounts.missing(self.directory.resolve(), kernel)
         # Last, because a hanging file system blocks the thread here.
         state = file_system.look(self.directory, kernel.sys, kernel.mounts)
         self._was_seen |= not state.unseen

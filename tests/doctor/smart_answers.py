@@ -121,5 +121,22 @@ NVME = head(["-n", "standby", "-a", "-d", "nvme", "/dev/nvme0"], 0) | {
     "power_on_time": {"hours": 8123},
 }  # fmt: skip
 
+SAS = head(["-n", "standby", "-a", "-d", "scsi", "/dev/sdc"], 0) | {
+    "device": {"name": "/dev/sdc", "info_name": "/dev/sdc", "type": "scsi", "protocol": "SCSI"},
+    "scsi_vendor": "SEAGATE", "scsi_product": "ST4000NM0025", "scsi_revision": "N003",
+    "scsi_model_name": "SEAGATE ST4000NM0025",
+    "serial_number": "ZC1900AB", "rotation_rate": 7200,
+    "smart_status": {"passed": True},
+    "temperature": {"current": 31, "drive_trip": 60},
+    "power_on_time": {"hours": 30123, "minutes": 12},
+    "scsi_grown_defect_list": 4,
+    "scsi_error_counter_log": {
+        "read": {"errors_corrected_by_eccfast": 12, "total_errors_corrected": 12,
+                 "gigabytes_processed": "51234.567", "total_uncorrected_errors": 2},
+        "write": {"gigabytes_processed": "9123.456", "total_uncorrected_errors": 0},
+        "verify": {"gigabytes_processed": "1.234", "total_uncorrected_errors": 1},
+    },
+}  # fmt: skip
+
 ASLEEP = head(["-n", "standby", "-a", "-d", "megaraid,3", "/dev/bus/0"], 2,
               "Device is in STANDBY mode, exit(2)")  # fmt: skip

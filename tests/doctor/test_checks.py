@@ -6,13 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from appliance.config import BrokerConfig
-from appliance.doctor import array_shape, disk_queues, kernel, known_bugs, memory_settings, network
+from appliance.config import BrokerConfig, load
+from appliance.doctor import (
+    array_shape,
+    disk_queues,
+    examination,
+    kernel,
+    known_bugs,
+    memory_settings,
+    network,
+    tls,
+)
 from appliance.doctor.check import Check
 from appliance.doctor.known_bugs import BUGS
 from appliance.machine import expected_mounts, sync_rate
+from appliance.machine.believed_time import WallClock, wall_now_ms
+from appliance.machine.believed_time_file import BelievedClock
 from appliance.machine.hardware_clock import HardwareClock
 from tests.doctor.machines import Recorded, machine_of
+from tests.support.certificates import Authority
 
 NOW_S = 1_764_093_600.0
 
@@ -138,6 +150,7 @@ MOUNTS = {
     "another is below": (TABLE, ROOT + SRV.replace("/srv", "/srv/appliance"), "/srv/appliance/x",
                          None),
     "it is elsewhere": (TABLE, ROOT, "/var/lib/appliance", None),
+    "it is not mounted by itself": (TABLE.replace("noatime", "noauto"), ROOT, "/srv/a", None),
     "nothing is known": ("", ROOT, "/srv", None),
     "its name has a space": ("/dev/md0 /my\\040disks xfs", ROOT, "/my disks/a", "/my disks"),
 }  # fmt: skip
@@ -179,3 +192,34 @@ CLOCKS = {
 def test_the_boards_clock(board_s: float | None, wall_s: float, warnings: int) -> None:
     found = HardwareClock(None if board_s is None else round(board_s), wall_s)
     assert len(found.warnings()) == warnings
+
+
+# Certificates, and what was believed of the time
+
+CERTIFICATES = {
+    "good": (90, "ok", "days left"),
+    "ends soon": (20, "degraded", "it expires at"),
+    "has ended": (-2, "failing", "it expired at"),
+}
+
+
+@pytest.mark.parametrize(("days", "verdict", "text"), CERTIFICATES.values(), ids=CERTIFICATES)
+def test_a_certificate_is_looked_at(tmp_path: Path, days: int, verdict: str, text: str) -> None:
+    store = Authority(tmp_path).keystore(days=days)
+    settings = ["ssl.keystore.location=" + str(store), "admin.tls=on"]
+    (found,) = tls.checks(load(None, {}, settings))
+    assert (found.name, found.verdict) == ("certificate server.pem", verdict)
+    assert text in found.found
+
+
+def test_one_that_is_not_there_keeps_the_broker_from_starting(tmp_path: Path) -> None:
+    settings = [f"ssl.keystore.location={tmp_path / 'none.pem'}", "admin.tls=on"]
+    (found,) = tls.checks(load(None, {}, settings))
+    assert (found.verdict, found.why) == ("failing", "the broker does not start with it")
+
+
+def test_a_clock_behind_what_was_believed_is_told_before_a_start(tmp_path: Path) -> None:
+    BelievedClock(tmp_path, WallClock(lambda: wall_now_ms() + 86_400_000)).keep(at_once=True)
+    (found,) = examination.of_belief(tmp_path)
+    assert (found.verdict, found.area or found.name) == ("degraded", "clock")
+    assert "1.0 d before what was believed" in found.found or "24.0 h before" in found.found

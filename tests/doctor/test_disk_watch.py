@@ -146,6 +146,13 @@ def test_what_an_nvme_tells(text: str, facts: dict[str, int]) -> None:
     assert [*state.failures(), *state.warnings()] == [text]
 
 
+def test_what_a_sas_disk_tells() -> None:
+    state = smartctl.state_of("sdc", smart_answers.SAS)
+    assert state.called == "sdc (SEAGATE ST4000NM0025)"
+    assert (state.reallocated_sectors, state.uncorrectable_errors, state.limit_c) == (4, 3, 60)
+    assert list(state.warnings()) == []
+
+
 @pytest.mark.parametrize(
     "answer",
     [
@@ -185,6 +192,18 @@ def test_a_bad_file_is_a_watch_that_says_nothing(tmp_path: Path, data: bytes) ->
     found = disk_report.read(path)
     assert found.disks == []
     assert found.silence(0, 1000).startswith("the disk watch says nothing: ")
+
+
+def test_a_pipe_in_place_of_the_file_holds_nobody(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert "is not the file" in disk_report.read(tmp_path / "pipe").fault
+
+
+def test_text_and_numbers_that_others_could_not_print(tmp_path: Path) -> None:
+    row = {"name": "sda", "model": "\ud800\x1b[2J\n", "temperature_c": 10**400}
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps({"version": 1, "at_ms": 5, "disks": [row]}))
+    assert disk_report.read(path).disks == [DiskState("sda", model="??[2J?")]
 
 
 def test_values_of_other_types_were_not_told(tmp_path: Path) -> None:

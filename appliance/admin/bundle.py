@@ -17,6 +17,7 @@ from aiohttp import web
 from appliance import __version__
 from appliance.admin import (
     client_connections,
+    doctor,
     groups,
     health,
     log_lines,
@@ -30,6 +31,7 @@ from appliance.admin.route import ADMIN, Call, Route, get
 # Responses of routes as files, with parameters other than the defaults.
 PARTS: dict[str, tuple[list[Route], str, dict[str, Any]]] = {
     "health.json": (health.ROUTES, "/health", {}),
+    "doctor.json": (doctor.ROUTES, "/doctor", {}),
     "topics.json": (topics.ROUTES, "/topics", {"internal": True, "limit": 10_000}),
     "logs.json": (partition_logs.ROUTES, "/logs", {}),
     "groups.json": (groups.ROUTES, "/groups", {"limit": 10_000}),

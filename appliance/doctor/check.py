@@ -19,6 +19,13 @@ WRONG: tuple[Verdict, ...] = ("failing", "degraded")
 WORST_FIRST: tuple[Verdict, ...] = (*WRONG, "unknown", "advice", "ok")
 
 
+# As udev names them, by how the name begins. An array and a volume keep their names.
+KINDS = {
+    "sd": 'KERNEL=="sd*", ENV{DEVTYPE}=="disk", ATTR{queue/rotational}=="1"',
+    "nvme": 'KERNEL=="nvme*", ENV{DEVTYPE}=="disk", ATTR{queue/rotational}=="0"',
+}
+
+
 class Change(NamedTuple):
     """What `--fix` does: undone by writing the former value, and no data is touched."""
 
@@ -66,10 +73,12 @@ def sysctl(name: str, value: int | str) -> tuple[str, Change]:
 
 
 def block_setting(device: str, attribute: str, value: int | str) -> tuple[str, Change]:
-    """The same for an attribute of a block device. The rule names the device: what is true of this
-    disk need not be of another."""
+    """The same for an attribute of a block device. A disk may have another name after the next
+    start, so the rule is for all of its kind."""
     path = f"sys/block/{device}/{attribute}"
-    rule = f'ACTION=="add|change", KERNEL=="{device}", ATTR{{{attribute}}}="{value}"'
+    kind = next((rule for begin, rule in KINDS.items() if device.startswith(begin)), None)
+    which = kind or f'KERNEL=="{device}"'
+    rule = f'ACTION=="add|change", {which}, ATTR{{{attribute}}}="{value}"'
     return f"echo {value} > /{path}", Change(path, str(value), rule)
 
 

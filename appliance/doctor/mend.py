@@ -59,6 +59,7 @@ def _keep(file: Path, lines: list[str]) -> None:
     """Adds them, in place of earlier ones for the same thing."""
     if not lines:
         return
+    lines = list(dict.fromkeys(lines))  # disks of one kind share a rule
     fresh = {_subject(each) for each in lines}
     old = [each for each in text_in(file).splitlines() if each and not each.startswith("#")]
     kept = [each for each in old if _subject(each) not in fresh]

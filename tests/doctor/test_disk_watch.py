@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 import time
 import urllib.request
 from pathlib import Path
@@ -238,6 +241,22 @@ def test_a_disk_has_a_point_of_history_for_each_hour(
     assert report.history["sdb"][-1] == (1_764_099_000_000, 63, 48, 65528, None)
     many = DiskReport(history={"sda": [Point(0, 1, 0, 0, None)] * POINTS_MAX})
     assert len(disk_watch.continued(report.disks[0], many, 10**13)) == POINTS_MAX
+
+
+def test_without_once_it_looks_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(tmp_path, ANSWERS, monkeypatch)
+    output = tmp_path / "report.json"
+    line = ["-m", "appliance", "disk", "watch", "--every", "1", "--output", str(output)]
+    with subprocess.Popen([sys.executable, *line], stderr=subprocess.DEVNULL) as running:
+        deadline = time.monotonic() + 30
+        while not output.exists() or (tmp_path / "calls").read_text().count("--scan-open") < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        running.terminate()
+        assert running.wait(10) == 128 + signal.SIGTERM
+    assert len(disk_report.read(output).disks) == 5
 
 
 def test_after_a_boot_the_watch_may_take_its_time(tmp_path: Path) -> None:

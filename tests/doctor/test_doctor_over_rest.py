@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from appliance.cli.main import main
 from appliance.machine import throughput
 from appliance.testing import RunningBroker
 from tests.support.rest import Rest
@@ -27,6 +30,21 @@ def test_a_running_broker_answers_all_checks_of_its_machine(
     ports = {each["name"]: each["found"] for each in found["checks"] if "port" in each["name"]}
     assert (found["throughput"], found["disks"]) == (None, [])
     assert all("not by a broker" not in text for text in ports.values())
+
+
+def test_the_command_beside_a_running_broker_knows_its_ports(
+    appliance_broker: RunningBroker,
+) -> None:
+    at = ["--listen", appliance_broker.bootstrap, "--admin", str(appliance_broker.admin)]
+    line = ["doctor", "--json", "--no-measure", "--data-dir"]
+
+    def ports(directory: Path) -> set[str]:
+        checks = json.loads(CliRunner().invoke(main, [*line, str(directory), *at]).stdout)["checks"]
+        named = [each for each in checks if each["name"] in ("port admin", "port PLAINTEXT")]
+        return {each["verdict"] for each in named}
+
+    assert ports(appliance_broker.data_dir) <= {"ok", "advice"}  # it chose ports for clients
+    assert ports(appliance_broker.data_dir.parent) == {"failing"}
 
 
 def test_the_disk_is_measured_on_request(appliance_broker: RunningBroker) -> None:

@@ -115,7 +115,7 @@ def test_fix_writes_values_and_keeps_them_for_the_next_start(tmp_path: Path) -> 
 proc/sys/vm/dirty_background_bytes = 0
 proc/sys/vm/dirty_background_ratio = 10
 ! sys/class/rtc
-sys/block/sdb/queue/scheduler = [none] mq-deadline
+sys/block/sd{b..c}/queue/scheduler = [none] mq-deadline
 etc/sysctl.d/90-appliance.conf = vm.dirty_bytes = 1\\nvm.other = 7
 """)  # fmt: skip
     code, text = shown(tmp_path, "--no-measure", "--fix")
@@ -130,8 +130,13 @@ etc/sysctl.d/90-appliance.conf = vm.dirty_bytes = 1\\nvm.other = 7
         "vm.other = 7", "vm.dirty_background_bytes = 268435456", "vm.dirty_bytes = 1073741824",
     ]  # fmt: skip
     rules = (tmp_path / "etc/udev/rules.d/90-appliance.rules").read_text()
-    assert ('ACTION=="add|change", KERNEL=="sdb", ATTR{queue/scheduler}="mq-deadline"\n') in rules
-    (tmp_path / "sys/block/sdb/queue/scheduler").write_text("none [mq-deadline]\n")  # the kernel's
+    assert (
+        'ACTION=="add|change", KERNEL=="sd*", ENV{DEVTYPE}=="disk", '
+        'ATTR{queue/rotational}=="1", ATTR{queue/scheduler}="mq-deadline"\n'
+    ) in rules
+    assert rules.count("scheduler") == 1
+    for each in ("sdb", "sdc"):  # as the kernel shows it
+        (tmp_path / f"sys/block/{each}/queue/scheduler").write_text("none [mq-deadline]\n")
     _, again = shown(tmp_path, "--no-measure", "--fix")
     assert "fixed" not in again
 

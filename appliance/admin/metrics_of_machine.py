@@ -51,6 +51,7 @@ def of_raid(arrays: list[Array]) -> Iterator[Metric]:
 
 NUMBERS_OF_DISKS = {
     "temperature_c": ("disk_temperature_celsius", "Of the disk, by itself."),
+    "limit_c": ("disk_temperature_max_celsius", "Above it the disk is too hot."),
     "pending_sectors": ("disk_pending_sectors", "Sectors that cannot be read now."),
     "reallocated_sectors": ("disk_reallocated_sectors", "Sectors replaced by spare ones."),
     "uncorrectable_errors": ("disk_uncorrectable_errors", "Reads that could not be corrected."),

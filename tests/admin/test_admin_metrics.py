@@ -177,7 +177,9 @@ def test_what_is_watched_is_there(file: str, appliance_broker: RunningBroker) ->
         # with a disk watch
         "appliance_disk_smart_passed": {"disk"},
         "appliance_disk_pending_sectors": {"disk"},
+        "appliance_disk_reallocated_sectors": {"disk"},
         "appliance_disk_temperature_celsius": {"disk"},
+        "appliance_disk_temperature_max_celsius": {"disk"},
         "appliance_disk_wear_percent": {"disk"},
     }
     for family in families:

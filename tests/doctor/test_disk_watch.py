@@ -300,6 +300,7 @@ def test_health_and_metrics_tell_of_a_failing_disk_and_of_silence(
         page = metrics_of(broker.admin)
         assert 'appliance_disk_smart_passed{disk="sdb"} 0.0' in page
         assert 'appliance_disk_temperature_celsius{disk="nvme0"} 41.0' in page
+        assert 'appliance_disk_temperature_max_celsius{disk="nvme0"} 81.0' in page
         assert "appliance_disk_watch_silent 0.0" in page
         output.unlink()
         deadline = time.monotonic() + 20

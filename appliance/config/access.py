@@ -10,6 +10,7 @@ from appliance.config.setting import HOUR_MS, SECOND_MS, Part, SettingInvalid, s
 PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
 SCRAM_SHA_256, SCRAM_SHA_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
 MECHANISMS = (SCRAM_SHA_512, SCRAM_SHA_256, PLAIN, OAUTHBEARER)
+SHOWING = (PLAIN, OAUTHBEARER)  # what the client sends is all that a login takes
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
@@ -28,11 +29,12 @@ class AccessConfig(Part):
         "Clients take the first that they know, or the one that they are told.",
         of_listener=True,
     )
-    is_plain_open: bool = setting(
-        "sasl.plain.without.encryption",
+    may_show_secrets: bool = setting(
+        "sasl.secrets.without.encryption",
         False,
-        "Whether PLAIN is allowed on a listener without encryption. Everybody between client and "
-        "broker can read the passwords then; with SCRAM nobody can.",
+        "Whether PLAIN and OAUTHBEARER are allowed on a listener without encryption. Everybody "
+        "between client and broker can read the passwords and tokens then, and log in with them; "
+        "with SCRAM nobody can.",
         of_listener=True,
     )
     reauth_ms_max: int = setting(

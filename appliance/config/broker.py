@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from appliance.config.access import PLAIN, AccessConfig
+from appliance.config.access import SHOWING, AccessConfig
 from appliance.config.addresses import EVERY_INTERFACE, NO_ADDRESS, Address
 from appliance.config.admin import AUTO, ON, AdminConfig
 from appliance.config.control_plane import ControlConfig
@@ -176,7 +176,7 @@ class BrokerConfig(Part):
                 f"listener.security.protocol.map={each.name}:{PLAINTEXT} with it"
             )
         if protocol in WITH_LOGIN:
-            self._check_plain(each, protocol)
+            self._check_secrets(each, protocol)
         if protocol in ENCRYPTED and not self.tls_of(each.name).has_keystore:
             raise SettingInvalid(
                 f"listeners: got {each}, and there is no certificate for it; wanted "
@@ -195,15 +195,14 @@ class BrokerConfig(Part):
                 f"advertised.listeners={each.name}://{socket.gethostname()}:{each.address.port}"
             )
 
-    def _check_plain(self, each: Listener, protocol: str) -> None:
+    def _check_secrets(self, each: Listener, protocol: str) -> None:
         access = self.access_of(each.name)
-        if protocol not in ENCRYPTED and PLAIN in access.mechanisms.all and not (
-            access.is_plain_open
-        ):
+        found = [it for it in access.mechanisms.all if it in SHOWING]
+        if protocol not in ENCRYPTED and found and not access.may_show_secrets:
             raise SettingInvalid(
                 f"sasl.enabled.mechanisms: got {access.mechanisms} for {each}, which is not "
-                "encrypted: everybody on the way could read the passwords of PLAIN; wanted SCRAM "
-                "only, or sasl.plain.without.encryption=true with it"
+                f"encrypted: everybody on the way could read what {' and '.join(found)} send, and "
+                "log in with it; wanted SCRAM only, or sasl.secrets.without.encryption=true with it"
             )
 
     def _check_own(self, name: str) -> None:

@@ -34,7 +34,7 @@ def with_logins(path: Path, monkeypatch: pytest.MonkeyPatch, **access: Any) -> C
     """Clients log in at its only listener."""
     real = support.broker_config
     listeners = Listeners((Listener("SASL_PLAINTEXT", Address("127.0.0.1", 9092)),))
-    facts = {"is_plain_open": True, "failed_delay_ms": 1, **access}
+    facts = {"may_show_secrets": True, "failed_delay_ms": 1, **access}
     facts.setdefault("mechanisms", Mechanisms(("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")))
 
     own = AccessConfig(**facts)

@@ -240,13 +240,20 @@ def test_rights_are_enforced_where_nobody_logs_in_if_that_is_said() -> None:
     assert load(pairs=[f"authorizer.class.name={STANDARD_AUTHORIZER}"]).enforces_rights
 
 
-def test_plain_on_an_open_line_is_refused_unless_it_is_said() -> None:
+BEARER = ["sasl.oauthbearer.jwks.endpoint.url=https://id.example/keys",
+          "sasl.oauthbearer.expected.issuer=https://id.example",
+          "sasl.oauthbearer.expected.audience=kafka"]
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "OAUTHBEARER"])
+def test_a_secret_on_an_open_line_is_refused_unless_it_is_said(mechanism: str) -> None:
     told = ["listeners=A://127.0.0.1:1", "listener.security.protocol.map=A:SASL_PLAINTEXT",
-            "listener.name.a.sasl.enabled.mechanisms=PLAIN"]
-    with pytest.raises(SettingInvalid, match=r"got PLAIN for A:.*, which is not encry"):
+            f"listener.name.a.sasl.enabled.mechanisms=SCRAM-SHA-256,{mechanism}", *BEARER]
+    wanted = rf"for A:.*, which is not encrypted.* what {mechanism} send"
+    with pytest.raises(SettingInvalid, match=wanted):
         load(pairs=told)
-    found = load(pairs=[*told, "sasl.plain.without.encryption=true"])
-    assert str(found.access_of("A").mechanisms) == "PLAIN"
+    found = load(pairs=[*told, "listener.name.a.sasl.secrets.without.encryption=true"])
+    assert str(found.access_of("A").mechanisms) == f"SCRAM-SHA-256,{mechanism}"
 
 
 def test_a_listener_has_settings_of_its_own_from_every_source(tmp_path: Path) -> None:

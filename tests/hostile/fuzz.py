@@ -67,7 +67,7 @@ ADMIN, FEW, MANY = "admin", "few", "many"
 EVERYTHING = 2  # of the operations
 SASL = {
     "sasl.enabled.mechanisms": "SCRAM-SHA-512,SCRAM-SHA-256,PLAIN,OAUTHBEARER",
-    "sasl.plain.without.encryption": "true",
+    "sasl.secrets.without.encryption": "true",
     "sasl.oauthbearer.jwks.endpoint.url": "file:///dev/null",
     "sasl.oauthbearer.expected.issuer": "https://id.example",
     "sasl.oauthbearer.expected.audience": "kafka",

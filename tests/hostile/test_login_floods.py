@@ -90,7 +90,7 @@ def of_one_hash(tmp_path: Path) -> Iterator[Serving]:
     broker = Serving(tmp_path, protocol="SASL_PLAINTEXT", **{
         "connection.failed.authentication.delay.ms": 0,
         "sasl.enabled.mechanisms": "SCRAM-SHA-512,PLAIN",
-        "sasl.plain.without.encryption": "true",
+        "sasl.secrets.without.encryption": "true",
     })  # fmt: skip
     yield broker
     assert broker.stop() == 0

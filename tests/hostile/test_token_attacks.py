@@ -29,6 +29,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     keys.write_bytes(published(a=RSA, e=EC))
     made = Serving(folder, protocol="SASL_PLAINTEXT", **{
         "sasl.enabled.mechanisms": "SCRAM-SHA-256,OAUTHBEARER",
+        "sasl.secrets.without.encryption": "true",
         "sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
         "sasl.oauthbearer.expected.issuer": ACCESS.issuer,
         "sasl.oauthbearer.expected.audience": str(ACCESS.audience),

@@ -31,7 +31,7 @@ REFUSED = confluent_kafka.KafkaError._AUTHENTICATION
 SETTINGS = {
     "listeners": "SASL_PLAINTEXT://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
     "sasl.enabled.mechanisms": ",".join(MECHANISMS),
-    "sasl.plain.without.encryption": "true",
+    "sasl.secrets.without.encryption": "true",
 }
 
 

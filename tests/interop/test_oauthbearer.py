@@ -83,6 +83,7 @@ def serving(folder: Path, service: TokenService, keys_url: str) -> Iterator[Site
     settings = {
         "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
         "sasl.enabled.mechanisms": OAUTHBEARER,
+        "sasl.secrets.without.encryption": "true",
         "sasl.oauthbearer.jwks.endpoint.url": keys_url,
         "sasl.oauthbearer.expected.issuer": service.issuer,
         "sasl.oauthbearer.expected.audience": AUDIENCE,

@@ -24,7 +24,7 @@ USERS = {"ada": "admin", "app": "none"}
 WITH_LOGINS = {
     "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
     "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512,PLAIN",
-    "sasl.plain.without.encryption": "true",
+    "sasl.secrets.without.encryption": "true",
     "connection.failed.authentication.delay.ms": "1",
 }
 

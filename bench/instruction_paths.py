@@ -2,10 +2,10 @@
 
     python -m bench.instruction_paths PATH COUNT [FOLDER]
 
-PATH is one of append, append-one, read, columns, request-one, fetch-one, and the last two where
-rights are enforced and known: request-allowed and fetch-allowed.
+PATH is one of append, append-one, read, columns, request-one, fetch-one, connect-one (a fetch with
+a connection of its own), and where rights are enforced and known: request-allowed, fetch-allowed.
 
-It uses a new log, or the log in the folder. The last four paths go through a socket and the network
+It uses a new log, or the log in the folder. The last five paths go through a socket and the network
 threads, with a client that repeats the same bytes.
 """
 
@@ -16,7 +16,8 @@ import struct
 import sys
 import tempfile
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -76,11 +77,25 @@ def request_one(log_dir: LogDir, log: Log, count: int, rights: int = 0) -> None:
 
 def fetch_one(log_dir: LogDir, log: Log, count: int, rights: int = 0) -> None:
     log.append_durable(bytes(batch_of(1)))
+    answered(log_dir, log, count, fetch_frame(), rights)
+
+
+def fetch_frame() -> bytes:
     part = FetchRequest.FetchPartition(partition=0, partition_max_bytes=READ_BYTES)
     topic = FetchRequest.FetchTopic(topic=TOPIC, partitions=[part])
     asked = FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=READ_BYTES, topics=[topic],
                          session_epoch=-1)
-    answered(log_dir, log, count, frame_of(asked, 1, 12), rights)
+    return frame_of(asked, 1, 12)
+
+
+def connect_one(log_dir: LogDir, log: Log, count: int) -> None:
+    """A connection of its own for each request."""
+    log.append_durable(bytes(batch_of(1)))
+    frame = fetch_frame()
+    with serving(log_dir, log, 0) as address:
+        for _ in range(count):
+            with socket.create_connection(address) as client:
+                ask(client, frame)
 
 
 def request_allowed(log_dir: LogDir, log: Log, count: int) -> None:
@@ -98,8 +113,21 @@ def frame_of(request: Any, key: int, version: int) -> bytes:
 
 
 def answered(log_dir: LogDir, log: Log, count: int, frame: bytes, rights: int) -> None:
-    """Sends the frame and reads its response, a number of times. `rights`: those that are known to
-    be allowed, where they are enforced."""
+    """Sends the frame and reads its response, a number of times."""
+    with serving(log_dir, log, rights) as address, socket.create_connection(address) as client:
+        for _ in range(count):
+            ask(client, frame)
+
+
+def ask(client: socket.socket, frame: bytes) -> None:
+    client.sendall(frame)
+    (left,) = struct.unpack(">i", client.recv(4, socket.MSG_WAITALL))
+    client.recv(left, socket.MSG_WAITALL)
+
+
+@contextmanager
+def serving(log_dir: LogDir, log: Log, rights: int) -> Iterator[tuple[str, int]]:
+    """`rights`: those that are known to be allowed, where they are enforced."""
     plane = DataPlane(log_dir.engine, NetworkConfig())
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = listener.getsockname()
@@ -109,17 +137,13 @@ def answered(log_dir: LogDir, log: Log, count: int, frame: bytes, rights: int) -
             plane.enforce(1)
             plane.decide("User:ANONYMOUS", "127.0.0.1", TOPIC, rights, rights, 1)
         plane.start()
-        with socket.create_connection(address) as client:
-            for _ in range(count):
-                client.sendall(frame)
-                (left,) = struct.unpack(">i", client.recv(4, socket.MSG_WAITALL))
-                client.recv(left, socket.MSG_WAITALL)
+        yield address
         plane.stop(1000)
 
 
 PATHS: dict[str, Callable[[LogDir, Log, int], None]] = {
     "append": append, "append-one": append_one, "read": read, "columns": columns,
-    "request-one": request_one, "fetch-one": fetch_one,
+    "request-one": request_one, "fetch-one": fetch_one, "connect-one": connect_one,
     "request-allowed": request_allowed, "fetch-allowed": fetch_allowed,
 }
 

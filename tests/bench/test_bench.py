@@ -282,7 +282,8 @@ def test_a_path_of_the_core_can_be_taken(path: str, tmp_path: Path) -> None:
     log = log_dir.create("bench", 0, instruction_paths.LOG)
     instruction_paths.PATHS[path](log_dir, log, 3)
     stored = {"append": 3 * instruction_paths.RECORDS, "append-one": 3,
-              "request-one": 3, "fetch-one": 1, "request-allowed": 3, "fetch-allowed": 1,
+              "request-one": 3, "fetch-one": 1, "connect-one": 1,
+              "request-allowed": 3, "fetch-allowed": 1,
               "read": instruction_paths.OFFSETS * instruction_paths.RECORDS, "columns": 0}
     assert log.log_end_offset == stored[path]
     log_dir.close()

@@ -181,6 +181,50 @@ def test_one_version_can_be_asked_for(authority: Authority, tmp_path: Path) -> N
             TlsClient(broker.bootstrap, trusting(authority.trust, "TLS 1.2"))
 
 
+# What the kernel encrypts
+
+TCP_ULP = 31  # of linux/tcp.h
+KERNEL_TLS = Path("/proc/net/tls_stat")
+
+
+def no_kernel_tls() -> str:
+    """Why the kernel encrypts nothing; "": it does."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(
+        server.getsockname()
+    ) as client:  # fmt: skip
+        try:
+            client.setsockopt(socket.IPPROTO_TCP, TCP_ULP, b"tls")
+        except OSError as error:
+            return f"the kernel has no TLS (modprobe tls): setsockopt(TCP_ULP): {error.strerror}"
+    return ""
+
+
+def encrypted_by_the_kernel() -> int:
+    """How many connections it was given to encrypt what they send, since its start."""
+    rows = dict(line.split() for line in KERNEL_TLS.read_text().splitlines())
+    return int(rows["TlsTxSw"]) + int(rows["TlsTxDevice"])
+
+
+@pytest.mark.skipif(bool(no_kernel_tls()), reason=no_kernel_tls())
+@pytest.mark.parametrize("version", VERSIONS)
+def test_where_the_kernel_encrypts_it_does_and_every_byte_comes(
+    broker: RunningBroker, authority: Authority, version: str
+) -> None:
+    """By sendfile and sendmsg, to a reader that is slow, too."""
+    before, topic = encrypted_by_the_kernel(), version.replace(" ", "-kernel-")
+    with TlsClient(broker.bootstrap, trusting(authority.trust, version)) as client:
+        all_bytes = filled(client, topic)
+        assert encrypted_by_the_kernel() == before + 1
+        small = fetch_frame(0, topic=topic, partition_max_bytes=100)
+        large = fetch_frame(0, topic=topic, partition_max_bytes=2 * LARGE)
+        client.tls.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        client.socket.sendall((small + large) * 2)
+        for _ in range(2):
+            assert len(slowly(client)) < 600_000
+            assert slowly(client).endswith(all_bytes[-1000:] + b"\0\0\0")
+        assert client.fetch_one(0, topic=topic, partition_max_bytes=2 * LARGE).records == all_bytes
+
+
 # Files
 
 def context_of(**settings: object) -> ListenerTls:

@@ -63,6 +63,7 @@ ENGINE_TESTS = (
 )
 # Before a login, with rights, over TLS: with threads of several kinds in the engine at once.
 OPEN_TO_ALL_TESTS = (
+    "network/test_connection_limits.py",
     "network/test_login_gate.py",
     "network/test_rights.py",
     "network/test_tls_listener.py",

@@ -54,6 +54,7 @@ class Authorizer:
         """`super_users` are principals as text. `allows_everyone` to resources without rules."""
         self.is_enforced = is_enforced
         self.generation = 1
+        self.decisions = 0  # since the start; explanations are none
         self._super_users = frozenset(super_users)
         self._administrators: frozenset[str] = frozenset()
         # What roles grant, by principal and kind of resource
@@ -116,6 +117,7 @@ class Authorizer:
         """`without_role`: what its role allows does not count."""
         if not self.is_enforced:
             return True
+        self.decisions += 1
         who = str(principal)
         if who in self._super_users or who in self._administrators:
             return True

@@ -9,6 +9,7 @@ connections end, and certificates from before open nothing any more (`users.py`)
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
@@ -41,6 +42,9 @@ class CertificateLogins:
         self._data_plane: DataPlane | None = None
         self._mappings = {listener: PrincipalMapping(text) for listener, text in rules.items()}
         self._principals: dict[int, Principal] = {}  # by connection
+        # Since the start, by the number of a listener
+        self.succeeded: Counter[int] = Counter(dict.fromkeys(rules, 0))
+        self.failed: Counter[int] = Counter(dict.fromkeys(rules, 0))
 
     def connect(self, data_plane: DataPlane) -> None:
         self._data_plane = data_plane
@@ -48,11 +52,20 @@ class CertificateLogins:
     def came(self, connection: int, listener: int, subject: bytes, not_before_s: int) -> Principal:
         """With a subject in DER; without one it is nobody, where that is allowed.
         CertificateRefused, MalformedMessage: the client is not let in."""
+        try:
+            found = self._let_in(listener, subject, not_before_s)
+        except ApplianceError:
+            self.failed[listener] += 1
+            raise
+        self._principals[connection] = found
+        self.succeeded[listener] += found != ANONYMOUS
+        return found
+
+    def _let_in(self, listener: int, subject: bytes, not_before_s: int) -> Principal:
         found = self._principal(listener, subject)
         if subject and self._is_withdrawn(found.name, not_before_s * 1000):
             text = f"user {found.name[:80]!r} was deleted, and the certificate is from before that"
             raise CertificateRefused(text)
-        self._principals[connection] = found
         return found
 
     def withdraw(self, name: str, mechanisms: Collection[int] | None) -> None:

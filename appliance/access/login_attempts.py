@@ -1,4 +1,6 @@
-"""How often a password may be tried, at both ports: by a client, for a name, from an address."""
+"""How often a password may be tried, at both ports: by a client, for a name, from an address, and
+at a listener of Kafka's port by all together.
+"""
 
 from __future__ import annotations
 
@@ -59,6 +61,10 @@ class LoginAttempts:
         while len(self._levels) > ATTEMPTS_KEPT:
             self._levels.popitem(last=False)
 
+    def failure_rate(self) -> FailureRate:
+        """Of all together, at some place."""
+        return FailureRate(self._clock)
+
     def failures(self, address: str, name: str, device: str | None) -> float:
         """Lately, of who is counted most closely."""
         return self._level(keys_of(address, name, device)[0], self._clock())
@@ -75,6 +81,25 @@ class LoginAttempts:
             elif key in self._levels:
                 level, then = self._levels[key]
                 self._levels[key] = max(0.0, level - 1), then
+
+
+class FailureRate:
+    """How many logins may fail in a second, whoever they are of: at a listener, or at all."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.rate = 0  # 0: as many as come
+        self._clock = clock
+        self._level = self._then = 0.0
+
+    def is_reached(self) -> bool:
+        return self.rate > 0 and self._now() > self.rate - 1
+
+    def count(self) -> None:
+        if self.rate > 0:
+            self._level, self._then = self._now() + 1, self._clock()
+
+    def _now(self) -> float:
+        return max(0.0, self._level - (self._clock() - self._then) * self.rate)
 
 
 def keys_of(address: str, name: str, device: str | None) -> list[tuple[str, ...]]:

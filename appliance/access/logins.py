@@ -7,7 +7,8 @@
 What a mechanism does slowly runs on threads of its own, and no more than a bounded number of logins
 wait for them. A refusal is told after a delay, by a timer: it grows with the failures of who asks.
 How often may be tried is counted for both ports together (`login_attempts.py`). A client that has
-logged in is known at its address: guesses from elsewhere do not keep it out.
+logged in is known at its address: guesses from elsewhere do not keep it out. A listener may have a
+bound for all failures together (`max.failed.authentication.rate`).
 
 What a user logged in with may be withdrawn: the user is deleted, or has another password. Then the
 connections that rest on it end. In Apache Kafka they stay.
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -26,10 +27,12 @@ from typing import NamedTuple, Protocol
 from appliance.access import scram_keys
 from appliance.access.audit import Asking, AuditTrail
 from appliance.access.login_attempts import LoginAttempts, LoginRefused, network_of
+from appliance.access.login_counts import LoginCounts
 from appliance.access.principal import ANONYMOUS, USER, Principal
 from appliance.access.sasl import Exchange, LoginFailed, Mechanism, Work
 from appliance.config import AccessConfig
 from appliance.config.access import PLAIN
+from appliance.config.setting import limit_of
 from appliance.errors import ApplianceError, Refused
 from appliance.process import event_log
 from appliance.protocol import ErrorCode
@@ -77,6 +80,8 @@ class Answer(NamedTuple):
 
 Give = Callable[[Answer], object]
 
+OTHER = "other"  # in the place of a mechanism that is not offered: a client may make up any
+
 
 @dataclass
 class Login:
@@ -113,8 +118,13 @@ class Logins:
         self._access = access
         self._attempts = attempts
         self._audit = audit
-        self.succeeded: Counter[str] = Counter()  # by mechanism, since the start
-        self.failed: Counter[str] = Counter()
+        self.counts = LoginCounts()
+        for each in listeners:
+            if each.asks:
+                self.counts.expect(each.name, [*each.mechanisms, OTHER])
+        # By the number of a listener, and -1: of all together
+        self._bounds = {each: attempts.failure_rate() for each in range(-1, len(listeners))}
+        self.limit_failures(limit_of(access.failed_rate_max))
         self._now_ms = now_ms
         self._data_plane: DataPlane | None = None
         self._logins: dict[int, Login] = {}  # by connection
@@ -140,6 +150,10 @@ class Logins:
             task.cancel()
         await asyncio.gather(*self._working, return_exceptions=True)
         await asyncio.to_thread(self._threads.shutdown)
+
+    def limit_failures(self, rate: int, listener: int = -1) -> None:
+        """In a second at a listener, or at all together; 0: no limit."""
+        self._bounds[listener].rate = rate
 
     def principal_of(self, connection: int) -> Principal:
         login = self._logins.get(connection)
@@ -184,6 +198,9 @@ class Logins:
         try:
             self._begin(who, mechanism, is_raw)
         except ApplianceError:
+            here, login = self._listeners[who.listener], self._logins.get(who.connection)
+            known = mechanism if mechanism in here.mechanisms else OTHER
+            self._count(who, known, login, is_good=False)
             self._end(who)
             raise
 
@@ -281,13 +298,13 @@ class Logins:
             return
         lifetime_ms = min(ends, default=0)
         is_first = login.principal is None
+        self._count(who, login.mechanism, login, is_good=True)
         login.is_by_token = exchange.proven.is_by_token
         login.principal, login.exchange, login.has_end = principal, None, lifetime_ms > 0
         if self._data_plane is not None and who.connection in self._logins:
             end_ns = time.monotonic_ns() + lifetime_ms * MS if lifetime_ms else 0
             self._data_plane.log_in(who.connection, str(principal), end_ns)
         self._succeeded(who, exchange.claimed or principal.name)
-        self.succeeded[login.mechanism] += 1
         if is_first:
             self._audit.logged_in(Asking(principal.name, who.peer, mechanism=login.mechanism))
             log.info("logged in", principal=principal, peer=who.peer,
@@ -305,7 +322,13 @@ class Logins:
         """Before anything is proven. Nothing happens between this and counting the failure but what
         few threads do, so that many at once are no way around."""
         name = exchange.claimed
-        self._attempts.check(network_of(who.peer), name, self._device(who, name))
+        device = self._device(who, name)
+        self._attempts.check(network_of(who.peer), name, device)
+        if device is None and any(self._bounds[each].is_reached() for each in (who.listener, -1)):
+            raise LoginRefused(
+                "too many logins fail (max.failed.authentication.rate), and this user has not "
+                "logged in from this address before"
+            )
 
     def _succeeded(self, who: Asker, name: str) -> None:
         place = name, network_of(who.peer)
@@ -330,7 +353,9 @@ class Logins:
         is_refused = isinstance(error, (LoginRefused, Busy))
         if name and not is_refused:
             self._attempts.count(address, name, device)
-        self.failed[login.mechanism] += 1
+            for each in (who.listener, -1):
+                self._bounds[each].count()
+        self._count(who, login.mechanism, login, is_good=False)
         self._audit.failed(Asking(name, address, mechanism=login.mechanism), is_refused=is_refused)
         log.warning("login failed", peer=who.peer, user=name[:80], mechanism=login.mechanism,
                        why=error)  # fmt: skip
@@ -347,6 +372,12 @@ class Logins:
 
         handle = asyncio.get_running_loop().call_later(delay_ms / 1000, told)
         self._delayed[handle] = tell
+
+    def _count(self, who: Asker, mechanism: str, login: Login | None, *, is_good: bool) -> None:
+        """Before it is known who that is from now on."""
+        is_renewal = login is not None and login.principal is not None
+        name = self._listeners[who.listener].name
+        self.counts.count(name, mechanism, is_good=is_good, is_renewal=is_renewal)
 
     def _end(self, who: Asker) -> None:
         """After the answer."""

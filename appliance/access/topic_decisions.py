@@ -62,7 +62,6 @@ class TopicDecisions:
         """`refused` is told of each fetch, and each topic that it may not read."""
         self._authorizer = authorizer
         self._refused = refused
-        self.made = 0  # for fetches that asked, since the start
         self._keeper: Keeper | None = None
         self._waiting: deque[Question] = deque()
         self._turn: asyncio.Handle | None = None
@@ -135,7 +134,6 @@ class TopicDecisions:
                 self._made.add((who, host, topic))
                 is_allowed = self._allows(principal, host, READ, ResourceType.TOPIC, topic)
                 self._decide(who, host, READ, topic, is_allowed)
-                self.made += 1
                 if not is_allowed:
                     self._refused(question, topic)
                 count += 1

@@ -8,14 +8,11 @@ from typing import Protocol
 from appliance.broker.health import Health, Subject, Watch
 from appliance.certificates.https import Https
 from appliance.config import Address
-from appliance.network._data_plane import DataPlane
 
 
 class Process(Subject, Protocol):
     """All methods are fast, and run on the event loop."""
 
-    @property
-    def data_plane(self) -> DataPlane | None: ...
     @property
     def kafka_addresses(self) -> Sequence[Address]: ...
     @property

@@ -23,6 +23,7 @@ from appliance.admin import (
     metrics_of_broker,
     metrics_of_exports,
     metrics_of_groups,
+    metrics_of_listeners,
     metrics_of_machine,
     metrics_of_topics,
 )
@@ -75,6 +76,7 @@ class Metrics:
         """None: nothing yet, but a slice of work is done."""
         yield from self._own.collect()
         yield from metrics_of_broker.families(self._process)
+        yield from metrics_of_listeners.families(self._process)
         broker, data_plane = self._process.broker, self._process.data_plane
         yield from metrics_of_machine.families(self._process.watch.machine, broker)
         if broker is not None and data_plane is not None:

@@ -25,7 +25,6 @@ from appliance.data_dir import descriptor_budget
 from appliance.native import _descriptors
 from appliance.native._histogram import TIME_BOUNDS_NS
 from appliance.network._data_plane import DataPlane
-from appliance.network.listener_tls import ListenerTls
 from appliance.protocol import MODULES
 from appliance.txn.states import State
 
@@ -85,8 +84,6 @@ def families(process: Process) -> Iterator[Metric]:
     yield from of_descriptors()
     for each in process.connections:
         yield from of_port(each)
-    if process.kafka_tls:
-        yield of_certificates(process.kafka_tls.values())
     if process.registration is not None:
         yield of_zookeeper(process.registration.status)
     if process.broker is not None:
@@ -102,20 +99,12 @@ def families(process: Process) -> Iterator[Metric]:
 
 
 def of_access(broker: Broker) -> Iterator[Metric]:
-    for name, counts, text in (
-        ("logins", broker.logins.succeeded, "Logins at Kafka's port, and renewed ones."),
-        ("logins_failed", broker.logins.failed, "Logins at Kafka's port that were refused."),
-    ):
-        family = counter(name, text, ["mechanism"])
-        for mechanism, count in sorted(counts.items()):
-            family.add_metric([mechanism], count)
-        yield family
     refused = counter("refusals", "Requests that rules refused, at both ports.", ["api"])
     for api, count in sorted(broker.audit.refusals.items()):
         refused.add_metric([api], count)
     yield refused
-    made = counter("decisions", "Decisions that fetches had to ask for.")
-    yield one(made, broker.decisions.made)
+    text = "Decisions about rights, at both ports; network threads ask once for what they keep."
+    yield one(counter("decisions", text), broker.authorizer.decisions)
 
 
 def of_process(process: Process) -> Iterator[Metric]:
@@ -157,16 +146,6 @@ def of_port(connections: PortConnections) -> Iterator[Metric]:
     for reason, count in sorted(connections.ended.items()):
         ended.add_metric([reason], count)
     yield ended
-
-
-def of_certificates(listeners: Iterable[ListenerTls]) -> Metric:
-    text = "Time of Unix at which the first of the certificates in a listener's files ends."
-    family = gauge("certificate_end_seconds", text, ["listener", "file"])
-    for each in listeners:
-        for file, found in (("keystore", each.certificates), ("truststore", each.trusted)):
-            if found:
-                family.add_metric([each.name, file], min(one.not_after_s for one in found))
-    return family
 
 
 def of_zookeeper(status: str) -> Metric:

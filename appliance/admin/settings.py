@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, TypedDict
 
 from appliance import config as configuration
@@ -9,7 +11,7 @@ from appliance.admin.rights import ALTER_CLUSTER_CONFIGS, DESCRIBE_CLUSTER_CONFI
 from appliance.admin.route import ADMIN, Call, get, patch
 from appliance.config import Setting
 from appliance.config.config_key import changes_to
-from appliance.config.dynamic_broker_config import ConfigSource
+from appliance.config.dynamic_broker_config import ConfigEntry, ConfigSource, listener_of
 
 DYNAMIC = (ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER)
 
@@ -45,6 +47,7 @@ def list_settings(call: Call) -> Settings:
             row["value"], row["source"] = changed[name].value, "changed at run time"
         row["needs_restart"] = name not in entries or entries[name].read_only
         rows.append(row)
+    rows += [limit_row(entries[name], config.origins) for name in limits_that_are_set(entries)]
     return {"settings": sorted(rows, key=lambda row: row["name"])}
 
 
@@ -60,6 +63,25 @@ def setting_row(row: Setting, value: Any, origin: str | None) -> SettingRow:
         "reason": row.reason,
         "environment": row.environment,
     }
+
+
+def limits_that_are_set(entries: Mapping[str, ConfigEntry]) -> list[str]:
+    """Of single listeners."""
+    return [
+        name
+        for name, each in entries.items()
+        if listener_of(name) is not None and each.source != ConfigSource.DEFAULT
+    ]
+
+
+def limit_row(entry: ConfigEntry, origins: Mapping[str, str]) -> SettingRow:
+    name = entry.name
+    of_all = configuration.settings()[name.split(".", 3)[3]]
+    row = setting_row(replace(of_all, name=name), entry.value, origins.get(name))
+    if entry.source in DYNAMIC:
+        row["source"] = "changed at run time"
+    row["needs_restart"] = False
+    return row
 
 
 async def change_settings(call: Call) -> Settings:

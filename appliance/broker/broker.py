@@ -48,6 +48,7 @@ from appliance.catalog.loss_ledger import Ledger
 from appliance.catalog.loss_ledger_rows import LedgerRows
 from appliance.catalog.producer_id_rows import ProducerIdRows
 from appliance.config import Address, BrokerConfig, dynamic_broker_config
+from appliance.config.dynamic_broker_config import BrokerConfigs
 from appliance.data_dir.locked_dir import LockedDir
 from appliance.data_dir.log_dir import LogDir
 from appliance.data_dir.recovery import RecoveryProgress
@@ -269,6 +270,17 @@ class Broker:
         share = max(1, connections_max * network.connections_percent_per_ip // 100)
         self.configs.tell(lambda configs: data_plane.limit_connections_per_ip(
             min(share, configs.number(dynamic_broker_config.CONNECTIONS_PER_IP))))
+        self.configs.tell(lambda configs: self._limit_listeners(data_plane, configs))
+
+    def _limit_listeners(self, data_plane: Plane, configs: BrokerConfigs) -> None:
+        """And all of them together, which is number -1 and has no name."""
+        names = enumerate(each.name for each in self.config.listeners)
+        for listener, name in [(-1, ""), *names]:
+            most = configs.limit(dynamic_broker_config.CONNECTIONS, name)
+            rate = configs.limit(dynamic_broker_config.CREATION_RATE, name)
+            failed = configs.limit(dynamic_broker_config.FAILED_RATE, name)
+            data_plane.limit_connections(most, rate, listener)
+            self.logins.limit_failures(failed, listener)
 
     async def delete_topic(self, name: str) -> None:
         """And what was kept of it: holds, offsets of groups, states of share groups."""

@@ -38,6 +38,7 @@ from appliance.export.due import overdue
 from appliance.machine.clock_state import told as told_of_doubt
 from appliance.machine.watch import LOOK_S, Machine
 from appliance.native import _descriptors
+from appliance.network._data_plane import DataPlane
 from appliance.network.listener_tls import ListenerTls
 from appliance.process import event_log
 from appliance.process.spoken import disk_full, duration, size, some
@@ -110,6 +111,8 @@ class Subject(Protocol):
     def broker(self) -> Broker | None: ...  # None until the logs are recovered
     @property
     def registration(self) -> Registered | None: ...
+    @property
+    def data_plane(self) -> DataPlane | None: ...
     @property
     def kafka_tls(self) -> Mapping[str, ListenerTls]: ...  # by the name of a listener
 
@@ -186,6 +189,8 @@ def _all(subject: Subject, broker: Broker, watch: Watch) -> Iterator[Finding]:
     yield from of_storage(broker)
     yield from of_descriptors(time.monotonic() - subject.started)
     yield from of_listeners(broker.configs.in_force.config)
+    if subject.data_plane is not None:
+        yield from of_waiting(subject.config, subject.data_plane)
     for listener in subject.kafka_tls.values():
         for has_ended, text in listener.ends(time.time()):
             yield Finding("failing" if has_ended else "degraded", "certificate", text)
@@ -271,6 +276,17 @@ def of_listeners(config: BrokerConfig) -> Iterator[Finding]:
     for each in config.open_listeners:
         text = f"whoever reaches {each} may read, write and delete everything: there is no login"
         yield Finding("degraded", "listeners", f"{text} (allow.open.listeners)")
+
+
+def of_waiting(config: BrokerConfig, data_plane: DataPlane) -> Iterator[Finding]:
+    """A rate lets them in soon: a metric tells of that."""
+    for each, found in zip(config.listeners, data_plane.listener_counters(), strict=False):
+        if found.waits_for == "connections":
+            text = (
+                f"new connections to {each} wait until one ends: it has {found.connections} "
+                "(max.connections, of the listener or of all)"
+            )
+            yield Finding("degraded", "listeners", text)
 
 
 def of_port(connections: PortConnections) -> Iterator[Finding]:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from appliance.config.names import NO_NAMES, NO_PRINCIPALS, Mechanisms, Names, Principals
-from appliance.config.setting import HOUR_MS, SECOND_MS, Part, SettingInvalid, setting
+from appliance.config.setting import (
+    HOUR_MS,
+    NO_LIMIT,
+    SECOND_MS,
+    Part,
+    SettingInvalid,
+    setting,
+)
 
 PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
 SCRAM_SHA_256, SCRAM_SHA_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
@@ -53,6 +60,19 @@ class AccessConfig(Part):
         "from the same address doubles it, up to 32 times this, and counts for a minute.",
         minimum=0,
         maximum=SECOND_MS,
+    )
+    failed_rate_max: int = setting(
+        "max.failed.authentication.rate",
+        NO_LIMIT,
+        "Logins with a wrong name or password that a second may have, however many addresses they "
+        "come from: `listener.name.<name>.` in front is for one listener, beside the rate of all. "
+        "Beyond it only those are let in who have logged in from their address since the start: a "
+        "guesser with many addresses does not come far, but can keep others out. So there is none "
+        "unless it is set. May change at run time.",
+        minimum=1,
+        maximum=NO_LIMIT,
+        default_words="no limit",
+        of_listener=True,
     )
     login_threads: int = setting(
         "sasl.login.threads",

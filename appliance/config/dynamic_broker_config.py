@@ -3,13 +3,13 @@
 A topic's config is, the first that is set: the topic's own, the one set for this broker, the one
 set for all brokers (there is one, so the two differ in name only), the operator's setting, the
 default. What may be set at run time is what gives topics their defaults, and those settings of ours
-that Kafka too lets clients change while it runs; everything else is read once, at the start, and
-shown as read-only.
+that Kafka too lets clients change while it runs, some of them for one listener
+(`listener.name.<name>.`); everything else is read once, at the start, and shown as read-only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
@@ -24,6 +24,8 @@ from appliance.config import (
     values_of,
 )
 from appliance.config.config_key import ConfigInvalid, ConfigKey, ConfigType, text_of
+from appliance.config.setting import limit_of
+from appliance.config.sources import OF_LISTENER
 from appliance.errors import RequestInvalid
 
 
@@ -63,6 +65,11 @@ class ConfigEntry:
 EXPIRATION = "producer.id.expiration.ms"
 CLEANER_BACKOFF = "log.cleaner.backoff.ms"
 CONNECTIONS_PER_IP = "max.connections.per.ip"
+CONNECTIONS = "max.connections"
+CREATION_RATE = "max.connection.creation.rate"
+FAILED_RATE = "max.failed.authentication.rate"
+# Limits of a listener, and of all together: both count
+LISTENER_LIMITS = (CONNECTIONS, CREATION_RATE, FAILED_RATE)
 _SETTINGS = settings()
 
 
@@ -74,6 +81,10 @@ DYNAMIC: dict[str, ConfigKey] = {
     **{
         name: ConfigKey.of(_SETTINGS[name], name, ConfigType.LONG, synonym="")
         for name in (EXPIRATION, CLEANER_BACKOFF, CONNECTIONS_PER_IP)
+    },
+    **{
+        name: ConfigKey.of(_SETTINGS[name], name, ConfigType.INT, synonym="")
+        for name in LISTENER_LIMITS
     },
     # Test suites of clients set this one to see whether a broker's configs can be changed at all.
     "sasl.kerberos.min.time.before.relogin": ConfigKey(
@@ -107,15 +118,40 @@ TYPES: dict[type, ConfigType] = {
 }
 
 
+def name_of_limit(listener: str, name: str) -> str:
+    """The name of a listener's own limit. Listeners are in small letters there, as in Kafka."""
+    return f"{OF_LISTENER}{listener.lower()}.{name}"
+
+
+def listener_and_limit(name: str) -> tuple[str, str] | None:
+    """Whose limit this is, and which; None: it is not one of a listener."""
+    listener, _, limit = name.removeprefix(OF_LISTENER).partition(".")
+    is_one = name.startswith(OF_LISTENER) and limit in LISTENER_LIMITS
+    return (listener.upper(), limit) if is_one and listener == listener.lower() else None
+
+
+def listener_of(name: str) -> str | None:
+    """The listener whose limit this is."""
+    found = listener_and_limit(name)
+    return None if found is None else found[0]
+
+
+def key_of(name: str) -> ConfigKey | None:
+    """None: it may not change at run time, or there is no such config."""
+    found = listener_and_limit(name)
+    return DYNAMIC.get(name) if found is None else replace(DYNAMIC[found[1]], name=name)
+
+
 def find(name: str) -> ConfigKey:
     """The key of what may change at run time."""
-    if name in DYNAMIC:
-        return DYNAMIC[name]
+    key = key_of(name)
+    if key is not None:
+        return key
     if name in _SETTINGS or name in FACTS:
         raise RequestInvalid(
             f"{name}: is read once, at the start of the broker; what can change while it runs are "
             f"the defaults of topics (log.*, message.max.bytes, ...), {EXPIRATION}, "
-            f"{CLEANER_BACKOFF} and {CONNECTIONS_PER_IP}"
+            f"{CLEANER_BACKOFF}, {CONNECTIONS_PER_IP}, {', '.join(LISTENER_LIMITS)}"
         )
     raise ConfigInvalid(f"{name}: there is no such broker config")
 
@@ -137,8 +173,23 @@ class BrokerConfigs:
     default: Mapping[str, str]
 
     def changed(self, configs: Mapping[str, str], is_default: bool) -> BrokerConfigs:
+        for name in configs.keys() - self.own.keys() - self.default.keys():
+            listener = listener_of(name)
+            if listener is not None and listener not in self._listeners:
+                raise ConfigInvalid(
+                    f"{name}: no listener has this name; wanted one of "
+                    f"{', '.join(sorted(each.lower() for each in self._listeners))}"
+                )
+        return self.holding(configs, is_default)
+
+    def holding(self, configs: Mapping[str, str], is_default: bool) -> BrokerConfigs:
+        """The same, also with limits of listeners that are not there now: they may come back."""
         checked = {name: text_of(find(name).parse(text)) for name, text in configs.items()}
         return replace(self, default=checked) if is_default else replace(self, own=checked)
+
+    @property
+    def _listeners(self) -> set[str]:
+        return {each.name for each in self.config.listeners}
 
     def log_config(self) -> LogConfig:
         """What logs do whose topic says nothing."""
@@ -152,12 +203,23 @@ class BrokerConfigs:
         """The value in force of one that is a number."""
         return int(self.synonyms(name)[0].value)
 
+    def limit(self, name: str, listener: str = "") -> int:
+        """One of `LISTENER_LIMITS`, of a listener by its name, or of all together; 0: none."""
+        return limit_of(self.number(name_of_limit(listener, name) if listener else name))
+
     # What DescribeConfigs shows
 
     @cached_property
     def _static(self) -> dict[str, str]:
         texts = {name: Setting.text(value) for name, value in values_of(self.config).items()}
-        return texts | {name: str(value(self.config)) for name, (_, value) in FACTS.items()}
+        own = {
+            name_of_limit(listener, name): Setting.text(values[name])
+            for listener, values in self.config.of_listeners.items()
+            for name in LISTENER_LIMITS
+            if name in values
+        }
+        facts = {name: str(value(self.config)) for name, (_, value) in FACTS.items()}
+        return texts | own | facts
 
     def synonyms(self, name: str) -> list[ConfigSynonym]:
         """Where the value of a broker's config comes from, the one in force first."""
@@ -176,14 +238,19 @@ class BrokerConfigs:
         return [*found, ConfigSynonym(name, default, ConfigSource.DEFAULT)]
 
     def _default(self, name: str) -> str:
-        if name in DYNAMIC:
-            return DYNAMIC[name].default
+        key = key_of(name)
+        if key is not None:
+            return key.default
         row = _SETTINGS.get(name)
         return self._static[name] if row is None else row.text(row.default)
 
     def broker_entries(self) -> list[ConfigEntry]:
-        names = sorted({*_SETTINGS, *DYNAMIC, *FACTS})
+        names = sorted({*_SETTINGS, *DYNAMIC, *FACTS, *self.listener_limits()})
         return [self._broker_entry(name, self.synonyms(name)) for name in names]
+
+    def listener_limits(self) -> Iterable[str]:
+        """By the names of configs."""
+        return (name_of_limit(each, name) for each in self._listeners for name in LISTENER_LIMITS)
 
     def default_entries(self) -> list[ConfigEntry]:
         """Only what was set for all brokers, even where this broker's own value is in force."""
@@ -194,7 +261,7 @@ class BrokerConfigs:
         ]
 
     def _broker_entry(self, name: str, synonyms: list[ConfigSynonym]) -> ConfigEntry:
-        row, key = _SETTINGS.get(name), DYNAMIC.get(name)
+        row, key = _SETTINGS.get(name), key_of(name)
         doc = key.doc if key else row.reason if row else FACTS[name][0]
         return ConfigEntry(
             name,
@@ -265,12 +332,12 @@ def stored(
         for name, text in layer.items():
             before = configs.default if is_default else configs.own
             try:
-                after = configs.changed({**before, name: text}, is_default)
+                after = configs.holding({**before, name: text}, is_default)
                 after.log_config()
             except (ConfigInvalid, RequestInvalid) as error:
                 faults.append(str(error))
             else:
                 configs = after
     if faults:
-        configs = configs.changed({**configs.own, "log.cleanup.policy": ""}, is_default=False)
+        configs = configs.holding({**configs.own, "log.cleanup.policy": ""}, is_default=False)
     return configs, faults

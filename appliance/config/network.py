@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from appliance.config.setting import KIB, MIB, SECOND_MS, Part, setting
+from appliance.config.setting import KIB, MIB, NO_LIMIT, SECOND_MS, Part, setting
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,34 @@ class NetworkConfig(Part):
     max_connections: int = setting(
         "max.connections.total",
         10_000,
-        "Connections at a time: each takes a few KiB and a file descriptor. Half of the system's "
-        "descriptors are for the logs, so the limit may be lower: see File descriptors.",
+        "Connections at a time: each takes a few KiB and a file descriptor. More are closed. Half "
+        "of the system's descriptors are for the logs, so the limit may be lower: see File "
+        "descriptors.",
         minimum=1,
+    )
+    connections_taken_max: int = setting(
+        "max.connections",
+        NO_LIMIT,
+        "Connections at a time, as many as are of use. More wait to be accepted until one ends. "
+        "With `listener.name.<name>.` in front it is for one listener, beside the number for all, "
+        "and others go on. No other broker connects here, so none is let in beyond it and no other "
+        "closed for it, as Kafka does for brokers. May change at run time.",
+        minimum=1,
+        maximum=NO_LIMIT,
+        default_words="no limit",
+        of_listener=True,
+    )
+    connection_creation_rate_max: int = setting(
+        "max.connection.creation.rate",
+        NO_LIMIT,
+        "Connections that are accepted in a second. More wait until it is their turn; what is "
+        "accepted in `quota.window.size.seconds` may come at once. With `listener.name.<name>.` in "
+        "front it is for one listener, beside the rate of all, and others go on. Connections that "
+        "another limit refuses do not count. May change at run time.",
+        minimum=1,
+        maximum=NO_LIMIT,
+        default_words="no limit",
+        of_listener=True,
     )
     max_connections_per_ip: int = setting(
         "max.connections.per.ip",

@@ -21,6 +21,7 @@ from appliance.config.names import NO_NAMES, NO_PRINCIPALS, Mechanisms, Names, P
 from appliance.errors import ApplianceError
 
 LONG_MAX = 2**63 - 1
+NO_LIMIT = 2**31 - 1  # Kafka's number for none
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 SECOND_MS, HOUR_MS, DAY_MS = 1000, 3_600_000, 86_400_000
 
@@ -33,6 +34,11 @@ NONE = (
 )  # fmt: skip
 
 ENVIRONMENT_PREFIX = "APPLIANCE_"
+
+
+def limit_of(number: int) -> int:
+    """As those who hold to it have it: 0 is no limit."""
+    return 0 if number == NO_LIMIT else number
 
 
 class SettingInvalid(ApplianceError):

@@ -1,5 +1,7 @@
 """Takes connections, and deals them out to the processors in turn. Before, it holds them to their
-limits: max.connections, max.connections.per.ip, quotas of connections a second.
+limits. Those that come beyond max.connections or max.connection.creation.rate wait in the kernel
+(`_accept_throttle.pyx`). Those beyond max.connections.total or max.connections.per.ip are closed,
+and those beyond the quota of their address are first read later, or closed.
 """
 
 from cython.operator cimport dereference
@@ -14,13 +16,16 @@ from appliance.native._native cimport (
 from appliance.native._socket cimport (
     AF_INET, AF_INET6, EPOLLIN, EPOLL_CTL_ADD, INET6_ADDRSTRLEN, IPPROTO_TCP, SOCK_CLOEXEC,
     SOCK_NONBLOCK, TCP_CONGESTION, TCP_NODELAY, TCP_NOTSENT_LOWAT, accept4, epoll_ctl, epoll_event,
-    epoll_wait, eventfd_write, getsockname, inet_ntop, setsockopt, sockaddr, sockaddr_in,
-    sockaddr_in6, sockaddr_storage, socklen_t,
+    epoll_wait, eventfd_read, eventfd_write, getsockname, inet_ntop, setsockopt, sockaddr,
+    sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t,
+)
+from appliance.network._accept_throttle cimport (
+    throttle_look_again, throttle_note, throttle_shuts,
 )
 from appliance.network._connection_life cimport connection_give
 from appliance.network._control_plane_inbox cimport (
-    CLOSURE_CONNECTION_RATE, CLOSURE_CONNECTIONS, CLOSURE_CONNECTIONS_PER_IP, Plane, closure_put,
-    peer_gone,
+    CLOSURE_CONNECTION_RATE, CLOSURE_CONNECTIONS, CLOSURE_CONNECTIONS_PER_IP, LISTENERS_MAX, Plane,
+    closure_put, connection_gone,
 )
 from appliance.network._quota cimport (
     QUOTA_CONNECT, QuotaRef, quota_charge, quota_delay, quota_find,
@@ -33,21 +38,33 @@ cdef extern from "unistd.h" nogil:
 
 cdef enum:
     ACCEPT_PAUSE_US = 50000        # when no descriptor is free
-    NUMBER_SHIFT = 32              # of the listener, beside its descriptor in epoll's word
     UNSENT_MAX = 262144            # handed to the kernel for one client; less costs more calls
 
 
 # ---- without the GIL ----
 
-cdef int acceptor_listen(Acceptor* acceptor, int fd, int number) noexcept nogil:
+cdef int acceptor_listen(Acceptor* acceptor, int fd) noexcept nogil:
+    acceptor.fds[acceptor.listeners] = fd
+    acceptor.listeners += 1
+    return acceptor_watch(acceptor, EPOLL_CTL_ADD, acceptor.listeners - 1, True)
+
+
+cdef int acceptor_watch(Acceptor* acceptor, int operation, int listener,
+                        bint is_open) noexcept nogil:
     cdef epoll_event event
-    event.events = EPOLLIN
-    event.data.u64 = <uint64_t>number << NUMBER_SHIFT | <uint64_t>fd
-    return epoll_ctl(acceptor.epoll_fd, EPOLL_CTL_ADD, fd, &event)
+    event.events = EPOLLIN if is_open else 0
+    event.data.u64 = listener
+    return epoll_ctl(acceptor.epoll_fd, operation, acceptor.fds[listener], &event)
 
 
 cdef int acceptor_start(Acceptor* acceptor) noexcept nogil:
-    cdef int error = pthread_create(&acceptor.thread, NULL, _accept_all, acceptor)
+    cdef epoll_event event
+    cdef int error
+    event.events = EPOLLIN
+    event.data.u64 = LISTENERS_MAX
+    if epoll_ctl(acceptor.epoll_fd, EPOLL_CTL_ADD, acceptor.plane.acceptor_fd, &event) != 0:
+        return errno
+    error = pthread_create(&acceptor.thread, NULL, _accept_all, acceptor)
     if error == 0:
         pthread_setname_np(acceptor.thread, b"acceptor")
     return error
@@ -55,26 +72,35 @@ cdef int acceptor_start(Acceptor* acceptor) noexcept nogil:
 
 cdef void acceptor_stop(Acceptor* acceptor) noexcept nogil:
     acceptor.must_stop.store(True)
-    eventfd_write(acceptor.stop_fd, 1)
+    eventfd_write(acceptor.plane.acceptor_fd, 1)
     pthread_join(acceptor.thread, NULL)
 
 
 cdef void* _accept_all(void* argument) noexcept nogil:
     cdef Acceptor* acceptor = <Acceptor*>argument
     cdef epoll_event event
+    cdef uint64_t count
+    cdef int timeout_ms
     while not acceptor.must_stop.load():
-        if epoll_wait(acceptor.epoll_fd, &event, 1, -1) == 1 and not acceptor.must_stop.load():
-            _accept(acceptor, <int>event.data.u64, <int>(event.data.u64 >> NUMBER_SHIFT))
+        timeout_ms = throttle_look_again(acceptor) if acceptor.shut > 0 else -1
+        if epoll_wait(acceptor.epoll_fd, &event, 1, timeout_ms) != 1 or acceptor.must_stop.load():
+            continue
+        if event.data.u64 == LISTENERS_MAX:
+            # Nothing to handle: it only says that there is nothing to reset.
+            eventfd_read(acceptor.plane.acceptor_fd, &count)
+        elif not throttle_shuts(acceptor, <int>event.data.u64):
+            _accept(acceptor, <int>event.data.u64)
     return NULL
 
 
-cdef void _accept(Acceptor* acceptor, int listening_fd, int listener) noexcept nogil:
+cdef void _accept(Acceptor* acceptor, int listener) noexcept nogil:
     cdef sockaddr_storage address
     cdef socklen_t size = sizeof(sockaddr_storage)
     cdef string peer
     cdef int on = 1, unsent_max = UNSENT_MAX
     cdef int64_t mute_until_ns
-    cdef int fd = accept4(listening_fd, <sockaddr*>&address, &size, SOCK_NONBLOCK | SOCK_CLOEXEC)
+    cdef int fd = accept4(acceptor.fds[listener], <sockaddr*>&address, &size,
+                          SOCK_NONBLOCK | SOCK_CLOEXEC)
     if fd < 0:
         if errno == EMFILE or errno == ENFILE:
             # Whatever took the clients' share: a log that is idle gives up its files for them. The
@@ -94,7 +120,7 @@ cdef void _accept(Acceptor* acceptor, int listening_fd, int listener) noexcept n
     # kernel has for TCP: then it drops everybody's packets. What is under way is not in this count.
     setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent_max, sizeof(int))
     _choose_congestion(fd, peer)
-    acceptor.plane.counters.accepted.fetch_add(1)
+    throttle_note(acceptor.plane, listener, mute_until_ns > 0)
     acceptor.turn = (acceptor.turn + 1) % acceptor.processors.size()
     connection_give(acceptor.processors.at(acceptor.turn), fd, peer, listener,
                     mute_until_ns)
@@ -144,27 +170,27 @@ cdef int64_t _pace(Plane* plane, const string& peer) noexcept nogil:
 
 
 cdef bint _admit(Plane* plane, int listener, const string& peer) noexcept nogil:
-    if not _admit_connection(plane, peer):
+    if not _admit_connection(plane, listener, peer):
         return False
     if plane.tls[listener].get() == NULL or handshake_admit(plane, peer):
         return True
-    plane.counters.open.fetch_add(-1)
-    peer_gone(plane, peer)
+    connection_gone(plane, listener, peer)
     return False
 
 
-cdef bint _admit_connection(Plane* plane, const string& peer) noexcept nogil:
+cdef bint _admit_connection(Plane* plane, int listener, const string& peer) noexcept nogil:
     cdef int64_t open, of_peer = 0, of_peer_max
     cdef ScopeLock lock
     lock.hold(plane.peers.guard)
-    open = plane.counters.open.load()
+    open = plane.connections.open.load()
     entry = plane.peers.count.find(peer)
     if entry != plane.peers.count.end():
         of_peer = dereference(entry).second
     of_peer_max = plane.limits.connections_per_ip
     if open < plane.limits.connections and of_peer < of_peer_max:
         plane.peers.count[peer] = of_peer + 1
-        plane.counters.open.fetch_add(1)
+        plane.connections.open.fetch_add(1)
+        plane.listeners[listener].connections.open.fetch_add(1)
         return True
     lock.release()
     if open >= plane.limits.connections:

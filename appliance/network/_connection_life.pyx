@@ -10,7 +10,7 @@ from appliance.native._native cimport close
 from appliance.native._socket cimport EPOLL_CTL_ADD, EPOLLIN, epoll_ctl, epoll_event
 from appliance.network._connection cimport NOT_LOGGED_IN, Connection, Slot
 from appliance.network._control_plane_inbox cimport (
-    CLOSURE_MALFORMED, Plane, closure_put, gone_put, handshake_over, peer_gone,
+    CLOSURE_MALFORMED, Plane, closure_put, connection_gone, gone_put, handshake_over,
 )
 from appliance.network._fetch_park cimport fetch_forget
 from appliance.network._fetch_session cimport session_end
@@ -116,8 +116,7 @@ cdef void connection_close(Processor* processor, Connection* connection) noexcep
         if not connection.tls.is_open:
             handshake_over(processor.plane, connection.peer)
         tls_free(connection.tls)
-    processor.plane.counters.open.fetch_add(-1)
-    peer_gone(processor.plane, connection.peer)
+    connection_gone(processor.plane, connection.listener, connection.peer)
     processor.connections.erase(connection.id)
     close(connection.fd)
     del connection

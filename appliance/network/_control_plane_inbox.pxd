@@ -6,6 +6,7 @@ from libcpp.unordered_map cimport unordered_map
 from libcpp.vector cimport vector
 
 from appliance.native._native cimport atomic_bool, atomic_i64, mutex
+from appliance.network._connection_quota cimport ConnectionQuota
 from appliance.network._quota cimport QuotaTable
 from appliance.network._rights cimport RightsTable
 from appliance.network._tls cimport TlsListenerRef
@@ -42,9 +43,13 @@ cdef struct Limits:
 cdef enum:
     LISTENERS_MAX = 64             # a broker has a handful
 
-# What holds for all connections of a listener; constant once it listens.
-cdef struct ListenerRules:
-    bint asks_login
+# A listener: what holds for all of its connections, and what is counted of them.
+cdef cppclass ListenerState:
+    bint asks_login                # constant once it listens
+    ConnectionQuota connections
+    atomic_i64 shut_by             # its connections wait to be accepted: 1 + `Throttle`; 0: none do
+    atomic_i64 handshakes_done
+    atomic_i64 handshakes_failed
 
 # A request for the control plane.
 cdef cppclass Punt:
@@ -109,17 +114,13 @@ cdef cppclass Closure:
     int32_t version
 
 cdef cppclass Counters:
-    atomic_i64 accepted
     atomic_i64 refused             # above a limit of connections
-    atomic_i64 open
     atomic_i64 closed_idle
     atomic_i64 closed_frame        # a frame that did not arrive, or is not one
     atomic_i64 closed_slow         # did not take its answers
     atomic_i64 closed_malformed
     atomic_i64 handshakes          # under way
-    atomic_i64 handshakes_done
     atomic_i64 handshakes_resumed  # of those done
-    atomic_i64 handshakes_failed
     atomic_i64 closed_login        # before it logged in, or when that was over
     atomic_i64 produce_requests
     atomic_i64 fetch_requests
@@ -133,7 +134,8 @@ cdef cppclass Counters:
 # `new Plane()` zeroes it.
 cdef cppclass Plane:
     Limits limits                  # constant, as is the committer
-    ListenerRules[LISTENERS_MAX] listeners
+    ListenerState[LISTENERS_MAX] listeners
+    ConnectionQuota connections    # of all listeners together
     CommitterRef committer
     vector[TlsListenerRef] tls     # by the number of a listener; empty: plain. Constant after start
     Peers peers
@@ -156,6 +158,8 @@ cdef cppclass Plane:
     int64_t closures_left_out      # guard
     bint is_signalled              # guard
     int punt_fd                    # readable while any of these has something
+    int acceptor_fd                # readable: the acceptor is to look at its listeners again
+    atomic_bool acceptor_waits     # for a connection to end
 
 # True: whoever put it calls `punts_signal` soon. Until then others rely on it.
 cdef bint punt_put(Plane* plane, int64_t connection, int64_t slot, const string& peer,
@@ -176,6 +180,6 @@ cdef void arrival_put(Plane* plane, int64_t connection, int listener, const stri
                       const string& subject, int64_t not_before_s) noexcept nogil
 cdef void arrivals_take(Plane* plane, vector[Arrival]* into) noexcept nogil
 
-# An address has a handshake less, or a connection.
+# An address has a handshake less; an address and a listener have a connection less.
 cdef void handshake_over(Plane* plane, string peer) noexcept nogil
-cdef void peer_gone(Plane* plane, string peer) noexcept nogil
+cdef void connection_gone(Plane* plane, int listener, string peer) noexcept nogil

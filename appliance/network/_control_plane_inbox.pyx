@@ -135,9 +135,14 @@ cdef void handshake_over(Plane* plane, string peer) noexcept nogil:
         plane.peers.handshakes.erase(peer)
 
 
-cdef void peer_gone(Plane* plane, string peer) noexcept nogil:
+cdef void connection_gone(Plane* plane, int listener, string peer) noexcept nogil:
     cdef ScopeLock lock
     lock.hold(plane.peers.guard)
     plane.peers.count[peer] -= 1
     if plane.peers.count[peer] <= 0:
         plane.peers.count.erase(peer)
+    lock.release()
+    plane.connections.open.fetch_add(-1)
+    plane.listeners[listener].connections.open.fetch_add(-1)
+    if plane.acceptor_waits.load() and plane.acceptor_waits.exchange(False):
+        eventfd_write(plane.acceptor_fd, 1)

@@ -20,18 +20,19 @@ from appliance.native._histogram cimport (
 )
 from appliance.native._native cimport CounterLines, close, errno, monotonic_ns
 from appliance.native._socket cimport (
-    EFD_CLOEXEC, EFD_NONBLOCK, EPOLL_CLOEXEC, epoll_create1, eventfd,
+    EFD_CLOEXEC, EFD_NONBLOCK, EPOLL_CLOEXEC, epoll_create1, eventfd, eventfd_write,
 )
 from appliance.network._acceptor cimport (
     Acceptor, acceptor_listen, acceptor_start, acceptor_stop,
 )
 from appliance.network._connection_list cimport ConnectionFacts, view_ask
+from appliance.network._connection_quota cimport ConnectionQuota, connection_quota_set
 from appliance.network._control_plane_inbox cimport (
     LISTENERS_MAX, Arrival, Closure, Plane, Punt as CPunt, Question, arrivals_take, closures_take,
     punts_take, questions_take,
 )
 from appliance.network._handed_out cimport (
-    handed_arrivals, handed_closures, handed_facts, handed_questions,
+    handed_arrivals, handed_closures, handed_facts, handed_listener, handed_questions,
 )
 from appliance.network._plane_limits cimport plane_set_limits
 from appliance.network._processor cimport (
@@ -139,8 +140,7 @@ cdef class DataPlane:
         self.acceptor.plane = self.plane
         self.acceptor.processors = &self.processors
         self.acceptor.epoll_fd = _checked(epoll_create1(EPOLL_CLOEXEC))
-        self.acceptor.stop_fd = _checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))
-        _checked(acceptor_listen(self.acceptor, self.acceptor.stop_fd, 0))
+        self.plane.acceptor_fd = _checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))
         for i in range(self.plane.limits.processors):
             processor = new Processor()
             processor.plane = self.plane
@@ -162,10 +162,10 @@ cdef class DataPlane:
             del self.processors[i]
         if self.acceptor != NULL:
             close(self.acceptor.epoll_fd)
-            close(self.acceptor.stop_fd)
             del self.acceptor
         if self.plane != NULL:
             close(self.plane.punt_fd)
+            close(self.plane.acceptor_fd)
             del self.plane
 
     def listen(self, listener not None, bint asks_login=False, TlsContext tls=None):
@@ -178,7 +178,7 @@ cdef class DataPlane:
         listener.setblocking(False)
         self.plane.listeners[number].asks_login = asks_login
         self.plane.tls.push_back(none if tls is None else tls.listener)
-        _checked(acceptor_listen(self.acceptor, listener.fileno(), number))
+        _checked(acceptor_listen(self.acceptor, listener.fileno()))
         self.listeners.append(listener)
 
     def start(self):
@@ -362,25 +362,44 @@ cdef class DataPlane:
             self.plane.limits.connections_per_ip = most
             self.plane.peers.guard.unlock()
 
+    def limit_connections(self, int64_t most, int64_t rate, int listener=-1):
+        """Connections at a time, and a second, of a listener, or of all together (-1); 0: no limit.
+        From now on what comes beyond them waits to be accepted."""
+        cdef ConnectionQuota* quota = &self.plane.connections
+        if not -1 <= listener < LISTENERS_MAX:
+            raise ValueError(f"got listener {listener}, wanted 0 to {LISTENERS_MAX - 1}, or -1")
+        if listener >= 0:
+            quota = &self.plane.listeners[listener].connections
+        connection_quota_set(quota, most, rate)
+        eventfd_write(self.plane.acceptor_fd, 1)
+
+    def listener_counters(self):
+        """Of each listener, by name: what was counted since the start, how many connections it has,
+        and whether new ones wait, and why."""
+        return [handed_listener(&self.plane.listeners[i]) for i in range(self.acceptor.listeners)]
+
     def counters(self):
         """What was counted since the start, by name; `open` is how many connections there are."""
         cdef Plane* plane = self.plane
-        cdef int64_t visits = 0
+        cdef int64_t visits = 0, shaken = 0, unshaken = 0
         cdef size_t i
+        for i in range(self.acceptor.listeners):
+            shaken += plane.listeners[i].handshakes_done.load()
+            unshaken += plane.listeners[i].handshakes_failed.load()
         for i in range(self.processors.size()):
             visits += self.processors[i].inbox.get().visits.load()
         return {
-            "connections_accepted": plane.counters.accepted.load(),
+            "connections_accepted": plane.connections.accepted.load(),
             "connections_refused": plane.counters.refused.load(),
-            "connections_open": plane.counters.open.load(),
+            "connections_open": plane.connections.open.load(),
             "connections_closed_idle": plane.counters.closed_idle.load(),
             "connections_closed_frame": plane.counters.closed_frame.load(),
             "connections_closed_slow": plane.counters.closed_slow.load(),
             "connections_closed_malformed": plane.counters.closed_malformed.load(),
-            "tls_handshakes": plane.counters.handshakes_done.load(),
+            "tls_handshakes": shaken,
             "tls_handshakes_open": plane.counters.handshakes.load(),
             "tls_handshakes_resumed": plane.counters.handshakes_resumed.load(),
-            "tls_handshakes_failed": plane.counters.handshakes_failed.load(),
+            "tls_handshakes_failed": unshaken,
             "connections_closed_login": plane.counters.closed_login.load(),
             "produce_requests": plane.counters.produce_requests.load(),
             "fetch_requests": plane.counters.fetch_requests.load(),

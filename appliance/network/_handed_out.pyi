@@ -29,6 +29,14 @@ class ConnectionFacts(NamedTuple):
     held_bytes: int
     mute_ms: int
 
+class ListenerCounts(NamedTuple):
+    connections: int
+    accepted: int
+    throttled: dict[str, int]
+    waits_for: str
+    handshakes: int
+    handshakes_failed: int
+
 class Question(NamedTuple):
     connection: int
     slot: int
@@ -37,3 +45,4 @@ class Question(NamedTuple):
     topics: list[str]
 
 CLOSURE_NAMES: dict[int, str]
+THROTTLES: tuple[str, ...]

@@ -1,8 +1,10 @@
 """Makes named tuples of what the data plane hands out: ends of connections, questions,
-certificates, and connections as they are shown.
+certificates, connections as they are shown, and counts of listeners.
 """
 
 from collections import namedtuple
+
+from libc.stdint cimport int64_t
 
 from appliance.network._control_plane_inbox cimport (
     CLOSURE_CONNECTION_RATE, CLOSURE_CONNECTIONS, CLOSURE_CONNECTIONS_PER_IP, CLOSURE_CONTROL_SIZE,
@@ -22,6 +24,11 @@ ConnectionFacts = namedtuple(
     "mute_ms",
 )
 
+# `waits_for`: why new connections wait at present, one of `THROTTLES`, or "".
+ListenerCounts = namedtuple(
+    "ListenerCounts", "connections accepted throttled waits_for handshakes handshakes_failed"
+)
+
 Question = namedtuple("Question", "connection slot principal host topics")
 
 CLOSURE_NAMES = {
@@ -36,6 +43,8 @@ CLOSURE_NAMES = {
     CLOSURE_LOGIN_TIMEOUT: "login timeout", CLOSURE_LOGIN_OVER: "login over",
     CLOSURE_LOGIN_OTHER: "login other",
 }
+
+THROTTLES = ("connections", "rate", "address")  # by the numbers of `Throttle`
 
 
 # ---- with the GIL ----
@@ -84,4 +93,16 @@ cdef _facts(const CConnectionFacts* facts):
         facts.principal.decode(), facts.age_ns // 1000000, facts.idle_ns // 1000000,
         facts.requests, facts.in_flight, facts.bytes_in, facts.bytes_out, facts.held_bytes,
         facts.mute_ns // 1000000,
+    )
+
+
+cdef handed_listener(ListenerState* listener):
+    cdef int64_t shut_by = listener.shut_by.load()
+    cdef size_t i
+    throttled = {THROTTLES[i]: listener.connections.throttled[i].load()
+                 for i in range(len(THROTTLES))}
+    return ListenerCounts(
+        listener.connections.open.load(), listener.connections.accepted.load(), throttled,
+        THROTTLES[shut_by - 1] if shut_by else "", listener.handshakes_done.load(),
+        listener.handshakes_failed.load(),
     )

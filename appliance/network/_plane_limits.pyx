@@ -2,6 +2,9 @@
 
 from libc.stdint cimport int64_t
 
+from appliance.config.setting import limit_of
+
+from appliance.network._connection_quota cimport connection_quota_set
 from appliance.network._control_plane_inbox cimport Plane
 from appliance.network._quota cimport quotas_init
 from appliance.network._rights cimport rights_init
@@ -33,6 +36,8 @@ cdef int plane_set_limits(Plane* plane, config) except -1:
     plane.limits.handshake_ns = config.handshake_timeout_ms * 1000000
     plane.limits.login_bytes = config.login_max_bytes
     plane.limits.login_ns = config.login_timeout_ms * 1000000
+    connection_quota_set(&plane.connections, limit_of(config.connections_taken_max),
+                         limit_of(config.connection_creation_rate_max))
     rights_init(&plane.rights, config.decisions_max)
     quotas_init(&plane.quotas, config.quota_window_s * <int64_t>1000000000)
     return 0

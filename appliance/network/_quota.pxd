@@ -77,6 +77,8 @@ cdef void quotas_use(QuotaTable* table, const string& principal, Piece client_id
 # Null: there is none.
 cdef QuotaRef quota_find(QuotaTable* table, int kind, const string& user, const string& client,
                          int64_t now_ns) noexcept nogil
+# A rate that holds from now on.
+cdef void quota_set_rate(Quota* quota, int64_t rate) noexcept nogil
 # Counts `amount` as used; for how long, in ns, the client is not to be served.
 cdef int64_t quota_charge(Quota* quota, int64_t amount, int64_t now_ns,
                           int64_t window_ns) noexcept nogil

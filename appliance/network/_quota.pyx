@@ -50,14 +50,14 @@ cdef void quotas_set(QuotaTable* table, int kind,
     for entry in rates.by_entity:
         rates.precedences |= 1 << entry.first[0]
     for held in rates.quotas:
-        _set_rate(held.second.get(), _rate_of_key(rates, held.first))
+        quota_set_rate(held.second.get(), _rate_of_key(rates, held.first))
     for held in rates.crowds:
-        _set_rate(held.second.get(), _rate(rates, held.first))
+        quota_set_rate(held.second.get(), _rate(rates, held.first))
     table.guard.unlock()
     table.generation.fetch_add(1)
 
 
-cdef void _set_rate(Quota* quota, int64_t rate) noexcept nogil:
+cdef void quota_set_rate(Quota* quota, int64_t rate) noexcept nogil:
     """What was owed at another rate is forgotten: it was time, and would be the wrong one."""
     if quota.rate.exchange(rate) != rate:
         quota.paid_until_ns.store(0)

@@ -17,7 +17,7 @@ cdef bint responses_take_too_much(Connection* connection) noexcept nogil:
     cdef int64_t most = plane.limits.held_bytes
     if plane.held_bytes.load() <= most:
         return False
-    if connection.held_bytes <= most // max(<int64_t>1, <int64_t>plane.counters.open.load()):
+    if connection.held_bytes <= most // max(<int64_t>1, <int64_t>plane.connections.open.load()):
         return False
     plane.counters.closed_slow.fetch_add(1)
     closure_put(plane, connection.peer, CLOSURE_HELD, connection.held_bytes, most)

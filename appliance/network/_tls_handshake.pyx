@@ -19,7 +19,7 @@ from appliance.network._connection cimport Connection, connection_set_interest
 from appliance.network._connection_life cimport connection_close
 from appliance.network._control_plane_inbox cimport (
     CLOSURE_HANDSHAKE, CLOSURE_HANDSHAKE_TIMEOUT, CLOSURE_HANDSHAKES, CLOSURE_HANDSHAKES_PER_IP,
-    CLOSURE_NOT_TLS, Plane, arrival_put, closure_put, handshake_over,
+    CLOSURE_NOT_TLS, ListenerState, Plane, arrival_put, closure_put, handshake_over,
 )
 from appliance.network._processor cimport Processor, processor_list
 from appliance.network._tls cimport (
@@ -75,12 +75,16 @@ cdef bint handshake_go_on(Processor* processor, Connection* connection,
     if result == SHAKE_WAITS:
         connection_set_interest(connection, processor.epoll_fd, processor.now_ns)
         return False
-    processor.plane.counters.handshakes_failed.fetch_add(1)
+    _state(processor, connection).handshakes_failed.fetch_add(1)
     if tls.reason != 0:
         closure_put(processor.plane, connection.peer, CLOSURE_HANDSHAKE, <int64_t>tls.reason,
                     tls_verified(tls))
     connection_close(processor, connection)
     return False
+
+
+cdef ListenerState* _state(Processor* processor, Connection* connection) noexcept nogil:
+    return &processor.plane.listeners[connection.listener]
 
 
 cdef bint _has_time(Processor* processor) noexcept nogil:
@@ -109,7 +113,7 @@ cdef bint _begins(Processor* processor, Connection* connection) noexcept nogil:
     connection.tls.is_begun = True
     if head[0] == TLS_HANDSHAKE and (got == 1 or head[1] == 3):
         return True
-    processor.plane.counters.handshakes_failed.fetch_add(1)
+    _state(processor, connection).handshakes_failed.fetch_add(1)
     closure_put(processor.plane, connection.peer, CLOSURE_NOT_TLS,
                 <int64_t>head[0] << 24 | <int64_t>(head[1] if got > 1 else 0) << 16
                 | <int64_t>(head[2] if got > 2 else 0) << 8 | (head[3] if got > 3 else 0), 0)
@@ -122,7 +126,7 @@ cdef void _done(Processor* processor, Connection* connection) noexcept nogil:
     cdef string subject
     cdef int64_t not_before_s
     handshake_over(processor.plane, connection.peer)
-    processor.plane.counters.handshakes_done.fetch_add(1)
+    _state(processor, connection).handshakes_done.fetch_add(1)
     processor.plane.counters.handshakes_resumed.fetch_add(tls.is_resumed)
     connection.active_ns = processor.now_ns
     if tls.is_login:
@@ -136,7 +140,7 @@ cdef void _done(Processor* processor, Connection* connection) noexcept nogil:
 cdef bint handshake_is_late(Processor* processor, Connection* connection) noexcept nogil:
     if connection.tls.is_open or processor.now_ns < connection.tls.deadline_ns:
         return False
-    processor.plane.counters.handshakes_failed.fetch_add(1)
+    _state(processor, connection).handshakes_failed.fetch_add(1)
     closure_put(processor.plane, connection.peer, CLOSURE_HANDSHAKE_TIMEOUT, 0,
                 processor.plane.limits.handshake_ns // 1000000)
     return True

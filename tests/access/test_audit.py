@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -120,8 +121,10 @@ def test_refusals_of_a_principal_are_counted_by_api(broker: RunningBroker) -> No
         client.answer(MetadataResponse, 3, 9)
     text = str(rest.raw("GET", "/metrics").body)
     assert 'appliance_refusals_total{api="CreateTopics"} 50.0' in text
-    assert 'appliance_logins_total{mechanism="SCRAM-SHA-256"} 2.0' in text
-    assert "appliance_decisions_total 1.0" in text
+    place = '{listener="SASL_PLAINTEXT",mechanism="SCRAM-SHA-256"}'
+    assert f"appliance_listener_authentication_success_total{place} 2.0" in text
+    (decided,) = re.findall(r"appliance_decisions_total (\d+)", text)
+    assert int(decided) > 51, "also those of requests that come to a handler"
     (fetched,) = entries(rest, "refused Fetch")
     app = ("app", "127.0.0.1", "kafka", "SCRAM-SHA-256", "refused", 403)
     assert facts(fetched) == app
@@ -150,7 +153,8 @@ def test_failed_logins_say_by_which_mechanism_and_for_whom(broker: RunningBroker
     with client_of(broker) as client:
         assert log_in(client, "app", "a wrong password", "PLAIN").error_code == 58
     text = rest.raw("GET", "/metrics").body
-    assert 'appliance_logins_failed_total{mechanism="PLAIN"} 1.0' in str(text)
+    place = '{listener="SASL_PLAINTEXT",mechanism="PLAIN"}'
+    assert f"appliance_listener_authentication_failure_total{place} 1.0" in str(text)
     (entry,) = entries(rest, "failed logins")
     assert facts(entry) == ("not logged in", "127.0.0.1", "kafka", "PLAIN", "refused", 401)
     assert json.loads(entry["details"]) == {"wrong": 1, "refused": 0, "names": ["app"]}

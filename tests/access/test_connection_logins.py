@@ -6,6 +6,7 @@ import asyncio
 import functools
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -14,7 +15,7 @@ import pytest
 
 from appliance.access.audit import Asking, AuditTrail
 from appliance.access.login_attempts import BURSTS, LoginAttempts
-from appliance.access.logins import REFUSED, Answer, Asker, ListenerLogins, Logins
+from appliance.access.logins import OTHER, REFUSED, Answer, Asker, ListenerLogins, Logins
 from appliance.access.principal import ANONYMOUS, Principal
 from appliance.access.sasl import Exchange, LoginFailed, Proven, Work
 from appliance.config import AccessConfig
@@ -380,4 +381,47 @@ async def test_logins_and_failed_ones_are_in_the_audit_trail_and_counted() -> No
     await site.log_in("ann:wrong", 2)
     assert site.audit.seen == [Asking("ann", "10.0.0.1", "kafka", "SPOKEN")]
     assert site.audit.missed == [(Asking("ann", "10.0.0.1", "kafka", "SPOKEN"), False)]
-    assert (site.logins.succeeded, site.logins.failed) == ({"SPOKEN": 1}, {"SPOKEN": 1})
+    counts = site.logins.counts
+    assert counts.succeeded == counts.failed == Counter({("A", "SPOKEN"): 1})
+
+
+@on_loop
+async def test_renewals_and_mechanisms_that_are_not_offered_are_counted_apart() -> None:
+    site = Site(reauth_ms_max=60_000)
+    await site.log_in("ann:right")
+    await site.log_in("ann:right")
+    await site.log_in("eve:right")
+    with pytest.raises(Refused):
+        site.begin(2, "MADE-UP")
+    counts = site.logins.counts
+    assert counts.succeeded == counts.renewed == Counter({("A", "SPOKEN"): 1})
+    assert counts.not_renewed == Counter({("A", "SPOKEN"): 1})
+    assert counts.failed == Counter({("A", OTHER): 1})
+
+
+# A bound for all
+
+@on_loop
+async def test_beyond_a_rate_of_failures_those_who_were_not_here_before_are_refused() -> None:
+    site = Site(lambda: None)
+    site.logins.limit_failures(3, 0)
+    assert code_of(await site.log_in("ann:right", 1, "10.0.0.1")) == 0
+    for i in range(2, 5):
+        await site.log_in(f"name{i}:wrong", i, f"10.0.1.{i}")
+    refused = await site.log_in("bob:right", 6, "10.0.2.1")
+    assert str(refused.error) == REFUSED
+    assert site.audit.missed[-1] == (Asking("bob", "10.0.2.1", "kafka", "SPOKEN"), True)
+    assert code_of(await site.log_in("ann:right", 7, "10.0.0.1")) == 0
+    site.now[0] += 0.4  # one of them is forgotten
+    assert code_of(await site.log_in("bob:right", 8, "10.0.2.1")) == 0
+
+
+@on_loop
+async def test_the_bound_of_all_listeners_holds_beside_that_of_one() -> None:
+    site = Site(lambda: None)
+    site.logins.limit_failures(1)
+    site.logins.limit_failures(9, 0)
+    await site.log_in("ann:wrong")
+    assert code_of(await site.log_in("bob:right", 2, "10.0.2.1")) != 0
+    site.logins.limit_failures(0)
+    assert code_of(await site.log_in("bob:right", 3, "10.0.2.1")) == 0

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from appliance.bulk.reader_threads import Reading
 from appliance.config import BrokerConfig
 from appliance.server import Server
 from appliance.testing import RunningBroker, running_broker
+from tests.support.certificates import Authority
 from tests.support.rest import Rest
 
 DEADLINE_S = 20.0
@@ -149,19 +151,82 @@ def test_while_logs_are_recovered_there_is_a_page_without_them(tmp_path: Path) -
     assert "appliance_storage" not in text
 
 
+WITH_LOGINS = {
+    "listeners": "PLAINTEXT://127.0.0.1:0,SASL_SSL://127.0.0.1:0",
+    "allow.everyone.if.no.acl.found": "true",  # so that who does not log in may be watched
+}
+
+
+@pytest.fixture(scope="module")
+def encrypted_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    """One of its two listeners has TLS and logins."""
+    own = Authority(tmp_path_factory.mktemp("authority")).issue("server")
+    settings = {**WITH_LOGINS, "ssl.keystore.location": str(own.both)}
+    with running_broker(tmp_path_factory.mktemp("broker"), settings) as broker:
+        yield broker
+
+
+def test_connections_and_logins_are_counted_by_listener(encrypted_broker: RunningBroker) -> None:
+    before = samples(encrypted_broker)
+    until(lambda: value(samples(encrypted_broker), "connections") == 0)  # of other tests
+    clients = [socket.create_connection(place(encrypted_broker, each), DEADLINE_S)
+               for each in ("PLAINTEXT", "SASL_SSL", "SASL_SSL")]  # fmt: skip
+    clients[1].sendall(b"GET / HTTP/1.1\r\n\r\n")
+    until(lambda: value(samples(encrypted_broker), "tls_handshakes_failed_total") == 1)
+    found = samples(encrypted_broker)
+    for listener, there, created in (("PLAINTEXT", 1, 1), ("SASL_SSL", 1, 2)):
+        own = {"listener": listener}
+        assert value(found, "listener_connections", **own) == there
+        name = "listener_connection_creation_total"
+        assert value(found, name, **own) - value(before, name, **own) == created
+        assert value(found, "listener_throttles_total", **own, by="rate") == 0
+        assert value(found, "listener_is_waiting", **own, by="connections") == 0
+    failed = "listener_authentication_failure_total"
+    assert value(found, failed, listener="SASL_SSL", mechanism="TLS") == 1
+    assert value(found, failed, listener="SASL_SSL", mechanism="SCRAM-SHA-512") == 0
+    for each in clients:
+        each.close()
+
+
+def test_a_limit_of_a_listener_is_in_metrics_settings_and_health(
+    appliance_broker: RunningBroker,
+) -> None:
+    rest, name = Rest(appliance_broker.admin), "listener.name.plaintext.max.connections"
+    assert not [each for each in rest.get("/settings")["settings"] if each["name"] == name]
+    rows = rest.ask("PATCH", "/settings", {"configs": {name: "1"}}).body["settings"]
+    (row,) = [each for each in rows if each["name"] == name]
+    assert (row["value"], row["source"]) == ("1", "changed at run time")
+    clients = [socket.create_connection(place(appliance_broker, "PLAINTEXT"), DEADLINE_S)
+               for _ in range(2)]  # fmt: skip
+    own = {"listener": "PLAINTEXT", "by": "connections"}
+    until(lambda: value(samples(appliance_broker), "listener_is_waiting", **own) == 1)
+    found = samples(appliance_broker)
+    assert value(found, "listener_throttles_total", **own) == 1
+    assert value(found, "health_findings", level="degraded", area="listeners") == 1
+    assert "(max.connections, of the listener or of all)" in str(rest.get("/health"))
+    for each in clients:
+        each.close()
+    until(lambda: value(samples(appliance_broker), "listener_is_waiting", **own) == 0)
+
+
+def place(broker: RunningBroker, listener: str) -> tuple[str, int]:
+    host, _, port = broker.addresses[listener].rpartition(":")
+    return host, int(port)
+
+
 MONITORING = Path(__file__).parents[2] / "docs" / "monitoring"
 
 
 @pytest.mark.parametrize("file", ["alerts.yml", "grafana.json"])
-def test_what_is_watched_is_there(file: str, appliance_broker: RunningBroker) -> None:
+def test_what_is_watched_is_there(file: str, encrypted_broker: RunningBroker) -> None:
     """Each metric that rules and dashboard name is on the page, with the labels they use."""
-    produce(appliance_broker, "orders", 3)
-    consume(appliance_broker, "orders", 3).close()
-    rest = Rest(appliance_broker.admin)
+    produce(encrypted_broker, "orders", 3)
+    consume(encrypted_broker, "orders", 3).close()
+    rest = Rest(encrypted_broker.admin)
     rest.ask("PUT", "/exports/daily", {"topics": ["orders"], "target": "/lake"})
     hold = {"topic": "orders", "offsets": {}}
     rest.ask("PUT", "/holds/daily", hold, prefix="/export/v1")
-    families = [*text_string_to_metric_families(page(appliance_broker))]
+    families = [*text_string_to_metric_families(page(encrypted_broker))]
     labels: dict[str, set[str]] = {"appliance_zookeeper": {"state"}}  # with a ZooKeeper alone
     of_groups = ("lag_seconds", "lag_records", "lost_records", "no_commit_records")
     labels |= {f"appliance_group_{name}": {"group", "topic"} for name in of_groups}  # once measured
@@ -181,6 +246,7 @@ def test_what_is_watched_is_there(file: str, appliance_broker: RunningBroker) ->
         "appliance_disk_temperature_celsius": {"disk"},
         "appliance_disk_temperature_max_celsius": {"disk"},
         "appliance_disk_wear_percent": {"disk"},
+        "appliance_refusals_total": {"api"},  # after the first
     }
     for family in families:
         for sample in family.samples:

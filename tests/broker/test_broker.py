@@ -18,7 +18,7 @@ from appliance.catalog import kafka_uuid
 from appliance.catalog.catalog import NAME
 from appliance.catalog.loss_ledger import Damage
 from appliance.catalog.producer_id_rows import BLOCK
-from appliance.config import LogConfig
+from appliance.config import BrokerConfig, LogConfig, dynamic_broker_config
 from appliance.config.config_key import ConfigChange, ConfigInvalid, ConfigOperation
 from appliance.data_dir import partition_creation, partition_metadata
 from appliance.data_dir.locked_dir import LockedDir
@@ -776,6 +776,49 @@ def test_who_asked_hears_of_every_change_of_the_configs(tmp_path: Path) -> None:
     with_broker(tmp_path, look_again)
 
 
+def test_limits_of_listeners_change_while_it_runs_and_are_kept(tmp_path: Path) -> None:
+    recorder = Recorder()
+
+    async def use(broker: Broker) -> None:
+        broker.connect(recorder)
+        assert recorder.connection_limits == {-1: (0, 0), 0: (0, 0)}
+        await broker.configs.alter_broker([
+            ConfigChange("listener.name.plaintext.max.connections", SET, "5"),
+            ConfigChange("listener.name.plaintext.max.connection.creation.rate", SET, "6"),
+        ])
+        await broker.configs.alter_broker([ConfigChange("max.connections", SET, "7")])
+        assert recorder.connection_limits == {-1: (7, 0), 0: (5, 6)}
+        await broker.configs.alter_broker([ConfigChange("max.connections", DELETE)])
+        assert recorder.connection_limits == {-1: (0, 0), 0: (5, 6)}
+
+    async def look_again(broker: Broker) -> None:
+        broker.connect(recorder)
+
+    with_broker(tmp_path, use)
+    recorder = Recorder()
+    with_broker(tmp_path, look_again)
+    assert recorder.connection_limits == {-1: (0, 0), 0: (5, 6)}
+
+
+def test_a_limit_of_a_listener_that_is_gone_is_kept_and_is_no_fault() -> None:
+    name = "listener.name.gone.max.connections"
+    configs, faults = dynamic_broker_config.stored(BrokerConfig(), {name: "5"}, {})
+    assert (faults, configs.own) == ([], {name: "5"})
+    more = configs.changed({name: "5", "max.connections": "6"}, is_default=False)
+    assert more.own == {name: "5", "max.connections": "6"}
+    assert name not in {each.name for each in more.broker_entries()}
+
+
+def test_limits_from_the_settings_are_told_and_shown() -> None:
+    own = {"PLAINTEXT": {"max.connections": 7}}
+    configs = dynamic_broker_config.BrokerConfigs(BrokerConfig(of_listeners=own), {}, {})
+    assert configs.limit("max.connections", "PLAINTEXT") == 7
+    assert configs.limit("max.connections") == 0
+    (entry,) = [each for each in configs.broker_entries()
+                if each.name == "listener.name.plaintext.max.connections"]
+    assert (entry.value, entry.source, entry.read_only) == ("7", 4, False)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "code", "words"),
     [
@@ -783,6 +826,10 @@ def test_who_asked_hears_of_every_change_of_the_configs(tmp_path: Path) -> None:
         ("num.network.threads", "5", 42, "is read once"),
         ("log.cleaner.backoff.ms", "9", 40, "log.cleaner.backoff.ms: got '9', wanted a whole"),
         ("max.connections.per.ip", "0", 40, "max.connections.per.ip: got '0', wanted a whole"),
+        ("max.connections", "0", 40, "max.connections: got '0', wanted a whole number"),
+        ("listener.name.outside.max.connections", "5", 40, "no listener has this name; wanted one"),
+        ("listener.name.PLAINTEXT.max.connections", "5", 40, "there is no such broker config"),
+        ("listener.name.plaintext.ssl.key.location", "x", 40, "there is no such broker config"),
         ("log.dirs", "/tmp", 42, "is read once"),
         ("none.such", "5", 40, "none.such: there is no such broker config"),
         ("log.roll.ms", "0", 40, "log.roll.ms: got '0', wanted a whole number of 64 bits"),

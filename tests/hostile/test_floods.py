@@ -17,9 +17,10 @@ import pytest
 from appliance.api.handlers import SERVED
 from appliance.protocol.messages.fetch import FetchRequest, FetchResponse
 from appliance.protocol.messages.metadata import MetadataRequest
+from appliance.testing import running_broker
 from tests.hostile.conftest import SETTINGS, SLOWEST_S, SOURCES
 from tests.hostile.generator import framed, golden, mutated
-from tests.hostile.witness import METADATA, TOPIC, batch, ends
+from tests.hostile.witness import METADATA, TOPIC, Witness, batch, ends
 from tests.support.serving import Serving
 from tests.support.wire_client import WireClient, frame_of
 
@@ -186,6 +187,44 @@ def test_more_connections_than_file_descriptors(tmp_path: Path) -> None:
         each.socket.close()
     assert broker.stop() == 0
     assert "Traceback" not in broker.log
+
+
+def test_a_flood_of_connections_waits_at_its_own_listener(tmp_path: Path) -> None:
+    """Of many addresses: another listener does not notice, and there is room again."""
+    with running_broker(tmp_path, {
+        "listeners": "CALM://127.0.0.1:0,FLOODED://127.0.0.1:0",
+        "listener.security.protocol.map": "CALM:PLAINTEXT,FLOODED:PLAINTEXT",
+        "listener.name.flooded.max.connections": "30",
+        "listener.name.flooded.max.connection.creation.rate": "300",
+    }) as broker:  # fmt: skip
+        calm, flooded = (address_of(broker.addresses[each]) for each in ("CALM", "FLOODED"))
+        witness = Witness(calm)
+        try:
+            clients = [WireClient(flooded, source=next(SOURCES)) for _ in range(600)]
+            for _ in range(100):
+                witness.wait()
+            for each in clients[:30]:
+                each.send(API_VERSIONS)
+                assert each.receive()
+            clients[30].socket.settimeout(0.1)
+            clients[30].send(API_VERSIONS)
+            with pytest.raises(TimeoutError):
+                clients[30].receive()
+            for each in clients:
+                each.socket.close()
+            with WireClient(flooded, timeout=SLOWEST_S["data"]) as late:
+                late.send(API_VERSIONS)
+                assert late.receive()
+            witness.wait()
+        finally:
+            witness.close()
+        assert witness.faults == []
+        assert witness.slowest["data"] < SLOWEST_S["data"]
+
+
+def address_of(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host, int(port)
 
 
 def test_one_address_leaves_room_for_others(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from tests.hostile.conftest import MIB, SLOWEST_S
 from tests.hostile.witness import Witness
 from tests.support.certificates import Authority
 from tests.support.doors import PASSWORD, Door, make_people, say, shake
+from tests.support.logs import until
 from tests.support.release import gate_has
 from tests.support.scram_client import ScramClient
 from tests.support.serving import Serving
@@ -148,6 +150,39 @@ def test_the_time_of_a_login_does_not_tell_whether_there_is_such_a_user(
         print(f"{ask.__name__}: known {known * 1e3:.3f} ms, stranger {stranger * 1e3:.3f} ms, "
               f"noise {noise * 1e3:.3f} ms")  # fmt: skip
         assert abs(known - stranger) < noise
+
+
+# Guessers with many addresses
+
+
+def test_who_guesses_from_many_addresses_does_not_come_far(tmp_path: Path) -> None:
+    """Beyond the rate nobody is let in who was not here before, whatever he knows; others are."""
+    make_people(tmp_path / "data", ada="admin", ann="none")
+    broker = Serving(tmp_path, protocol="SASL_PLAINTEXT", **{
+        "listener.name.sasl_plaintext.max.failed.authentication.rate": 3,
+        "connection.failed.authentication.delay.ms": 0,
+    })  # fmt: skip
+    ada, ann = Door(broker.kafka, user="ada"), Door(broker.kafka, user="ann")
+    ada.open(source="127.8.0.1").socket.close()
+    refused = 0
+    for at in range(12):
+        with pytest.raises(AssertionError, match="error_code=58"):
+            replace(ann, user=f"guess{at}", password="x").open(source=f"127.8.1.{at + 1}")
+        refused += "(max.failed.authentication.rate)" in broker.log.splitlines()[-1]
+    assert refused >= 6
+    with pytest.raises(AssertionError, match="error_code=58"):
+        ann.open(source="127.8.0.2")
+    ada.open(source="127.8.0.1").socket.close()
+    until(lambda: comes_in(ann, "127.8.0.2"))
+    assert broker.stop() == 0
+
+
+def comes_in(door: Door, source: str) -> bool:
+    try:
+        door.open(source=source).socket.close()
+    except AssertionError:
+        return False
+    return True
 
 
 # What is left behind

@@ -47,6 +47,19 @@ def entity(who: str) -> list[str]:
     return words
 
 
+# Limits of listeners
+
+
+def test_limits_of_a_listener(tools: KafkaTools) -> None:
+    own = "listener.name.plaintext.max.connections"
+    alter(tools, "brokers=1", "--add-config", f"{own}=500,max.connection.creation.rate=50")
+    shown = described(tools, "brokers=1")
+    assert f"  {own}=500 sensitive=false synonyms={{DYNAMIC_BROKER_CONFIG:{own}=500" in shown[1]
+    assert any(line.startswith("  max.connection.creation.rate=50 ") for line in shown)
+    alter(tools, "brokers=1", "--delete-config", f"{own},max.connection.creation.rate")
+    assert described(tools, "brokers=1")[1:] == []
+
+
 # Quotas
 
 

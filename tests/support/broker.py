@@ -34,6 +34,7 @@ class Recorder:
     told: list[str] = field(default_factory=list)
     rates: dict[int, list[Rate]] = field(default_factory=dict)
     connections_per_ip: int = 0
+    connection_limits: dict[int, tuple[int, int]] = field(default_factory=dict)
     logged_in: dict[int, tuple[str, int]] = field(default_factory=dict)
     last_slots: dict[int, int] = field(default_factory=dict)
     raw: set[int] = field(default_factory=set)
@@ -71,6 +72,9 @@ class Recorder:
 
     def limit_connections_per_ip(self, most: int) -> None:
         self.connections_per_ip = most
+
+    def limit_connections(self, most: int, rate: int, listener: int = -1) -> None:
+        self.connection_limits[listener] = (most, rate)
 
 
 def broker_config(data: Path, log: LogConfig | None = None, **topics: Any) -> BrokerConfig:

@@ -51,9 +51,9 @@ def of_connections(counts: Counts) -> Iterator[Metric]:
     for name, found in counts:
         there[name] += found.connections
         created[name] += found.accepted
-        for by, count in found.throttled.items():
-            throttled[name, by] += count
-            waiting[name, by] |= found.waits_for == by
+        for limit, count in found.throttled.items():
+            throttled[name, limit] += count
+            waiting[name, limit] |= found.waits_for == limit
     open_now = gauge("listener_connections", "Connections of a listener.", ["listener"])
     taken = counter("listener_connection_creation", "Connections that it took.", ["listener"])
     for name in there:
@@ -64,11 +64,11 @@ def of_connections(counts: Counts) -> Iterator[Metric]:
         "Times that its next connection had to wait for a limit: max.connections, "
         "max.connection.creation.rate, or a quota of its address."
     )
-    yield of_places("listener_throttles", text, "by", throttled)
+    yield of_places("listener_throttles", text, "limit", throttled)
     text = "1: its next connection waits for this limit."
-    family = gauge("listener_is_waiting", text, ["listener", "by"])
-    for (name, by), is_so in waiting.items():
-        family.add_metric([name, by], is_so)
+    family = gauge("listener_is_waiting", text, ["listener", "limit"])
+    for (name, limit), is_so in waiting.items():
+        family.add_metric([name, limit], is_so)
     yield family
 
 

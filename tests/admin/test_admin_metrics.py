@@ -179,8 +179,8 @@ def test_connections_and_logins_are_counted_by_listener(encrypted_broker: Runnin
         assert value(found, "listener_connections", **own) == there
         name = "listener_connection_creation_total"
         assert value(found, name, **own) - value(before, name, **own) == created
-        assert value(found, "listener_throttles_total", **own, by="rate") == 0
-        assert value(found, "listener_is_waiting", **own, by="connections") == 0
+        assert value(found, "listener_throttles_total", **own, limit="rate") == 0
+        assert value(found, "listener_is_waiting", **own, limit="connections") == 0
     failed = "listener_authentication_failure_total"
     assert value(found, failed, listener="SASL_SSL", mechanism="TLS") == 1
     assert value(found, failed, listener="SASL_SSL", mechanism="SCRAM-SHA-512") == 0
@@ -198,7 +198,7 @@ def test_a_limit_of_a_listener_is_in_metrics_settings_and_health(
     assert (row["value"], row["source"]) == ("1", "changed at run time")
     clients = [socket.create_connection(place(appliance_broker, "PLAINTEXT"), DEADLINE_S)
                for _ in range(2)]  # fmt: skip
-    own = {"listener": "PLAINTEXT", "by": "connections"}
+    own = {"listener": "PLAINTEXT", "limit": "connections"}
     until(lambda: value(samples(appliance_broker), "listener_is_waiting", **own) == 1)
     found = samples(appliance_broker)
     assert value(found, "listener_throttles_total", **own) == 1

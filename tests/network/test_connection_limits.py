@@ -139,7 +139,7 @@ def test_a_lower_number_ends_no_connection(site: Site) -> None:
 
 @pytest.mark.parametrize("of", ["the listener", "all"])
 def test_connections_beyond_a_rate_come_in_their_turn(site: Site, of: str) -> None:
-    rate, more = 20, 10
+    rate, more = 5, 7
     at_once = rate + 1  # of a window of one second
     site.plane.limit_connections(0, rate, FIRST if of == "the listener" else -1)
     begun = time.monotonic()
@@ -160,10 +160,10 @@ def test_what_waits_costs_no_processor_time(site: Site) -> None:
     site.plane.limit_connections(1, 0, FIRST)
     site.plane.limit_connections(0, 1, SECOND)
     site.served(FIRST), site.served(SECOND), site.served(SECOND)
-    waiting = [site.connect(FIRST), site.connect(SECOND)]
+    waiting = [site.connect(FIRST), *(site.connect(SECOND) for _ in range(5))]
     begun = processor_s("acceptor")
     assert_waits(waiting[0])
-    assert_waits(waiting[1])
+    assert_waits(waiting[-1])
     assert processor_s("acceptor") - begun <= 2 * TICK_S
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 
 from appliance.client.event_queue import EventQueue
-from appliance.client.outcome import ProducerClosed, QueueFull, Records
+from appliance.client.outcome import ProducerClosed, QueueFull, Records, failure
 from appliance.client.producer_hooks import EventHandler
-from appliance.client.producer_pipeline import WAIT_S, Pipe, closed, failure
+from appliance.client.producer_pipeline import WAIT_S, Pipe, closed
 from appliance.process import event_log
 
 log = event_log.named("client")
@@ -62,40 +61,40 @@ class Worker:
     # the thread
 
     def _run(self) -> None:
+        try:
+            self._serve()
+        finally:  # also if a hook ended the thread: nobody is left who would send what waits
+            self.queue.close()
+            self.pipe.sender.abandon(closed())
+            while self.queue.has_items:
+                records, mark = self.queue.take()
+                self.pipe.fail(records, closed())
+                if mark:
+                    mark.set()
+
+    def _serve(self) -> None:
         while not self.queue.is_closed:
-            self._guarded(self._turn)
+            self._turn()
         last = self._last_of_all()
         while len(self.queue) and time.monotonic() < self.pipe.closes_at:
-            self._guarded(self._turn)
+            self._turn()
         if last:
             self._handle(last)
-        self._guarded(self.pipe.drain)
-        while len(self.queue):
-            self.pipe.fail(self.queue.take()[0], closed())
-
-    def _guarded(self, step: Callable[[], None]) -> None:
-        """Keeps the thread alive: its records are reported as failed, and it continues."""
-        try:
-            step()
-        except Exception as error:
-            log.exception("sending failed unexpectedly")
-            self.pipe.sender.abandon(failure("producer", error))
+        self.pipe.drain()
 
     def _turn(self) -> None:
         """Sends a portion if one is due; otherwise serves the brokers for a while."""
         due_in_s = self.queue.due_in_s()
         if due_in_s > 0:
-            self.pipe.sender.pump(min(due_in_s, IDLE_S), self.queue.wake)
+            self.pipe.pump(min(due_in_s, IDLE_S), self.queue.wake)
             self.queue.quiet()
             return
         records, mark = self.queue.take()
-        try:
-            if records:
-                self._handle(records)
-        finally:
-            if mark:
-                self.pipe.drain()
-                mark.set()
+        if records:
+            self._handle(records)
+        if mark:
+            self.pipe.drain()
+            mark.set()
 
     def _handle(self, records: list[Records]) -> None:
         try:

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from appliance.client.broker_partition import BrokerPartition
-from appliance.client.outcome import Outcome, Records
+from appliance.client.outcome import Outcome, Records, told_as
 from appliance.errors import BatchTooLarge
+from appliance.process import event_log
 from appliance.protocol.codec import Pieces
 from appliance.record import compression
 from appliance.record._producer_batch_builder import EncodedRecords, batch_head, encode_records
+
+log = event_log.named("client")
 
 SEQUENCE_END = 2**31  # after it a producer starts at 0 again
 
@@ -92,10 +95,15 @@ def batches_of(
             made = encode_records(
                 group.values, group.keys, group.timestamps, at, size_max, group.headers
             )
+            payload = compression.compress(codec, made.data) if codec else made.data
         except BatchTooLarge as error:
             yield Outcome(group.given.cut(at, at + 1), group.partition, error=error)
             at += 1
             continue
-        payload = compression.compress(codec, made.data) if codec else made.data
+        except Exception as error:  # such as no memory for the compressed bytes
+            rest = group.given.cut(at, len(group.given))
+            log.exception("no batch could be made", topic=group.topic, records=len(rest))
+            yield Outcome(rest, group.partition, error=told_as(error))
+            return
         yield Batch(group, at, made, payload, codec, next(orders), deadline)
         at += made.count

@@ -370,9 +370,10 @@ class Connection:
     def _hint(self) -> str:
         """A broker that does not want this client often just closes the connection."""
         protocol = f"security_protocol is {self.config.security_protocol}"
-        if self._is_accepted or self.config.has_login:
+        has_talked = bool(self._versions.keys() - BEFORE_LOGIN)
+        if self._is_accepted or (has_talked and self.config.has_login):
             return ""
-        if self._versions.keys() - BEFORE_LOGIN:
+        if has_talked:
             return f"; it may want a login: {protocol}"
         if not self._is_encrypted:
             return f"; it may want TLS: {protocol}"

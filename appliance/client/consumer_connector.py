@@ -170,6 +170,8 @@ class ConsumerConnector:
             self._commit(claims, lambda claim: max(claim.progress.done, claim.committed))
         except CommitFailed as error:
             log.warning("not committed", error=error)
+        except Exception:  # the rebalance goes on, so that others get what is no longer ours
+            log.exception("committing failed unexpectedly")
 
     # shutdown
 
@@ -181,9 +183,14 @@ class ConsumerConnector:
         self._woken.set()
         if self._wanted:
             self._thread.join(STOP_S)
-        if not self._thread.is_alive():
-            with self._lock:
-                self._leave()
+        try:
+            if not self._thread.is_alive():
+                with self._lock:
+                    self._leave()
+        finally:  # whatever happened, nobody waits for a stream any more
+            self._end_streams()
+
+    def _end_streams(self) -> None:
         for fetcher in (*self._fetchers.values(), *self._stopped):
             fetcher.stop()
         for stream in self._streams.values():

@@ -37,6 +37,11 @@ class EventQueue:
     def __len__(self) -> int:
         return self._count
 
+    @property
+    def has_items(self) -> bool:
+        """Records or marks."""
+        return bool(self._items)
+
     def release(self) -> None:
         os.close(self.wake)
 

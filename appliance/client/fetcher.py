@@ -91,6 +91,7 @@ class Fetcher:
                     self._tell(claim, error)
             except Exception as error:
                 log.exception("fetching failed unexpectedly")
+                self._disconnect()  # an answer may be under way
                 for claim in self._claims:
                     self._tell(claim, error)
             else:
@@ -114,12 +115,15 @@ class Fetcher:
         )
 
     def _ask_who_leads(self, topics: set[str]) -> None:
-        """In a replicated cluster the leader may have changed."""
+        """In a replicated cluster the leader may have changed. Whatever fails here, the next fetch
+        finds it, too, and says it to the streams."""
         try:
             for topic in topics:
                 self.cluster.refresh(topic)
-        except BrokerUnavailable as error:
+        except ApplianceError as error:
             log.warning("no metadata of leaders", error=error)
+        except Exception:
+            log.exception("asking for leaders failed unexpectedly")
         if topics:
             self._on_moved()
 

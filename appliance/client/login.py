@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from appliance.client import sasl
 from appliance.client.errors import BrokerUnavailable, ConfigInvalid, LoginFailed
@@ -19,7 +19,8 @@ from appliance.protocol.messages.sasl_handshake import API as SASL_HANDSHAKE
 from appliance.protocol.messages.sasl_handshake import SaslHandshakeRequest
 
 if TYPE_CHECKING:
-    from appliance.client.connection import Connection
+    from appliance.client.config import ClientConfig
+    from appliance.client.connection import Address
 
 NEVER = float("inf")
 STEPS_MAX = 4  # the longest exchange, that of SCRAM, has two
@@ -27,6 +28,17 @@ HANDSHAKE_VERSION_MIN = 1  # after version 0 the exchange has no frames of Kafka
 # A session is renewed after this part of its time: early enough for a slow broker, and not by all
 # connections of a process at once.
 RENEWED_FROM, RENEWED_TO = 0.80, 0.92
+
+
+class Connection(Protocol):
+    """What a login needs of one. The load test has its own."""
+
+    address: Address
+    config: ClientConfig
+
+    def version(self, api: Api) -> int: ...
+
+    def ask(self, api: Api, request: Any, timeout_ms: float) -> Any: ...
 
 
 def log_in(connection: Connection) -> float:

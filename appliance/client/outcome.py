@@ -33,7 +33,18 @@ class DeliveryTimedOut(BrokerUnavailable):
 
 
 class HookFailed(ApplianceError):
-    """Code of the user raised an exception; it is the cause of this one."""
+    """Code of the user raised an exception, or the producer's own one that is not known here; it is
+    the cause of this one."""
+
+
+def failure(hook: str, error: Exception) -> ApplianceError:
+    failed = HookFailed(f"{hook}: {error!r}")
+    failed.__cause__ = error
+    return failed
+
+
+def told_as(error: Exception) -> ApplianceError:
+    return error if isinstance(error, ApplianceError) else failure("producer", error)
 
 
 @dataclass(frozen=True, slots=True)

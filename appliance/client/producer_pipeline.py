@@ -5,17 +5,19 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from appliance.client.batch import Batch, Group, batches_of
 from appliance.client.broker_partition import BrokerPartition
 from appliance.client.cluster import Cluster
 from appliance.client.outcome import (
-    HookFailed,
     Outcome,
     ProducerClosed,
     Records,
     SendFailed,
     SendInterrupted,
+    failure,
+    told_as,
 )
 from appliance.client.partition_choice import Router, merged
 from appliance.client.producer_config import MOVE, ProducerConfig
@@ -31,12 +33,6 @@ WAIT_S = 0.1  # between two checks of the remaining time
 
 def closed() -> ProducerClosed:
     return ProducerClosed("the producer was closed before these were acknowledged")
-
-
-def failure(hook: str, error: Exception) -> ApplianceError:
-    failed = HookFailed(f"{hook}: {error!r}")
-    failed.__cause__ = error
-    return failed
 
 
 class Pipe:
@@ -60,8 +56,16 @@ class Pipe:
         while not self.sender.is_idle:
             self._wait()
 
+    def pump(self, wait_s: float, wake: int = -1) -> None:
+        """An error that nobody expected ends all that was added, and is told as its outcome."""
+        try:
+            self.sender.pump(wait_s, wake)
+        except Exception as error:
+            log.exception("sending failed unexpectedly")
+            self.sender.abandon(told_as(error))
+
     def _wait(self) -> None:
-        self.sender.pump(WAIT_S)
+        self.pump(WAIT_S)
         if time.monotonic() >= self.closes_at:
             self.sender.abandon(closed())
 
@@ -115,6 +119,9 @@ class Pipe:
                 yield from self.router.route(each, known[each.topic])
             except ApplianceError as error:
                 self.fail([each], error)
+            except Exception as error:
+                log.exception("routing failed unexpectedly", records=len(each))
+                self.fail([each], told_as(error))
 
     def _choice(self, topic: str, deadline: float) -> list[BrokerPartition]:
         """Retries while no broker can be reached."""
@@ -124,7 +131,7 @@ class Pipe:
             except ApplianceError as error:
                 if not error.retriable or time.monotonic() >= min(deadline, self.closes_at):
                     raise
-            self.sender.pump(0)
+            self.pump(0)
             time.sleep(WAIT_S)
 
     def _avoided(self) -> set[int]:
@@ -137,7 +144,7 @@ class Pipe:
                 self.report(made)
                 continue
             self.sender.add(made)
-            self.sender.pump(0)
+            self.pump(0)
             while self.sender.size > self.config.buffer_size:
                 self._wait()
 
@@ -149,13 +156,18 @@ class Pipe:
         except ApplianceError as error:
             self.report(Outcome(batch.records, batch.partition, -1, error, batch.may_be_written))
             return
+        except Exception as error:
+            log.exception("routing failed unexpectedly", records=len(batch.records))
+            why, may_be_written = told_as(error), batch.may_be_written
+            self.report(Outcome(batch.records, batch.partition, -1, why, may_be_written))
+            return
         for group in groups:
             size_max = self.config.max_message_size
             for made in batches_of(
                 group, self.sender.codec, size_max, self._orders, batch.deadline
             ):
                 if isinstance(made, Outcome):
-                    self.report(made)
+                    self.report(replace(made, may_be_written=batch.may_be_written))
                 else:
                     made.may_be_written = batch.may_be_written
                     self.sender.add(made)

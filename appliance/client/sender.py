@@ -14,6 +14,8 @@ Invariants
 2. A batch keeps its producer id and sequence while it may have been written: otherwise the broker
    could not detect the repetition. It gets new ones only after a response that it was not written.
 3. A batch that was in flight when a connection was lost may be written; its outcome says so.
+4. A batch is in `_open` from `add` to its outcome, wherever else it is or is not: so an unexpected
+   error leaves none behind, for which somebody would wait for ever.
 
 It has no thread and no lock: its owner calls `pump`.
 """
@@ -25,7 +27,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
 
 from appliance.client.batch import Batch, Identity
 from appliance.client.broker_partition import NO_BROKER, BrokerPartition
@@ -39,6 +40,7 @@ from appliance.client.errors import (
     PartitionUnknown,
     TopicUnknown,
 )
+from appliance.client.lane import Lane, Track
 from appliance.client.outcome import DeliveryTimedOut, Outcome
 from appliance.client.producer_config import MOVE, ProducerConfig
 from appliance.errors import ApplianceError
@@ -71,37 +73,14 @@ UNCERTAIN = {
 }
 ELSEWHERE = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 NOT_AGAIN = (AccessFailed, ConfigInvalid)  # until somebody has mended it
-TOPICS_AND_BROKERS_GONE = (TopicUnknown, PartitionUnknown, BrokerUnavailable)
+NO_SENSE = (MalformedMessage, VersionUnsupported)  # of what a broker answers; the next one may
+TOPICS_AND_BROKERS_GONE = (TopicUnknown, PartitionUnknown, BrokerUnavailable, *NO_SENSE)
 
 # A healthy broker answers sooner, and a dead one delays the caller no longer.
 CONNECT_LOOK_S = 0.05
 CONNECTING_MAX = 16  # at a time; the others wait for a thread
 
 Answer = ProduceResponse.PartitionProduceResponse
-
-
-@dataclass(eq=False)
-class Lane:
-    broker: int
-    connection: Connection | None = None
-    connecting: Future[Connection] | None = None
-    requests: deque[list[Batch]] = field(default_factory=deque)  # in flight
-    failures: int = 0  # in a row
-    retry_at: float = 0.0
-    error: ApplianceError | None = None  # the last
-
-
-@dataclass(eq=False)
-class Track:
-    topic: str
-    partition: BrokerPartition
-    waiting: deque[Batch] = field(default_factory=deque)
-    in_flight: deque[Batch] = field(default_factory=deque)
-    lane: Lane | None = None  # of its batches in flight
-    identity: Identity | None = None
-    is_retrying: bool = False
-    retry_at: float = 0.0
-    error: ApplianceError | None = None  # the last
 
 
 class Sender:
@@ -116,7 +95,8 @@ class Sender:
         adds their records again."""
         self.cluster, self.config = cluster, config
         self._report, self._move = report, move
-        self.size = 0  # bytes of all batches without an outcome
+        self._open: dict[Batch, None] = {}  # all without an outcome
+        self.size = 0  # bytes of these
         self._lanes: dict[int, Lane] = {}
         self._tracks: dict[tuple[str, BrokerPartition], Track] = {}
         self._busy: dict[Track, None] = {}  # with waiting batches, oldest first
@@ -126,7 +106,7 @@ class Sender:
 
     @property
     def is_idle(self) -> bool:
-        return self.size == 0
+        return not self._open
 
     def close(self) -> None:
         for lane in self._lanes.values():
@@ -149,19 +129,26 @@ class Sender:
             track = self._tracks[where] = Track(*where)
         track.waiting.append(batch)
         self._busy[track] = None
+        self._open[batch] = None
         self.size += len(batch.payload)
 
     def abandon(self, error: ApplianceError) -> None:
-        """Ends every batch without an outcome. Later answers are ignored."""
+        """Ends every batch without an outcome. Later answers are ignored. Nothing is taken for
+        consistent here, because it is called after errors that nobody expected, too."""
         for lane in self._lanes.values():
             if lane.connection and lane.requests:
                 lane.connection.close()
                 lane.connection = None
-            self._requeue_all(lane)
-        for track in [*self._busy]:
-            while track.waiting:
-                self._end(track.waiting.popleft(), error)
-            del self._busy[track]
+            lane.requests.clear()
+        for track in self._tracks.values():
+            track.is_retrying = track.is_retrying or bool(track.in_flight)
+            track.waiting.clear()
+            track.in_flight.clear()
+        self._busy.clear()
+        ended, self._open, self.size = sorted(self._open, key=in_order), {}, 0
+        for batch in ended:
+            batch.may_be_written = batch.may_be_written or batch.is_under_way
+            self._tell(batch, error)
 
     # pump
 
@@ -225,7 +212,7 @@ class Sender:
         for lane, tracks in ready.items():
             try:
                 self._send_over(lane, tracks)
-            except (BrokerUnavailable, BrokerRefused, MalformedMessage, VersionUnsupported) as why:
+            except (BrokerUnavailable, BrokerRefused, *NO_SENSE) as why:
                 again_at = min(again_at, self._failed(lane, why))
             except NOT_AGAIN as why:
                 self._failed(lane, why)
@@ -245,7 +232,9 @@ class Sender:
             self.cluster.address(broker)
         except TOPICS_AND_BROKERS_GONE as error:
             return self._has_no_way(track, error, now), None
-        except NOT_AGAIN as error:
+        except (BrokerRefused, *NOT_AGAIN) as error:  # such as a right that was withdrawn
+            if error.retriable:
+                return self._has_no_way(track, error, now), None
             self._give_up([track], error)
             return float("inf"), None
         lane = self._lanes.get(broker)
@@ -350,7 +339,7 @@ class Sender:
         assert lane.connection
         try:
             _, answer = lane.connection.receive()
-        except (BrokerUnavailable, MalformedMessage) as error:
+        except (BrokerUnavailable, MalformedMessage, *NOT_AGAIN) as error:
             self._failed(lane, error)
             return
         lane.failures, lane.error = 0, None
@@ -402,7 +391,7 @@ class Sender:
     def _ask_who_leads(self, topic: str) -> None:
         try:
             self.cluster.refresh(topic)
-        except (BrokerUnavailable, *NOT_AGAIN) as error:
+        except (BrokerUnavailable, *NO_SENSE, *NOT_AGAIN) as error:
             log.warning("no metadata of leaders", topic=topic, error=error)
 
     # failures
@@ -456,7 +445,7 @@ class Sender:
 
     def _requeue(self, track: Track, batches: list[Batch]) -> None:
         track.is_retrying = True
-        track.waiting = deque(sorted([*batches, *track.waiting], key=lambda batch: batch.order))
+        track.waiting = deque(sorted([*batches, *track.waiting], key=in_order))
         self._busy[track] = None
 
     def _move_away(self, track: Track) -> None:
@@ -465,7 +454,7 @@ class Sender:
         batches, track.waiting = [*track.waiting], deque()
         self._settle(track)
         for batch in batches:
-            self.size -= len(batch.payload)
+            self._let_go(batch)
             self._move(batch)
 
     # outcomes
@@ -474,10 +463,21 @@ class Sender:
         if not track.waiting:
             self._busy.pop(track, None)
 
-    def _end(self, batch: Batch, error: ApplianceError | None, base_offset: int = -1) -> None:
+    def _let_go(self, batch: Batch) -> None:
+        del self._open[batch]
         self.size -= len(batch.payload)
+
+    def _end(self, batch: Batch, error: ApplianceError | None, base_offset: int = -1) -> None:
+        self._let_go(batch)
+        self._tell(batch, error, base_offset)
+
+    def _tell(self, batch: Batch, error: ApplianceError | None, base_offset: int = -1) -> None:
         is_uncertain = error is not None and batch.may_be_written
         self._report(Outcome(batch.records, batch.partition, base_offset, error, is_uncertain))
+
+
+def in_order(batch: Batch) -> int:
+    return batch.order
 
 
 def close_late(connecting: Future[Connection]) -> None:

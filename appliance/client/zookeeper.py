@@ -28,6 +28,7 @@ from appliance.client.broker_partition import BrokerPartition
 from appliance.client.config import ClientConfig
 from appliance.client.connection import Address
 from appliance.client.errors import BrokerUnavailable, ConfigInvalid
+from appliance.client.security_config import PLAINTEXT
 from appliance.process import event_log
 
 log = event_log.named("client")
@@ -35,7 +36,6 @@ log = event_log.named("client")
 IDS, TOPICS = "/brokers/ids", "/brokers/topics"
 RECONNECT_MAX_S = 2.0  # between two attempts: short, to notice a returning ZooKeeper
 AGAIN_S = 0.5  # after ZooKeeper did not answer
-PLAINTEXT = "PLAINTEXT://"  # before an endpoint without encryption, in the later format
 SHOWN_MAX = 200  # bytes of a node in a message
 # Some releases put their creator's name in front.
 ADDRESS = re.compile(r"(?:.*:)?(\[[^\]]+\]|[^:\[\]]+):(\d+)")
@@ -148,6 +148,9 @@ class Registry:
                 self._read(due)
             except (KazooException, BrokerUnavailable) as error:
                 self._try_again(due, error)
+            except Exception as error:  # without this thread nobody would see a change any more
+                log.exception("reading ZooKeeper failed unexpectedly")
+                self._try_again(due, error)
 
     def _try_again(self, due: list[str], error: Exception) -> None:
         """Marks unread paths as due; a reconnect makes all due anyway."""
@@ -192,7 +195,8 @@ class Registry:
         for name in self._children(IDS):
             data = self._data(f"{IDS}/{name}")
             if data is not None and name.isdecimal():
-                brokers[int(name)] = address_in(f"{IDS}/{name}", data)
+                protocol = self.config.security_protocol
+                brokers[int(name)] = address_in(f"{IDS}/{name}", data, protocol)
         return brokers
 
     def _read_topic(self, path: str) -> Counts | None:
@@ -225,10 +229,10 @@ class Registry:
             return None  # deleted meanwhile; its parent's watch has fired
 
 
-def address_in(path: str, data: bytes) -> Address:
+def address_in(path: str, data: bytes, protocol: str = PLAINTEXT) -> Address:
     text = data.decode("utf-8", "backslashreplace")
     if text.startswith("{"):
-        text = address_in_json(text)
+        text = address_in_json(text, protocol)
     match = ADDRESS.fullmatch(text.strip())
     try:
         return Address.parse(f"{match[1]}:{match[2]}" if match else "")
@@ -237,14 +241,19 @@ def address_in(path: str, data: bytes) -> Address:
         raise RegistrationInvalid(f"{path} in ZooKeeper: wanted host:port, got {shown!r}") from None
 
 
-def address_in_json(text: str) -> str:
+def address_in_json(text: str, protocol: str) -> str:
+    """That of the first listener with this protocol, or the one address of older brokers."""
     try:
         fields: Any = json.loads(text)
     except (ValueError, RecursionError):
         return ""
-    plain = [each for each in map(str, fields.get("endpoints", [])) if each.startswith(PLAINTEXT)]
-    if plain:
-        return plain[0].removeprefix(PLAINTEXT)
+    named = fields.get("endpoints")
+    known = fields.get("listener_security_protocol_map")
+    protocols = known if isinstance(known, dict) else {}
+    for each in map(str, named if isinstance(named, list) else []):
+        name, _, address = each.partition("://")
+        if protocols.get(name, name) == protocol:
+            return address
     return f"{fields.get('host')}:{fields.get('port')}"
 
 

@@ -274,10 +274,24 @@ def test_a_zookeeper_that_does_not_answer_is_an_error() -> None:
         (b"[::1]:9092", "[::1]:9092"),
         (b'{"host":"h","port":1,"version":1}', "h:1"),
         (b'{"host":null,"port":-1,"endpoints":["SSL://s:2","PLAINTEXT://p:3"]}', "p:3"),
+        (b'{"host":"h","port":1,"endpoints":null}', "h:1"),
+        (b'{"host":"h","port":1,"endpoints":5,"listener_security_protocol_map":5}', "h:1"),
     ],
 )
 def test_addresses_of_all_forms_are_read(data: bytes, address: str) -> None:
     assert str(address_in("/brokers/ids/1", data)) == address
+
+
+def test_of_several_listeners_the_one_with_the_clients_protocol_is_taken() -> None:
+    """In the first form a name is a protocol; later there is a table of them."""
+    before = b'{"host":"h","port":1,"endpoints":["PLAINTEXT://h:1","SASL_SSL://s:2"]}'
+    assert str(address_in("/brokers/ids/1", before, "SASL_SSL")) == "s:2"
+    after = (
+        b'{"host":null,"port":-1,"endpoints":["SSL://a:1","OUT://s:2"],'
+        b'"listener_security_protocol_map":{"SSL":"PLAINTEXT","OUT":"SSL"}}'
+    )
+    assert str(address_in("/brokers/ids/1", after, "SSL")) == "s:2"
+    assert str(address_in("/brokers/ids/1", after)) == "a:1"
 
 
 @pytest.mark.parametrize("data", [b"", b"host", b"\xff", b"{", b'{"host":"h"}', b"host:99999"])

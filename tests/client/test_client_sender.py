@@ -10,9 +10,10 @@ import pytest
 from appliance.client.batch import Batch, Group, Identity, batches_of
 from appliance.client.broker_partition import BrokerPartition
 from appliance.client.cluster import Cluster
+from appliance.client.lane import Track
 from appliance.client.outcome import DeliveryTimedOut, Outcome, Records
 from appliance.client.producer_config import ProducerConfig
-from appliance.client.sender import Answer, Sender, Track
+from appliance.client.sender import Answer, Sender
 from appliance.protocol import ErrorCode
 
 PLACE = BrokerPartition(1, 0)
@@ -25,7 +26,7 @@ class Told:
         self.outcomes: list[Outcome] = []
         config = ProducerConfig(broker_list="b:1", idempotence=True)
         self.sender = Sender(cast(Cluster, None), config, self.outcomes.append, lambda batch: None)
-        self.track = Track("t", PLACE)
+        self.track = self.sender._tracks["t", PLACE] = Track("t", PLACE)
 
     def sent(self, *values: bytes, may_be_written: bool = False) -> Batch:
         group = Group("t", PLACE, Records("t", [*values]), [*values], None, 0)
@@ -35,7 +36,9 @@ class Told:
             self.track.identity = Identity(7, 0)
         batch.take_identity(self.track.identity)
         batch.may_be_written = may_be_written
-        self.sender.size += len(batch.payload)
+        self.sender.add(batch)
+        self.track.waiting.clear()  # it is under way
+        self.sender._settle(self.track)
         return batch
 
     def answer(self, batch: Batch, code: int, **given: Any) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from appliance.client.config import ClientConfig
 from appliance.client.connection import Address
 from appliance.client.errors import BrokerRefused, TopicUnknown
+from appliance.client.security_config import SecurityConfig
 from appliance.protocol import ErrorCode, codec
 from appliance.protocol.messages.create_topics import API as CREATE_TOPICS
 from appliance.protocol.messages.create_topics import CreateTopicsRequest
@@ -26,6 +28,7 @@ from loadtest.connection import Connection
 EARLIEST, LATEST = -2, -1
 NO_REPLICA = -1
 PRODUCE_TIMEOUT_MS = 30_000
+OPEN = SecurityConfig()  # neither a login nor TLS
 
 Connect = Callable[[], Connection]
 
@@ -53,8 +56,14 @@ def checked(code: int, facts: str) -> None:
         raise BrokerRefused(code, facts)
 
 
-def connect_to(host: str, client_id: str = "loadtest") -> Connect:
-    return lambda: Connection(Address.parse(host), client_id)
+def connect_to(
+    host: str, client_id: str = "loadtest", security: SecurityConfig = OPEN
+) -> Connect:
+    def connect() -> Connection:
+        config = ClientConfig.secured(security, broker_list=host, client_id=client_id)
+        return Connection(Address.parse(host), config)
+
+    return connect
 
 
 def create_topic(connection: Connection, topic: str, partitions: int) -> None:

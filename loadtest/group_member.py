@@ -26,7 +26,7 @@ from loadtest.connection import Connection
 
 SESSION_MS = 45_000  # the default of clients
 REBALANCE_MS = 60_000
-JOIN_TIMEOUT_S = 90.0  # the response of a join may take a whole rebalance
+JOIN_TIMEOUT_MS = 90_000.0  # the response of a join may take a whole rebalance
 PROTOCOL_TYPE, PROTOCOL = "consumer", "every-nth"
 HEAD_VERSION = struct.Struct(">h")
 COUNT = struct.Struct(">i")
@@ -96,7 +96,7 @@ class Member:
             protocol_type=PROTOCOL_TYPE,
             protocols=[protocol],
         )
-        found = connection.ask(JOIN_GROUP, asked, JOIN_TIMEOUT_S)
+        found = connection.ask(JOIN_GROUP, asked, JOIN_TIMEOUT_MS)
         assert isinstance(found, JoinGroupResponse)
         return found
 
@@ -116,7 +116,7 @@ class Member:
             protocol_name=PROTOCOL,
             assignments=rows,
         )
-        found = connection.ask(SYNC_GROUP, asked, JOIN_TIMEOUT_S)
+        found = connection.ask(SYNC_GROUP, asked, JOIN_TIMEOUT_MS)
         checked(found.error_code, f"group {self.group}: sync")
         return assigned(found.assignment, self.topic)
 

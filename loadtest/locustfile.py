@@ -38,6 +38,7 @@ events.init_command_line_parser.add_listener(options.add_to)
 @events.init.add_listener
 def on_init(environment: Any, runner: Any, web_ui: Any, **_: Any) -> None:
     given = environment.parsed_options
+    options.check(given)
     # the loop's clock has not advanced since locust loaded this; --run-time would start there
     gevent.get_hub().loop.update_now()
     environment.stop_timeout = environment.stop_timeout or STOP_TIMEOUT_S

@@ -5,6 +5,8 @@ from __future__ import annotations
 from argparse import ArgumentTypeError
 from typing import Any
 
+from appliance.client.errors import ConfigInvalid
+from appliance.client.security_config import SecurityConfig, of_pairs
 from appliance.record import compression
 from loadtest import payload, slo
 from loadtest.shape_curves import SHAPES
@@ -36,6 +38,19 @@ def goals(text: str) -> str:
     return text
 
 
+def security_of(given: Any) -> SecurityConfig:
+    """Of the options. A worker gets those of its master."""
+    return of_pairs(given.security, "--set ")
+
+
+def check(given: Any) -> None:
+    """What locust's parser does not check by itself: options that only fit together."""
+    try:
+        security_of(given)
+    except ConfigInvalid as error:
+        raise SystemExit(str(error)) from None
+
+
 def add_to(parser: Any) -> None:
     add = parser.add_argument_group("Appliance").add_argument
     add("--topic", default="loadtest", help="created if missing; users add -e2e and others")
@@ -52,6 +67,10 @@ def add_to(parser: Any) -> None:
     add("--give-up", type=float, default=120.0, help="seconds during which a request is retried")
     add("--admin", default="", help="host:port or URL of the console, for metrics and AdminUser")
     parser.add_argument("--token", default="", is_secret=True, help="token of the REST API")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", dest="security",
+        include_in_web_ui=False, help="login and TLS, such as security.protocol=SASL_SSL",
+    )  # fmt: skip
     add("--shape", choices=sorted(SHAPES), default=None, help="load over time")
     add("--shape-period", type=rate, default=60.0, help="period of spike and sawtooth in seconds")
     add("--slo", type=goals, default="", help="such as p99=20ms,loss=0; a breach exits with 1")

@@ -20,7 +20,7 @@ import gevent
 from locust.runners import STATE_INIT, STATE_MISSING, MasterRunner, WorkerRunner
 
 from appliance.errors import ApplianceError
-from loadtest import broker, slo, tally
+from loadtest import broker, options, slo, tally
 from loadtest.read_back import Findings, read_back
 from loadtest.reconnecting_connection import Link
 from loadtest.tally import Tally
@@ -99,15 +99,19 @@ class Run:
             self.make_topics()
 
     def make_topics(self) -> None:
-        options = self.environment.parsed_options
+        given = self.environment.parsed_options
         link = self.link()
-        for topic in (options.topic, options.topic + E2E_SUFFIX):
-            link.ask(partial(broker.create_topic, topic=topic, partitions=options.partitions))
+        for topic in (given.topic, given.topic + E2E_SUFFIX):
+            link.ask(partial(broker.create_topic, topic=topic, partitions=given.partitions))
         link.close()
 
     def link(self) -> Link:
-        connect = broker.connect_to(self.environment.host or "")
-        return Link(connect, self.environment.parsed_options.give_up, Tally())
+        return Link(self.connect, self.environment.parsed_options.give_up, Tally())
+
+    @property
+    def connect(self) -> broker.Connect:
+        security = options.security_of(self.environment.parsed_options)
+        return broker.connect_to(self.environment.host or "", security=security)
 
     def on_stop(self, **_: Any) -> None:
         if self.is_worker:
@@ -145,7 +149,7 @@ class Run:
         try:
             link.ask(lambda to: to)  # waits for a broker that is being restarted
             link.close()
-            self.findings = read_back(broker.connect_to(self.environment.host), total.ledger)
+            self.findings = read_back(self.connect, total.ledger)
         except ApplianceError as error:
             self.why_not_read = str(error)
             log.error("the log could not be read back: %s", error)

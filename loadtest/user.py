@@ -8,7 +8,7 @@ from typing import Any
 
 from locust import User
 
-from loadtest import broker
+from loadtest import broker, options
 from loadtest.payload import Filling
 from loadtest.reconnecting_connection import Link
 
@@ -33,7 +33,8 @@ class BrokerUser(User):
         # spreads the users of several processes: each process begins at another partition
         self.index = spawned[name] + environment.runner.worker_index
         spawned[name] += 1
-        self.connect = broker.connect_to(self.host or "", f"loadtest-{name}")
+        security = options.security_of(self.options)
+        self.connect = broker.connect_to(self.host or "", f"loadtest-{name}", security)
         self.link = self.new_link()
         self.topic = self.options.topic + self.topic_suffix
         self.partitions = 0

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 
 import confluent_kafka
@@ -23,7 +24,7 @@ from appliance.protocol.messages.describe_configs import (
     DescribeConfigsResponse,
 )
 from appliance.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from appliance.testing import RunningBroker, running_broker
+from appliance.testing import Login, RunningBroker, running_broker
 from tests.support.logs import batch, until
 from tests.support.wire_client import WireClient, frame_of
 
@@ -161,6 +162,7 @@ def test_nothing_is_written_on_the_tests_output(
 OTHERS = """
 import urllib.request
 import pytest
+from appliance.testing import Login
 
 @pytest.fixture(scope="session")
 def appliance_settings():
@@ -168,6 +170,15 @@ def appliance_settings():
 
 def test_one(appliance_broker):
     assert appliance_broker.bootstrap.startswith("127.0.0.1:")
+
+@pytest.fixture(scope="session")
+def appliance_logins():
+    return [Login("ann", "correct horse battery")]
+
+def test_three(appliance_broker):
+    settings = appliance_broker.client_settings("ann")
+    assert settings["security.protocol"] == "SASL_PLAINTEXT"
+    assert list(appliance_broker.addresses) == ["SASL_PLAINTEXT"]
 
 def test_two(appliance_session_broker):
     with urllib.request.urlopen(f"http://{appliance_session_broker.admin}/livez") as answer:
@@ -185,7 +196,7 @@ def test_somebody_elses_tests_can_use_it(tmp_path: Path) -> None:
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
-    assert (done.returncode, "2 passed" in done.stdout) == (0, True), done.stdout + done.stderr
+    assert (done.returncode, "3 passed" in done.stdout) == (0, True), done.stdout + done.stderr
 
 
 def test_no_broker_is_loaded_by_who_wants_none() -> None:
@@ -210,3 +221,47 @@ def test_a_consumer_reads_in_a_group_at_once(appliance_broker: RunningBroker) ->
     consumer.commit(asynchronous=False)
     assert time.monotonic() - begin < 10
     consumer.close()
+
+
+ANN = Login("ann", "correct horse battery")
+BOB = Login("bob", "battery horse correct", role="none")
+
+
+def sent(settings: Mapping[str, str]) -> list[int | None]:
+    """The errors of a record."""
+    told: list[int | None] = []
+    producer = confluent_kafka.Producer({**settings, "log_level": 0})
+    producer.produce(
+        "t", b"v", on_delivery=lambda error, _: told.append(error.code() if error else None)
+    )
+    producer.poll(0)
+    deadline = time.monotonic() + 20
+    while not told and time.monotonic() < deadline:
+        producer.poll(0.1)
+    producer.purge()
+    return told
+
+
+@pytest.mark.parametrize("tls", [True, False])
+def test_who_has_a_login_gets_in_and_may_what_its_role_says(tmp_path: Path, tls: bool) -> None:
+    data = tmp_path / "data"
+    for _ in range(2):  # users and certificates are there at the next start
+        with running_broker(data, logins=[ANN, BOB], tls=tls) as broker:
+            assert sent(broker.client_settings("ann")) == [None]
+            refused = confluent_kafka.KafkaError.TOPIC_AUTHORIZATION_FAILED
+            assert sent(broker.client_settings("bob")) == [refused]
+
+
+def test_who_says_a_wrong_password_does_not_get_in(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data", logins=[ANN]) as broker:
+        why: list[int] = []
+        wrong = {**broker.client_settings("ann"), "sasl.password": BOB.password, "log_level": 0,
+                 "error_cb": lambda error: why.append(error.code())}  # fmt: skip
+        producer = confluent_kafka.Producer(wrong)
+        until(lambda: producer.poll(0.1) or why)
+        assert confluent_kafka.KafkaError._AUTHENTICATION in why
+
+
+def test_tls_needs_no_login(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data", tls=True) as broker:
+        assert sent(broker.client_settings()) == [None]

@@ -107,7 +107,7 @@ def exchanged(connection: Connection, secret: str) -> SaslAuthenticateResponse:
         request = SaslAuthenticateRequest(message or b"")
         answer: SaslAuthenticateResponse = ask(connection, SASL_AUTHENTICATE, request)
         check(answer.error_code, answer.error_message or "SaslAuthenticate")
-        message = exchange.answer(answer.auth_bytes)
+        message = exchange.answer(bytes(answer.auth_bytes))
         if message is None:
             return answer
     raise LoginFailed(f"the exchange has no end after {STEPS_MAX} steps")

@@ -1,4 +1,5 @@
-"""Spark's own Kafka connector reads and writes, in batches and as a stream."""
+"""Spark's own Kafka connector reads and writes, in batches and as a stream, in the open and over
+TLS with a login."""
 
 from __future__ import annotations
 
@@ -10,8 +11,18 @@ from typing import Any
 
 import confluent_kafka as ck
 import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
 from pyspark.sql import DataFrame, SparkSession
 
+from appliance.testing import Login, RunningBroker, running_broker
 from tests.interop import kafka_jars
 from tests.interop.test_transactions import created
 from tests.support.spark_classes import start_flags
@@ -54,12 +65,13 @@ def spark() -> Iterator[SparkSession]:
 
 
 class Kafka:
-    """The connector's options for one broker."""
+    """The connector's options for one broker. `security` has the names of the Java client."""
 
-    def __init__(self, spark: SparkSession, broker: Broker) -> None:
+    def __init__(self, spark: SparkSession, address: str, security: dict[str, str]) -> None:
         self.spark = spark
-        self.address = broker.kafka
-        self.options = {"kafka.bootstrap.servers": broker.kafka}
+        self.address = address
+        given = {"bootstrap.servers": address, **security}
+        self.options = {f"kafka.{name}": text for name, text in given.items()}
 
     def read(self, topic: str, **options: Any) -> DataFrame:
         reader = self.spark.read.format("kafka").options(**self.options, subscribe=topic)
@@ -84,7 +96,7 @@ class Kafka:
 
 @pytest.fixture
 def kafka(spark: SparkSession, broker: Broker) -> Kafka:
-    return Kafka(spark, broker)
+    return Kafka(spark, broker.kafka, {})
 
 
 def numbers(spark: SparkSession, first: int, end: int) -> DataFrame:
@@ -161,3 +173,55 @@ def test_a_stream_goes_on_where_it_was(kafka: Kafka, tmp_path: Path) -> None:
     kafka.write(numbers(kafka.spark, 1000, 1100), "in")
     kafka.copy("in", "out", tmp_path / "checkpoint")
     assert pairs(kafka.read("out")) == expected(0, 1100)
+
+
+# Over TLS with a login
+
+ADA = Login("ada", "correct horse battery")
+FEED = Login("feed", "battery horse correct", "none")
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    """Where feed may write and read the topics that begin with "own"."""
+    folder = tmp_path_factory.mktemp("secured") / "data"
+    with running_broker(folder, logins=[ADA, FEED], tls=True) as made:
+        admin = AdminClient(made.client_settings("ada"))
+        rules = [
+            AclBinding(ResourceType.TOPIC, "own", ResourcePatternType.PREFIXED, "User:feed", "*",
+                       operation, AclPermissionType.ALLOW)
+            for operation in (AclOperation.READ, AclOperation.WRITE)
+        ]
+        topics = [NewTopic(name, PARTITIONS) for name in ("own-in", "own-out", "other")]
+        for each in (*admin.create_acls(rules).values(), *admin.create_topics(topics).values()):
+            each.result(DEADLINE_S)
+        yield made
+
+
+def logged_in(spark: SparkSession, broker: RunningBroker, password: str) -> Kafka:
+    """As docs/security.md says it."""
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    return Kafka(spark, broker.bootstrap, {
+        "security.protocol": "SASL_SSL", "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": broker.ca_file, "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": f'{module} required username="feed" password="{password}";',
+    })  # fmt: skip
+
+
+def test_batches_and_a_stream_go_over_tls_with_a_login(
+    spark: SparkSession, secured: RunningBroker, tmp_path: Path
+) -> None:
+    kafka = logged_in(spark, secured, FEED.password)
+    kafka.write(numbers(spark, 0, 1000), "own-in")
+    assert pairs(kafka.read("own-in")) == expected(0, 1000)
+    assert kafka.copy("own-in", "own-out", tmp_path / "checkpoint") >= 4
+    assert pairs(kafka.read("own-out")) == expected(0, 1000)
+
+
+def test_a_wrong_password_and_a_missing_right_are_told(
+    spark: SparkSession, secured: RunningBroker
+) -> None:
+    with pytest.raises(Exception, match="SaslAuthenticationException"):
+        logged_in(spark, secured, "not the one of feed").read("own-in").collect()
+    with pytest.raises(Exception, match="TopicAuthorizationException"):
+        logged_in(spark, secured, FEED.password).write(numbers(spark, 0, 10), "other")

@@ -14,11 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from appliance.client.errors import BrokerUnavailable, LoginFailed, TlsFailed
+from appliance.client.security_config import of_pairs
 from appliance.protocol.codec import Pieces
 from appliance.protocol.messages.delete_records import API as DELETE_RECORDS
 from appliance.protocol.messages.delete_records import DeleteRecordsRequest
 from appliance.record._producer_batch_builder import batch_head, encode_records
-from appliance.testing import RunningBroker
+from appliance.testing import Login, RunningBroker, running_broker
 from loadtest import broker, broker_metrics, payload, shape_curves, slo, tally
 from loadtest.acknowledged_batches import NOWHERE, Batch, Ledger
 from loadtest.connection import Connection
@@ -250,3 +252,46 @@ def delete_records(connection: Connection, topic: str, partition: int, offset: i
     asked = DeleteRecordsRequest(topics=rows, timeout_ms=5000)
     (part,) = connection.ask(DELETE_RECORDS, asked).topics[0].partitions
     assert part.error_code == 0
+
+
+# Logins
+
+
+LOAD = Login("load", "correct horse battery")
+
+
+def security(broker: RunningBroker, file: Path, password: str = LOAD.password) -> list[str]:
+    file.write_text(password)
+    return ["security.protocol=SASL_SSL", f"ssl.ca.location={broker.ca_file}",
+            f"sasl.username={LOAD.user}", f"sasl.password.file={file}"]  # fmt: skip
+
+
+def test_a_connection_logs_in_over_tls_and_renews_its_login(tmp_path: Path) -> None:
+    settings = {"connections.max.reauth.ms": "400"}
+    with running_broker(tmp_path / "data", settings, logins=[LOAD], tls=True) as running:
+        given = of_pairs(security(running, tmp_path / "password"))
+        with closing(broker.connect_to(running.bootstrap, security=given)()) as made:
+            broker.create_topic(made, "t", 1)
+            port, first = made._socket.getsockname(), made._login_due
+            deadline = time.monotonic() + 20
+            while made._login_due == first:
+                assert broker.partitions_of(made, "t") == 1
+                assert time.monotonic() < deadline
+            assert made._socket.getsockname() == port
+            sender = Sender(made)
+            sender.acked(sender.send())
+        connect = broker.connect_to(running.bootstrap, security=given)
+        assert read_back(connect, sender.ledger).read == 10
+
+
+def test_what_keeps_a_connection_out_is_said(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data", logins=[LOAD], tls=True) as running:
+        wrong = security(running, tmp_path / "password", "not its own one")
+        with pytest.raises(LoginFailed, match="login of user 'load' by SCRAM-SHA-512 failed"):
+            broker.connect_to(running.bootstrap, security=of_pairs(wrong))()
+        right = security(running, tmp_path / "password")
+        other = running.bootstrap.replace("127.0.0.1", "127.1")
+        with pytest.raises(TlsFailed, match=r"not for '127\.1'"):
+            broker.connect_to(other, security=of_pairs(right))()
+        with pytest.raises(BrokerUnavailable):
+            broker.connect_to(running.bootstrap)()

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from appliance.testing import Login, running_broker
 from loadtest import broker, soak
 from loadtest.__main__ import environment, locust_command
 from loadtest.ports import lasting_port
@@ -205,3 +206,33 @@ def test_the_web_page_has_a_tab_of_ours(runs: Runs) -> None:
     ended = runs.end(process)
     assert ended.code == 0, ended.said
     assert ended.report["passed"] is True
+
+
+def test_users_log_in_over_tls(tmp_path: Path) -> None:
+    """Locust has replaced Python's sockets, those of TLS too."""
+    load, file = Login("load", "correct horse battery"), tmp_path / "password"
+    file.write_text(load.password)
+    with running_broker(tmp_path / "data", logins=[load], tls=True) as secured:
+        given = ["--headless", "--only-summary", "-u", "8", "-r", "100", "-t", "2s",
+                 "--host", secured.bootstrap, "--rate", "5", "--fetch-min-bytes", "1",
+                 "--report", str(tmp_path / "report.json"), "--slo", "loss=0,errors=0",
+                 "--set", "security.protocol=SASL_SSL", "--set", f"sasl.username={load.user}",
+                 "--set", f"ssl.ca.location={secured.ca_file}"]  # fmt: skip
+        login = ["--set", f"sasl.password.file={file}"]
+        done = ran(locust_command(*given, *login))
+        assert done.returncode == 0, done.stdout
+        report = json.loads((tmp_path / "report.json").read_text())
+        assert report["read_back"]["acked"] == report["counts"]["PRODUCE records"] > 0
+        assert report["counts"]["JOIN events"] > 0
+        done = ran(locust_command(*given))
+        assert "--set SCRAM-SHA-512 wants one of sasl_password" in done.stdout
+        file.write_text("not its own one")
+        done = ran(locust_command(*given, *login))
+        assert done.returncode == 1
+        assert "login of user 'load' by SCRAM-SHA-512 failed" in done.stdout
+        assert "not its own one" not in done.stdout
+
+
+def ran(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, env=environment(), text=True, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=DEADLINE_S)

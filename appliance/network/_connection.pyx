@@ -26,6 +26,7 @@ from appliance.storage._read cimport log_note_fault
 cdef enum:
     PARTS_MAX = 64                 # answers that leave in one sendmsg
     HELD_MAX = 4194304             # answers in memory beyond which no request is read
+    ANSWER_BYTES = 256             # most answers of one partition are shorter, and grow no more
 
 
 # ---- without the GIL ----
@@ -61,6 +62,7 @@ cdef void slot_ready(Connection* connection, Slot* slot) noexcept nogil:
 cdef void answer_begin(Answer* answer, int32_t correlation_id, bint is_flexible) noexcept nogil:
     answer.bytes.clear()
     answer.spans.clear()
+    answer.bytes.reserve(ANSWER_BYTES)
     put_room(&answer.bytes, 4)
     put_i32(&answer.bytes, correlation_id)
     put_tags(&answer.bytes, is_flexible)

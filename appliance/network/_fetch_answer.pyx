@@ -47,33 +47,43 @@ cdef void fetch_put_nothing(Slot* slot, Fetch* fetch, int16_t error,
 cdef void fetch_put_answer(Connection* connection, Slot* slot, Fetch* fetch,
                            vector[FetchResult]* results, int64_t total) noexcept nogil:
     cdef bint is_flexible = fetch.version >= FETCH_FLEXIBLE
-    cdef vector[size_t] answered
     cdef size_t i, end, runs = 0
+    _keep_news(fetch, results)
     for i in range(results.size()):
-        if _is_news(fetch, &results.at(i)):
-            answered.push_back(i)
-    for i in range(answered.size()):
-        runs += i == 0 or not _share_topic(fetch, results, answered[i - 1], answered[i])
+        runs += i == 0 or not _share_topic(fetch, results, i - 1, i)
     if total > 0 and connection.quotas.fetch.get() != NULL:
         fetch.throttle_ms = connection_charge(connection, connection.quotas.fetch.get(), total)
     _put_head(&slot.answer, fetch, 0, fetch.session_id)
     put_count(&slot.answer.bytes, runs, is_flexible)
     i = 0
-    while i < answered.size():
+    while i < results.size():
         end = i + 1
-        while end < answered.size() and _share_topic(fetch, results, answered[i], answered[end]):
+        while end < results.size() and _share_topic(fetch, results, i, end):
             end += 1
-        put_topic(&slot.answer.bytes, fetch.targets.at(results.at(answered[i]).target).topic.get(),
+        put_topic(&slot.answer.bytes, fetch.targets.at(results.at(i).target).topic.get(),
                   fetch.version >= FETCH_BY_ID, is_flexible)
         put_count(&slot.answer.bytes, end - i, is_flexible)
         while i < end:
-            _put_partition(connection, slot, fetch, &results.at(answered[i]))
+            _put_partition(connection, slot, fetch, &results.at(i))
             i += 1
         put_tags(&slot.answer.bytes, is_flexible)
     put_tags(&slot.answer.bytes, is_flexible)
     if total > 0:
         connection.plane.counters.fetched_bytes.fetch_add(total)
         connection.session.first += 1
+
+
+cdef void _keep_news(Fetch* fetch, vector[FetchResult]* results) noexcept nogil:
+    """Of a session's partitions, those that have something new; in their order."""
+    cdef size_t i, kept = 0
+    for i in range(results.size()):
+        if not _is_news(fetch, &results.at(i)):
+            continue
+        if kept < i:
+            results[0][kept] = results.at(i)
+        kept += 1
+    if kept < results.size():
+        results.resize(kept)
 
 
 cdef bint _share_topic(Fetch* fetch, vector[FetchResult]* results, size_t one,

@@ -1,11 +1,16 @@
 """TLS beside Apache Kafka with the same certificate: what producing, consuming and connecting cost.
 
     python -m bench.encrypted [--records 400000] [--rounds 5] [--handshakes 400] [--json FILE]
+    python -m bench.encrypted --transfers [--client kcat|frames] [--clients 1] [--suite NAME]
 
 Both brokers are started with a PLAINTEXT and an SSL listener, and loaded in turns, A B A B. kcat
 (librdkafka) produces and consumes records of 1 KB, acks=1. Handshakes are Python's, one after the
 other in one thread: full ones, and ones that resume a session by its ticket. Idle connections have
 sent one request. Figures are medians, and of each ratio the lowest and the highest.
+
+--transfers leaves out all but producing and consuming over TLS. With a client that costs little
+(`frames`), with several, or with another suite of ciphers it says which side limits a transfer: of
+which one the busiest thread runs longer for a GB, and sleeps less.
 """
 
 from __future__ import annotations
@@ -13,11 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
-import socket
-import ssl
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
@@ -26,65 +27,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.peers.brokers import KAFKA_FLAGS, Broker
+from bench.encrypted_client import RECORD_BYTES
+from bench.encrypted_transfers import FRAMES, KCAT, Figures, Load, Peer, transfer
+from bench.peers.brokers import KAFKA_FLAGS
 from loadtest.ports import lasting_ports
 from tests.interop.kafka_broker import KafkaBroker
 from tests.interop.kafka_security import Security
 from tests.support.certificates import Authority
 
-RECORD_BYTES = 1000
 IDLE = 1000
-API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)
 OURS, KAFKA = "appliance", "kafka"
-Figures = dict[str, float]
-
-
-class Peer(Broker):
-    """A broker that runs, with its addresses by protocol."""
-
-    def __init__(self, name: str, pid: int, addresses: Mapping[str, str], ca: Path) -> None:
-        self.name, self.pid, self.addresses, self.ca = name, pid, addresses, ca
-        self.address = addresses["PLAINTEXT"]
-
-    def kcat(self, protocol: str) -> list[str]:
-        trust = ["-X", f"ssl.ca.location={self.ca}"] if protocol == "SSL" else []
-        return ["kcat", "-b", self.addresses[protocol], "-X", f"security.protocol={protocol}",
-                *trust]
-
-    def context(self) -> ssl.SSLContext:
-        return ssl.create_default_context(cafile=str(self.ca))
-
-    def connect(self, context: ssl.SSLContext, session: ssl.SSLSession | None) -> ssl.SSLSocket:
-        """With one answer, behind which a TLS 1.3 ticket has come."""
-        host, _, port = self.addresses["SSL"].rpartition(":")
-        plain = socket.create_connection((host, int(port)))
-        line = context.wrap_socket(plain, server_hostname="localhost", session=session)
-        line.sendall(API_VERSIONS)
-        line.recv(65536)
-        return line
-
-
-def transfer(peer: Peer, protocol: str, topic: str, file: Path, count: int) -> Figures:
-    figures: Figures = {}
-    peer.create_topic(topic, 1, {})
-    begun = {"produce": ["-P", "-t", topic, "-p", "0", "-X", "acks=1", "-X", "linger.ms=5", "-l",
-                         str(file)],
-             "consume": ["-C", "-t", topic, "-p", "0", "-o", "beginning", "-e", "-q"]}
-    for what, words in begun.items():
-        cpu, own, began = peer.cpu_seconds(), children(), time.monotonic()
-        subprocess.run([*peer.kcat(protocol), *words], check=True,
-                       stdout=subprocess.DEVNULL, timeout=600)
-        took = time.monotonic() - began
-        gigabytes = count * RECORD_BYTES / 1e9
-        figures |= {f"{what} records/s": count / took,
-                    f"{what} cpu s/GB": (peer.cpu_seconds() - cpu) / gigabytes,
-                    f"{what} client's cpu s/GB": (children() - own) / gigabytes}
-    return figures
-
-
-def children() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def handshakes(peer: Peer, count: int, is_resumed: bool) -> Figures:
@@ -110,8 +62,11 @@ def idle(peer: Peer) -> Figures:
 
 
 def one_round(peer: Peer, topic: str, file: Path, options: argparse.Namespace) -> Figures:
-    figures = transfer(peer, "SSL", f"{topic}-tls", file, options.records)
-    plain = transfer(peer, "PLAINTEXT", f"{topic}-plain", file, options.records)
+    load = Load(file, options.records, options.client, options.clients)
+    figures = transfer(peer, "SSL", f"{topic}-tls", load)
+    if options.transfers:
+        return figures
+    plain = transfer(peer, "PLAINTEXT", f"{topic}-plain", load)
     figures |= {f"plain {name}": value for name, value in plain.items()}
     figures |= handshakes(peer, options.handshakes, False)
     figures |= handshakes(peer, options.handshakes, True)
@@ -128,7 +83,7 @@ def compare(peers: Sequence[Peer], file: Path, options: argparse.Namespace,
             figures = one_round(peer, f"bench-{number}", file, options)
             for name, value in figures.items() if number else ():
                 results.setdefault(name, {}).setdefault(peer.name, []).append(value)
-    for peer in peers:
+    for peer in () if options.transfers else peers:
         for name, value in idle(peer).items():
             results.setdefault(name, {})[peer.name] = [value]
     return results
@@ -150,11 +105,15 @@ def run(options: argparse.Namespace, directory: Path) -> dict[str, dict[str, lis
     with file.open("wb") as out:
         for _ in range(options.records):
             out.write(os.urandom(RECORD_BYTES // 2).hex().encode()[: RECORD_BYTES - 1] + b"\n")
-    security = Security(("PLAINTEXT", "SSL"), is_authorized=False, authority=authority)
+    suite = {"ssl.cipher.suites": options.suite} if options.suite else {}
+    theirs = {f"listener.name.ssl.{name}": value for name, value in suite.items()}
+    theirs["log.segment.delete.delay.ms"] = "100"
+    security = Security(("PLAINTEXT", "SSL"), is_authorized=False, authority=authority,
+                        settings=theirs)
     ports = zip(("PLAINTEXT", "SSL"), lasting_ports(2), strict=True)
     addresses = {name: f"127.0.0.1:{port}" for name, port in ports}
     with (
-        serving(directory / "ours", addresses, own.both) as pid,
+        serving(directory / "ours", addresses, own.both, suite) as pid,
         KafkaBroker(directory / "kafka", flags=KAFKA_FLAGS, security=security) as kafka,
     ):
         peers = [Peer(OURS, pid, addresses, authority.trust),
@@ -163,12 +122,13 @@ def run(options: argparse.Namespace, directory: Path) -> dict[str, dict[str, lis
 
 
 @contextmanager
-def serving(folder: Path, addresses: Mapping[str, str], keystore: Path) -> Iterator[int]:
+def serving(folder: Path, addresses: Mapping[str, str], keystore: Path,
+            suite: Mapping[str, str]) -> Iterator[int]:
     """Ours, with the topics of this broker as Kafka's: acks=1 and nobody waits for the disk."""
     folder.mkdir()
     words = [word for name, address in addresses.items()
              for word in ("--listen", f"{name}://{address}")]
-    settings = {"ssl.keystore.location": keystore, "log.visibility": "appended"}
+    settings = {"ssl.keystore.location": keystore, "log.visibility": "appended", **suite}
     words += [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(
@@ -189,6 +149,10 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=400_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--handshakes", type=int, default=400)
+    parser.add_argument("--transfers", action="store_true")
+    parser.add_argument("--client", choices=[KCAT, FRAMES], default=KCAT)
+    parser.add_argument("--clients", type=int, default=1)
+    parser.add_argument("--suite", default="")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="encrypted-") as folder:

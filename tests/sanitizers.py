@@ -61,14 +61,19 @@ ENGINE_TESTS = (
     "storage/test_truncation.py",
     "protocol/test_wire.py",
 )
-# Before a login, with rights, over TLS: with threads of several kinds in the engine at once.
+# Before a login, with rights, over TLS, audited: with threads of several kinds in the engine.
 OPEN_TO_ALL_TESTS = (
+    "access/test_audit.py",
+    "access/test_topic_decisions.py",
+    "access/test_withdrawn_users.py",
     "network/test_connection_limits.py",
+    "network/test_listeners.py",
     "network/test_login_gate.py",
     "network/test_rights.py",
     "network/test_tls_listener.py",
     "network/test_tls_client_certificates.py",
     "hostile/test_before_login.py",
+    "hostile/test_rights_withdrawn.py",
     "hostile/test_tls_attacks.py",
 )
 HOSTILE = "hostile"  # its modules are shared by its tests

@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
@@ -203,7 +204,7 @@ def reports(sanitizer: Sanitizer) -> list[str]:
     for path in sorted(sanitizer.folder.glob("report.*")):
         text = path.read_text(errors="replace")
         starts = [match.start() for match in REPORT.finditer(text)]
-        for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+        for start, end in pairwise([*starts, len(text)]):
             report = text[start:end].strip()
             if (places := places_of(report)) and not FOREIGN.search(report):
                 found.setdefault(places, report)

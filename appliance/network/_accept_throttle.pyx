@@ -51,9 +51,12 @@ cdef int throttle_look_again(Acceptor* acceptor) noexcept nogil:
     cdef Plane* plane = acceptor.plane
     cdef int64_t delay, first = INT64_MAX
     cdef bint waits = False
-    cdef int listener
+    cdef int i, listener
     plane.acceptor_waits.store(True)
-    for listener in range(acceptor.listeners):
+    for i in range(acceptor.listeners):
+        # Epoll tells of them in the order in which they open: where they share a limit, the one
+        # that had the last connection is the last.
+        listener = (acceptor.latest + 1 + i) % acceptor.listeners
         if plane.listeners[listener].shut_by.load() == 0:
             continue
         delay = _delay_ns(plane, listener)

@@ -14,6 +14,7 @@ cdef cppclass Acceptor:
     int[LISTENERS_MAX] fds         # of the listeners, by their numbers
     int listeners
     int shut                       # how many of them let their connections wait
+    int latest                     # the one that took a connection last
     atomic_bool must_stop
     size_t turn
     pthread_t thread

@@ -121,6 +121,7 @@ cdef void _accept(Acceptor* acceptor, int listener) noexcept nogil:
     setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent_max, sizeof(int))
     _choose_congestion(fd, peer)
     throttle_note(acceptor.plane, listener, mute_until_ns > 0)
+    acceptor.latest = listener
     acceptor.turn = (acceptor.turn + 1) % acceptor.processors.size()
     connection_give(acceptor.processors.at(acceptor.turn), fd, peer, listener,
                     mute_until_ns)

@@ -112,6 +112,18 @@ def test_a_number_for_all_holds_each_listener_back(site: Site) -> None:
         each.receive()
 
 
+def test_listeners_take_turns_where_a_number_for_all_holds_them_back(site: Site) -> None:
+    site.plane.limit_connections(1, 0)
+    holder = site.served(FIRST)
+    crowd = [site.connect(FIRST) for _ in range(3)]
+    other = site.connect(SECOND)
+    assert_waits(other)
+    holder.socket.close()
+    other.receive()
+    other.socket.close()
+    crowd[0].receive()
+
+
 def test_a_higher_number_and_none_let_in_who_waits(site: Site) -> None:
     site.plane.limit_connections(1, 0, FIRST)
     site.served()

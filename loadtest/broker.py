@@ -56,9 +56,7 @@ def checked(code: int, facts: str) -> None:
         raise BrokerRefused(code, facts)
 
 
-def connect_to(
-    host: str, client_id: str = "loadtest", security: SecurityConfig = OPEN
-) -> Connect:
+def connect_to(host: str, client_id: str = "loadtest", security: SecurityConfig = OPEN) -> Connect:
     def connect() -> Connection:
         config = ClientConfig.secured(security, broker_list=host, client_id=client_id)
         return Connection(Address.parse(host), config)

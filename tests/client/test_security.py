@@ -206,8 +206,10 @@ def test_a_session_is_renewed_on_its_connection_among_other_requests(
 # What keeps a client out
 
 
-@pytest.mark.parametrize("mechanism", gate_has(
-    ["SCRAM-SHA-512", "PLAIN"], "one with a proof, one without", MECHANISMS[:3]))
+@pytest.mark.parametrize(
+    "mechanism",
+    gate_has(["SCRAM-SHA-512", "PLAIN"], "one with a proof, one without", MECHANISMS[:3]),
+)
 def test_a_wrong_password_says_user_and_mechanism_and_is_not_tried_again(
     config: ClientConfig, mechanism: str
 ) -> None:

@@ -234,5 +234,12 @@ def test_users_log_in_over_tls(tmp_path: Path) -> None:
 
 
 def ran(command: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, env=environment(), text=True, stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=DEADLINE_S)
+    return subprocess.run(
+        command,
+        env=environment(),
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=DEADLINE_S,
+    )

@@ -68,20 +68,25 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]
         yield broker
 
 
-def words_of(side: str, broker: RunningBroker, login: Login, folder: Path,
-             **other: str) -> list[str]:
+def words_of(
+    side: str, broker: RunningBroker, login: Login, folder: Path, **other: str
+) -> list[str]:
     path = folder / f"{login.user}.password"
     path.write_text(login.password)
-    settings = {"security.protocol": "SASL_SSL", "ssl.ca.location": broker.ca_file,
-                "sasl.username": login.user, "sasl.password.file": str(path),
-                **{name.replace("_", "."): text for name, text in other.items()}}
+    settings = {
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": broker.ca_file,
+        "sasl.username": login.user,
+        "sasl.password.file": str(path),
+        **{name.replace("_", "."): text for name, text in other.items()},
+    }
     return [word for name, text in settings.items() for word in ("--set", f"{side}.{name}={text}")]
 
 
 def mirrored(source: RunningBroker, target: RunningBroker, *words: str) -> Result:
-    return CliRunner().invoke(main, ["mirror", "--from", source.bootstrap, "--to",
-                                     target.bootstrap, "--topics", "t", "--groups", "g", "--once",
-                                     "--json", *words])
+    ends = ["--from", source.bootstrap, "--to", target.bootstrap]
+    given = ["mirror", *ends, "--topics", "t", "--groups", "g", "--once", "--json", *words]
+    return CliRunner().invoke(main, given)
 
 
 def commit(broker: RunningBroker, offset: int) -> None:
@@ -108,9 +113,10 @@ def test_there_and_back_with_only_the_documented_rights(
     assert there.exit_code == 0, there.output
     row = json.loads(there.stdout.splitlines()[-1])
     assert (row["records"], row["lag"], row["refused"]) == (900, 0, {})
-    given = {"security_protocol": "SASL_SSL", "ssl_ca_location": secured.ca_file}
-    ada = ClientConfig(broker_list=secured.bootstrap, sasl_username=ADA.user,
-                       sasl_password=ADA.password, **given)  # type: ignore[arg-type]
+    ada = ClientConfig(
+        broker_list=secured.bootstrap, security_protocol="SASL_SSL",
+        ssl_ca_location=secured.ca_file, sasl_username=ADA.user, sasl_password=ADA.password,
+    )  # fmt: skip
     assert held(ada, "t", with_offsets=True) == held(source.bootstrap, "t", with_offsets=True)
     back = mirrored(secured, target, *words_of("source", secured, READER, tmp_path))
     assert back.exit_code == 0, back.output

@@ -175,15 +175,16 @@ def of_disk_watch(machine: Machine) -> Iterator[Check]:
     yield Check("disk watch", "ok", f"it tells of {some(len(report.disks), 'disk')}", why)
     for disk in report.disks:
         yield from of_smart(disk)
-    for text in machine.disk_news:
-        fix = f"`smartctl -a /dev/{text.split(' ')[0]}`; replace the disk if it goes on"
-        yield Check("smart", "degraded", text, DISK_WHY, fix, area="disk")
+    for disk, text in machine.disk_news:
+        fix = f"`{disk.command}`; replace the disk if it goes on"
+        told = f"{disk.called}: {text}"
+        yield Check(f"smart {disk.name}", "degraded", told, DISK_WHY, fix, area="disk")
 
 
 def of_smart(disk: DiskState) -> Iterator[Check]:
     name = f"smart {disk.name}"
     failures, warnings = list(disk.failures()), list(disk.warnings())
-    fix = f"`smartctl -a /dev/{disk.name}`; have a new disk ready"
+    fix = f"`{disk.command}`; have a new disk ready"
     for text in failures:
         yield Check(name, "failing", f"{disk.called} {text}", DISK_WHY, fix, area="disk")
     for text in warnings:

@@ -84,6 +84,14 @@ class DiskState:
         return "," in self.name
 
     @property
+    def command(self) -> str:
+        """That shows all of it."""
+        if not self.is_behind:
+            return f"smartctl -a /dev/{self.name}"
+        bus, _, kind = self.name.partition(" ")
+        return f"smartctl -a -d {kind} /dev/{bus.replace('-', '/')}"
+
+    @property
     def called(self) -> str:
         return f"{self.name} ({self.model})" if self.model else self.name
 
@@ -120,7 +128,7 @@ class DiskState:
             count = getattr(self, counter)
             key = f"smart/{self.serial or self.name}/{counter}"
             if count is not None and grown.is_new(key, count, TOLD_MS):
-                yield f"{count} {what} within a week"
+                yield f"{count} {what}; the count grew within a week"
 
 
 class Point(NamedTuple):
@@ -194,7 +202,8 @@ def _parsed(path: Path, data: bytes) -> DiskReport:
     if version != VERSION:
         got = _printable(str(version)[:20])
         return DiskReport(path, fault=f"{path} is of version {got}, wanted {VERSION}")
-    disks = [_disk(each) for each in found["disks"][:DISKS_MAX]]
+    states = map(_disk, found["disks"][:DISKS_MAX])
+    disks = list({each.name: each for each in states}.values())  # metrics go by the name
     told = {each.name for each in disks}
     history = {
         name: [_point(row) for row in rows[-POINTS_MAX:]]

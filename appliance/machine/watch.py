@@ -24,7 +24,7 @@ from appliance.machine import (
 )
 from appliance.machine.clock_state import Clock
 from appliance.machine.disk_errors import DiskErrors
-from appliance.machine.disk_report import DiskReport
+from appliance.machine.disk_report import DiskReport, DiskState
 from appliance.machine.disks import Device
 from appliance.machine.expected_mounts import Expected
 from appliance.machine.file_system import FileSystem
@@ -66,7 +66,7 @@ class Machine:
         self.devices: list[Device] = []
         self.disk_report = DiskReport()
         self._report_mark: tuple[int, int, int] | None = None
-        self.disk_news: list[str] = []  # counters of the report that grew
+        self.disk_news: list[tuple[DiskState, str]] = []  # counters of the report that grew
         self.up_s = math.inf
         self.memory = Memory(None, None, None, None, None, None)
         self.grown = Grown(directory, is_kept=not is_guest)
@@ -114,9 +114,7 @@ class Machine:
             self.disk_report = disk_report.read(None if path == NO_FILE else path)
         self._report_mark = mark
         self.disk_news = [
-            f"{each.called}: {text}"
-            for each in self.disk_report.disks
-            for text in each.news(self.grown)
+            (each, text) for each in self.disk_report.disks for text in each.news(self.grown)
         ]
 
     def _measure_once(self) -> None:

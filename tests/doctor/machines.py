@@ -50,9 +50,14 @@ WELL = {
     "raid10": Recorded("raid10"),
     "nvme": Recorded("nvme", syncs=FLASH),
     "hardware_raid": Recorded("hardware_raid", syncs=LYING),
+    "hardware_raid_watched": Recorded("hardware_raid", f"{REPORT} = " + (
+        '{"version": 1, "at_ms": 1764093300000, "fault": "", "disks": ['
+        '{"name": "bus-0 megaraid,0", "model": "ST10000NM0256", "passed": true},'
+        '{"name": "bus-0 megaraid,1", "model": "ST10000NM0256", "passed": true}]}'),
+        has_watch=True, syncs=LYING),
     "volume_on_luks": Recorded("volume_on_luks"),
     "cache_accepted": Recorded("raid5", syncs=LYING, is_accepted=True),
-}
+}  # fmt: skip
 
 WRONG = {
     "raid5_degraded": Recorded("raid5", SDC_GONE),
@@ -101,6 +106,10 @@ WRONG = {
         '{"name": "sdb", "model": "ST4000NM0035-1V4107", "serial": "ZC2", "passed": true,'
         ' "rotation_rate": 7200, "temperature_c": 34, "power_on_hours": 20144}]}'),
         has_watch=True),
+    "behind_a_controller": Recorded("hardware_raid", f"{REPORT} = " + (
+        '{"version": 1, "at_ms": 1764093300000, "fault": "", "disks": ['
+        '{"name": "bus-0 megaraid,3", "serial": "Z", "pending_sectors": 8, "cable_errors": 2}]}'),
+        has_watch=True, syncs=LYING),
     "nvme_read_only": Recorded("nvme", f"{REPORT} = " + (
         '{"version": 1, "at_ms": 1764093300000, "fault": "", "disks": ['
         '{"name": "nvme0", "model": "SAMSUNG MZVL21T0HCLR-00B00", "serial": "S1", '

@@ -212,7 +212,7 @@ def test_text_and_numbers_that_others_could_not_print(tmp_path: Path) -> None:
 def test_values_of_other_types_were_not_told(tmp_path: Path) -> None:
     row = {"name": "sda", "passed": 1, "temperature_c": True, "pending_sectors": "3", "what": 1}
     path = tmp_path / "report.json"
-    path.write_text(json.dumps({"version": 1, "at_ms": 5, "disks": [row]}))
+    path.write_text(json.dumps({"version": 1, "at_ms": 5, "disks": [row, row]}))
     assert disk_report.read(path) == DiskReport(path, 5, "", [DiskState("sda")])
 
 
@@ -279,10 +279,10 @@ def test_sectors_that_were_replaced_are_news_for_a_week(tmp_path: Path) -> None:
         return list(DiskState("sda", serial="Z", reallocated_sectors=count).news(
             Grown(tmp_path, lambda: now[0])))  # fmt: skip
 
-    assert told(8) == ["8 sectors were replaced by spare ones within a week"]
+    assert told(8) == ["8 sectors were replaced by spare ones; the count grew within a week"]
     now[0] += 7 * 86_400_000
     assert told(8) == []
-    assert told(9) == ["9 sectors were replaced by spare ones within a week"]
+    assert told(9) == ["9 sectors were replaced by spare ones; the count grew within a week"]
     assert list(disk.warnings()) == []
 
 

@@ -289,6 +289,8 @@ def of_clock(machine: Machine) -> Iterator[Check]:
     for text in of_board:
         mend = f"{fix}; then `hwclock --systohc`, and replace the battery (CR2032) of the board"
         yield Check("clock", "degraded", text, why, mend)
+    for text in board.advice():
+        yield Check("clock of the board", "advice", text, why, "`hwclock --systohc`")
     if not warnings and not of_board:
         state = machine.clock.now()["state"]
         if state == "synchronised":

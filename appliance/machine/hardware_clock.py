@@ -57,19 +57,24 @@ class HardwareClock:
         ]
 
     def _of_board(self) -> list[str]:
-        if self.board_s is None or self.is_local_time:
+        if not self.is_board_wrong:
             return []
-        says = moment(self.board_s * 1000)
-        if self.is_board_wrong:
-            return [
-                f"the board's own clock says {says}: its battery is empty, and the next start "
-                "begins with that time"
-            ]
-        if abs(self.ahead_s) > OFF_MAX_S:
-            way = "ahead of" if self.ahead_s > 0 else "behind"
-            off = duration(abs(self.ahead_s))
-            return [f"the board's own clock is {off} {way} the system's: a start begins with it"]
-        return []
+        return [
+            f"the board's own clock says {self._board_says}: its battery is empty, and the next "
+            "start begins with that time"
+        ]
+
+    def advice(self) -> list[str]:
+        """A clock that is right now will be a little wrong for a while after the next start."""
+        off = abs(self.ahead_s)
+        if self.board_s is None or self.is_board_wrong or self.is_local_time or off <= OFF_MAX_S:
+            return []
+        way = "ahead of" if self.ahead_s > 0 else "behind"
+        return [f"the board's own clock is {duration(off)} {way} the system's"]
+
+    @property
+    def _board_says(self) -> str:
+        return moment(None if self.board_s is None else self.board_s * 1000)
 
 
 def look(kernel: KernelFiles, wall_s: Callable[[], float] = time.time) -> HardwareClock:

@@ -12,6 +12,7 @@ from appliance.doctor import (
     disk_queues,
     file_system_options,
     kernel,
+    layers,
     memory_settings,
     network,
     process_limits,
@@ -33,6 +34,7 @@ def checks(machine: Machine, config: BrokerConfig) -> list[Check]:
     return [
         *state.checks(machine),
         *of_belief(machine.directory),
+        *layers.checks(machine.devices),
         *array_shape.checks(machine),
         *disk_queues.checks(machine.devices),
         *file_system_options.checks(machine, config),

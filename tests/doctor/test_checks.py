@@ -13,6 +13,7 @@ from appliance.doctor import (
     examination,
     kernel,
     known_bugs,
+    layers,
     memory_settings,
     network,
     tls,
@@ -100,6 +101,22 @@ def advice_of(root: Path, then: str) -> list[Check]:
         *disk_queues.checks(machine.devices),
         *array_shape.checks(machine),
     ]
+
+
+VOLUMES = {"snapshot dm-1": "-real", "thin pool dm-1": "-tpool"}
+
+
+@pytest.mark.parametrize(("name", "end"), VOLUMES.items(), ids=VOLUMES)
+def test_what_a_logical_volume_is_made_of(name: str, end: str, tmp_path: Path) -> None:
+    machine = machine_of(Recorded("volume_on_luks"), tmp_path, is_guest=True)
+    file = tmp_path / "sys/block/dm-1/dm/uuid"
+    (plain,) = layers.checks(machine.devices)
+    assert plain.found == (
+        "volume dm-1 on encrypted dm-0 on array md3 on partition sda1, sdb1 on disk sda, sdb"
+    )
+    file.write_text(file.read_text().strip() + end + "\n")
+    (_, found) = layers.checks(machine.devices)
+    assert (found.name, found.verdict) == (name, "advice")
 
 
 def test_our_own_port_is_no_trouble(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+from appliance.machine import nameless_file
 from appliance.machine.disks import Device
 
 SAMPLES = 16
@@ -42,7 +43,7 @@ class SyncRate(NamedTuple):
 
 def measure(directory: Path, samples: int = SAMPLES, seconds: float = SECONDS_MAX) -> SyncRate:
     """Rewrites one block of a file without a name. OSError: it cannot be written."""
-    fd = os.open(directory, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    fd = nameless_file.opened(directory)
     try:
         os.pwrite(fd, bytes(BLOCK), 0)
         os.fsync(fd)  # the block has its place now: no later sync pays for that

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from appliance.config import StorageConfig
+from appliance.machine import nameless_file
 from appliance.process.spoken import size
 
 MIB = 1 << 20
@@ -64,7 +65,7 @@ def measure(
         wanted = f"{size(file_bytes + KEPT_BYTES)} wanted"
         raise OSError(errno.ENOSPC, f"{size(free)} free, {wanted}", str(directory))
     tell = tick or (lambda done, of: None)
-    fd = os.open(directory, os.O_TMPFILE | os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC, 0o600)
+    fd = nameless_file.opened(directory, os.O_DIRECT)
     try:
         os.posix_fallocate(fd, 0, file_bytes)
         with mmap.mmap(-1, LARGE) as block:  # aligned, as O_DIRECT wants it

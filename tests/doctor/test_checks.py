@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -140,6 +142,23 @@ def test_a_sync_is_measured_on_this_disk(tmp_path: Path) -> None:
     rate = sync_rate.measure(tmp_path, samples=4)
     assert rate.samples == 4
     assert 0 < rate.median_ms <= rate.slowest_ms
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_system_without_nameless_files_is_measured_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, seen = os.open, list[str]()
+
+    def refusing(path: object, flags: int, *mode: int) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+        seen.append(str(path))
+        return real(path, flags, *mode)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "open", refusing)
+    assert sync_rate.measure(tmp_path, samples=2).samples == 2
+    assert [Path(each).parent for each in seen] == [tmp_path]
     assert list(tmp_path.iterdir()) == []
 
 

@@ -93,8 +93,8 @@ def offline_users(directory: Path, *, makes: bool = False) -> Iterator[OfflineUs
         raise Failed(
             f"{error}. Or leave --data-dir out, and the running broker does it: log in as an admin "
             "before (`appliance login`), and set a password that was lost by "
-            "`appliance user change NAME --password`. If there is no admin yet, open the setup link that the "
-            "broker printed at its start",
+            "`appliance user change NAME --password`. If there is no admin yet, open the setup "
+            "link that the broker printed at its start",
             REFUSED,
         ) from error
     except ResourceUnknown as error:

@@ -10,7 +10,6 @@ are looked at, so that no end is missed.
 
 from libc.stdint cimport INT64_MAX, int64_t
 
-from appliance.native._native cimport monotonic_ns
 from appliance.native._socket cimport EPOLL_CTL_MOD
 from appliance.network._acceptor cimport Acceptor, acceptor_watch
 from appliance.network._connection_quota cimport (

@@ -11,7 +11,7 @@ from appliance.process.spoken import size
 
 # Of the device that the file system is on: consumers far behind read whole segments from it.
 READ_AHEAD_KB = {"array": 4096, "disk": 1024}
-REQUESTS_MIN = 64  # what a scheduler may choose from
+REQUESTS_MIN = 32  # what a scheduler may choose from
 FOR_PLATTERS = ("mq-deadline", "bfq", "deadline", "cfq")
 
 
@@ -50,7 +50,7 @@ def scheduler(disk: Device) -> Iterator[Check]:
 def queue(disk: Device) -> Check:
     name, why = f"queue {disk.name}", "a scheduler sorts only what is in its queue"
     if 0 < disk.requests < REQUESTS_MIN and disk.is_rotating and not disk.behind:
-        fix, change = block_setting(disk.name, "queue/nr_requests", REQUESTS_MIN * 2)
+        fix, change = block_setting(disk.name, "queue/nr_requests", 4 * REQUESTS_MIN)
         return Check(name, "advice", f"{disk.requests} requests", why, fix, (change,))
     return Check(name, "ok", f"{disk.requests} requests", why)
 

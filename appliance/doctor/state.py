@@ -152,6 +152,10 @@ def seen(disk: Device, disks_behind: int) -> Iterator[Check]:
         why = "whether a sync reaches a disk is decided there"
         fix = "ask whoever runs the host that the disk's cache mode honours flushes"
         yield Check(f"disk {disk.name}", "unknown", found, why, fix)
+    elif disk.is_usb:
+        why = "bridges of USB lose their disks for moments, and some confirm syncs too early"
+        fix = "attach it by SATA or NVMe"
+        yield Check(f"disk {disk.name}", "advice", f"{what}, at USB", why, fix)
     else:
         yield Check(f"disk {disk.name}", "ok", f"{what}, {kind}", DISK_WHY)
 

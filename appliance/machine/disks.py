@@ -64,13 +64,17 @@ class Device(NamedTuple):
         return self.name.startswith("nvme")
 
     @property
+    def is_usb(self) -> bool:
+        return "/usb" in str(self.folder)
+
+    @property
     def is_running(self) -> bool:
         return self.state in RUNNING
 
     @property
     def is_seen(self) -> bool:
-        """Whether it is the disk itself."""
-        return self.is_disk and not self.behind
+        """Whether it is the disk itself. A bridge of USB often calls flash rotating."""
+        return self.is_disk and not self.behind and not self.is_usb
 
 
 def look(directory: Path, kernel: KernelFiles) -> list[Device]:

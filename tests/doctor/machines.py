@@ -55,6 +55,7 @@ WELL = {
         '{"name": "bus-0 megaraid,0", "model": "ST10000NM0256", "passed": true},'
         '{"name": "bus-0 megaraid,1", "model": "ST10000NM0256", "passed": true}]}'),
         has_watch=True, syncs=LYING),
+    "usb": Recorded("usb", syncs=LYING),
     "volume_on_luks": Recorded("volume_on_luks"),
     "cache_accepted": Recorded("raid5", syncs=LYING, is_accepted=True),
 }  # fmt: skip

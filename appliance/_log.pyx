@@ -6,7 +6,7 @@ Everything here is thin: arguments to C, one block without the GIL, result to Py
 """
 
 from collections import namedtuple
-from libc.stdint cimport INT64_MAX, int64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t
 from libcpp.memory cimport make_shared
 from libcpp.string cimport string
 from libcpp.vector cimport vector
@@ -18,6 +18,7 @@ from appliance.native._descriptors cimport (
 from appliance.native._files cimport error_of, failure_forget
 from appliance.native._histogram cimport TIME_BUCKETS
 from appliance.native._native cimport monotonic_ns, mutex
+from appliance.storage._checkpoint cimport log_raise_epoch
 from appliance.storage._checkpoint_journal cimport Journal, journal_knows, journal_remove
 from appliance.storage._commit_requests cimport (
     SYNC_AUTO, SYNC_FILES, SYNC_FILESYSTEM, Committer, committer_ask, committer_checkpoint,
@@ -265,6 +266,12 @@ cdef class Log(LogAppender):
         no compaction, which only meets a log that is closed."""
         with nogil:
             _pass(self.log.get().saved_guard)
+
+    def raise_leader_epoch(self, int32_t epoch):
+        """To that, if it is lower: of a restored log, whose last epochs are in no batch. With the
+        journal's next commit it is on disk."""
+        with nogil:
+            log_raise_epoch(self.log.get(), epoch)
 
     # Its files
 

@@ -39,6 +39,7 @@ from appliance.access.scram import ScramCredentials, Trust
 from appliance.access.topic_decisions import Question, TopicDecisions
 from appliance.access.user_rows import UserRows
 from appliance.access.users import UserTable
+from appliance.broker.backup_points import BackupPoints
 from appliance.broker.client_metrics import ClientMetrics
 from appliance.broker.config_overrides import RunTimeConfigs
 from appliance.broker.topics_for_coordinators import GroupPlaces, TransactionPlaces
@@ -49,6 +50,7 @@ from appliance.catalog.loss_ledger_rows import LedgerRows
 from appliance.catalog.producer_id_rows import ProducerIdRows
 from appliance.config import Address, BrokerConfig, dynamic_broker_config
 from appliance.config.dynamic_broker_config import BrokerConfigs
+from appliance.data_dir import unfinished_restore
 from appliance.data_dir.locked_dir import LockedDir
 from appliance.data_dir.log_dir import LogDir
 from appliance.data_dir.recovery import RecoveryProgress
@@ -105,6 +107,9 @@ class Broker:
         self._own_groups()
         self._own_access()
         self.reopening = Reopening(self.topics, self.transactions, self.change)
+        self.backup_points = BackupPoints(
+            self.topics, log_dir, catalog, self.change, self.transactions.decided_ends
+        )
         self.exports = Book(ExportRows(catalog), config.export.runs_max)
         self.scrubber = Scrubber(log_dir)
         self.refused_reads = RefusedReads(log_dir, self.scrubber)
@@ -220,6 +225,7 @@ class Broker:
         cls, config: BrokerConfig, progress: RecoveryProgress = lambda done, found: None
     ) -> Broker:
         """Recovers the data directory and makes it agree with the catalog. Blocks: for a thread."""
+        unfinished_restore.check(config.data_dir)
         with ExitStack() as undo:
             locked = LockedDir.lock(
                 config.data_dir, config.storage, config.network.max_connections,

@@ -16,7 +16,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from appliance.catalog import kafka_uuid
 from appliance.catalog.schema import SCHEMA
 from appliance.errors import ApplianceError, StorageFull
 from appliance.machine.page_cache import read_anew
+from appliance.process import owner_only
 
 NAME = "catalog.db"
 APPLICATION_ID = 0x4170706C  # "Appl": tells our file from any other program's
@@ -139,6 +140,20 @@ class Catalog:
                 if isinstance(error, sqlite3.Error):
                     raise _failed(self.path, error) from error
                 raise
+
+    def copy(self) -> bytes:
+        """The file as it is with all changes so far, for a backup."""
+        place = self.path.with_name(f"{self.path.name}-copy")
+        try:
+            with self._lock:
+                owner_only.write(place, b"")
+                with closing(sqlite3.connect(place)) as copied:
+                    self._database.backup(copied)
+            return place.read_bytes()
+        except (sqlite3.Error, OSError) as error:
+            raise CatalogFailed(f"{self.path} cannot be copied to {place}: {error}") from error
+        finally:
+            place.unlink(missing_ok=True)
 
     def run(self, statement: str, values: Values) -> int:
         """A transaction of one statement; the count of the rows that it changed."""

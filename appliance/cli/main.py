@@ -39,13 +39,18 @@ class Commands(click.Group):
     """Commands with large imports are imported when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), "bench", "disk", "doctor", "mirror", "tls"])
+        names = ["backup", "bench", "disk", "doctor", "mirror", "tls"]
+        return sorted([*super().list_commands(ctx), *names])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name == "mirror":
             from appliance.mirror.command import mirror  # with the client library
 
             return mirror
+        if cmd_name == "backup":
+            from appliance.cli.backup import backup  # with the engine, which a restore opens
+
+            return backup
         if cmd_name == "tls":
             from appliance.cli.tls import tls  # with the library that reads certificates
 

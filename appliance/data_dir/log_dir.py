@@ -87,6 +87,7 @@ class LogDir:
         self.unopened: dict[Key, str] = {}  # too damaged to open; with the reason
         self.missing: dict[Key, str] = {}  # had records, but the directory is gone; its name
         self.unowned: set[Key] = set()  # without a topic, and not set aside yet: never cleaned
+        self.compacts_from = 0.0  # of time.monotonic(): a backup reads compacted logs until then
         engine.believe(self.clock.remember().believed_ms)
 
     @classmethod
@@ -302,7 +303,11 @@ class LogDir:
         """Compacts every log that is due; returns their number."""
         span = self.clock.look()
         now, latest = (span.earliest_ms, span.latest_ms) if now_ms is None else (now_ms, now_ms)
-        return self._each(lambda log: log.compact(now, latest_ms=latest))
+        return self._each(lambda log: self._may_compact and log.compact(now, latest_ms=latest))
+
+    @property
+    def _may_compact(self) -> bool:
+        return time.monotonic() >= self.compacts_from
 
     def _each(self, job: Callable[[Log], int]) -> int:
         """The sum over the logs of topics: logs without a topic have no retention. A log that fails

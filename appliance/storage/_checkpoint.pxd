@@ -1,3 +1,5 @@
+from libc.stdint cimport int32_t
+
 from appliance.storage._checkpoint_journal cimport Checkpoint
 from appliance.storage._log_commit cimport CommitPlan
 from appliance.storage._partition_log cimport PartitionLog
@@ -16,3 +18,7 @@ cdef void log_list_segments(PartitionLog* log, Checkpoint* checkpoint) noexcept 
 cdef void log_put_locked(PartitionLog* log) noexcept nogil
 # Puts the saved checkpoint into the journal and makes it durable; saved_guard is held.
 cdef int log_save_locked(PartitionLog* log) noexcept nogil
+
+# The present leader epoch is at least that: of a log that was restored, whose last epochs are in no
+# batch. With the journal's next commit it is on disk. Takes saved_guard and guard.
+cdef void log_raise_epoch(PartitionLog* log, int32_t epoch) noexcept nogil

@@ -90,6 +90,16 @@ cdef int log_save_locked(PartitionLog* log) noexcept nogil:
     return storage_commit(log.storage.get())
 
 
+cdef void log_raise_epoch(PartitionLog* log, int32_t epoch) noexcept nogil:
+    cdef ScopeLock saved, guard
+    saved.hold(log.saved_guard)
+    guard.hold(log.guard)
+    if epoch > log.leader_epoch.load():
+        log.leader_epoch.store(epoch)
+        log.saved.leader_epoch = epoch
+        log_put_locked(log)
+
+
 cdef void log_list_segments(PartitionLog* log, Checkpoint* checkpoint) noexcept nogil:
     cdef size_t i
     cdef ScopeLock lock

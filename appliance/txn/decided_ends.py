@@ -11,7 +11,9 @@ by the next start. A partition that cannot be opened keeps none of the others fr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -25,6 +27,12 @@ from appliance.txn.transaction import Partition, Transaction
 from appliance.txn.transaction_table import TransactionTable
 
 logger = event_log.named("transactions")
+
+
+class EndsUnderWay(ApplianceError):
+    """Again later."""
+
+    kafka_code = 7
 
 
 class Logs(Protocol):
@@ -41,7 +49,9 @@ class DecidedEnds:
     _markers: Markers
     _wall_ms: Callable[[], int]
     _tasks: LoggedTasks
+    _deciding: set[asyncio.Future[None]] = field(default_factory=set)
     _ending: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _hold: asyncio.Event | None = None  # is set when ends may go on
     # of ends that are held up
     _marked: dict[str, frozenset[Partition]] = field(default_factory=dict)
 
@@ -51,8 +61,43 @@ class DecidedEnds:
 
     async def end(self, prepared: Transaction) -> None:
         """Returns when readers see it, or when that is held up: it is decided all the same."""
-        await self._table.store(prepared)
+        await self._may_go_on()
+        deciding: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._deciding.add(deciding)
+        try:
+            await self._table.store(prepared)
+        finally:
+            self._deciding.discard(deciding)
+            deciding.set_result(None)
         await self.complete(prepared)
+
+    @asynccontextmanager
+    async def held(self, timeout_s: float) -> AsyncIterator[None]:
+        """At its begin no end is between its decision and its last record, and until it is over
+        none is decided. One that is held up stays so: its Prepare record says how it will end."""
+        await self._may_go_on()
+        hold = self._hold = asyncio.Event()
+        try:
+            await self._none_under_way(timeout_s)
+            yield
+        finally:
+            self._hold = None
+            hold.set()
+
+    async def _may_go_on(self) -> None:
+        while self._hold is not None:
+            await self._hold.wait()
+
+    async def _none_under_way(self, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        while waits := [*self._deciding, *self._ending.values()]:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise EndsUnderWay(
+                    f"{len(waits)} transactions have been ending for {timeout_s:g} s: a partition "
+                    "that cannot be written holds them up, see health"
+                )
+            await asyncio.wait(waits, timeout=left_s)
 
     def complete(self, prepared: Transaction) -> asyncio.Future[None]:
         """What comes behind the Prepare record. The answer is done with the markers."""
@@ -62,7 +107,7 @@ class DecidedEnds:
 
     def complete_again(self, prepared: Transaction) -> None:
         """What was held up."""
-        if prepared.id not in self._ending:
+        if prepared.id not in self._ending and self._hold is None:
             self.complete(prepared)
 
     async def settled(self, name: str) -> None:

@@ -27,7 +27,7 @@ LAYERS = [
     ("network", "catalog"),
     ("data_dir", "access"),
     ("bulk", "doctor", "export", "topics", "zookeeper"),
-    ("repair", "groups"),
+    ("repair", "groups", "backup"),
     ("share", "txn"),
     ("broker",),
     ("api",),

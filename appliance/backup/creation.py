@@ -1,0 +1,276 @@
+"""One backup: a point, all partitions as they are there, the manifest.
+
+    1 the lock of the target      2 the point      3 compacted logs, while the broker holds it
+    4 all other logs              5 the catalog    6 the manifest, and what retention removes
+
+A run that is killed leaves objects that the next one finds, and `partial.json`, by which it knows
+what was read.
+"""
+
+from __future__ import annotations
+
+import calendar
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from appliance.backup.errors import PointLost, SourceBroke, SourceRefused, TopicGone
+from appliance.backup.manifest import Blob, Manifest, PartitionCopy
+from appliance.backup.partition_copy import Copying, is_same, part_at
+from appliance.backup.point import LogAt, Point, point_of
+from appliance.backup.source import AWAY_S, Patience, Rate, Source
+from appliance.backup.target import Target
+from appliance.errors import ApplianceError
+
+THREADS = 4  # read partitions: most of a small one is waiting
+POINTS_MAX = 5  # that may be lost, one after the other
+PARTIAL_S = 10.0  # between two states that a killed run leaves
+
+Progress = Callable[[int, int], None]
+Copies = dict[tuple[str, int], PartitionCopy]
+Result = TypeVar("Result")
+
+ID = "%Y%m%dT%H%M%S"
+
+
+class Stopped(ApplianceError):
+    """By what failed elsewhere, which is told."""
+
+
+@dataclass
+class Creation:
+    source: Source
+    target: Target
+    rate: Rate
+    progress: Progress = lambda done, total: None
+
+    def run(self, keep: int = 0) -> Manifest:
+        """`keep`: so many whole backups stay; 0: all of them."""
+        with self.target.locked():
+            began, written = time.monotonic(), self.target.written_bytes
+            self.target.look()
+            ids = self.target.ids()
+            before = self.target.manifest(ids[-1]) if ids else None
+            earlier = self._earlier(before)
+            run = self._run_of_a_point(before, earlier)
+            made = replace(
+                manifest_of(run.point, run.done, run.gone),
+                id=id_of(run.point.at_ms, ids),
+                catalog=self.target.put(run.point.catalog),
+                took_ms=round((time.monotonic() - began) * 1000),
+                read_bytes=run.read_bytes,
+                written_bytes=self.target.written_bytes - written,
+            )
+            self.target.publish(made)
+            if keep:
+                self.target.prune(keep)
+            return made
+
+    def _earlier(self, before: Manifest | None) -> Copies:
+        """What there is of each partition, of the last backup or of a run that did not end."""
+        found: Copies = {}
+        for each in (before, self.target.partial()):
+            if each is not None:
+                found |= {one.key: self._there(one) for one in each.partitions}
+        return found
+
+    def _there(self, copied: PartitionCopy) -> PartitionCopy:
+        """Without segments of which the target has lost a piece: they are read again."""
+        kept = [
+            each for each in copied.segments if self.target.has(piece.blob for piece in each.pieces)
+        ]
+        is_tail_kept = bool(kept) and kept[-1] is copied.segments[-1]
+        return replace(copied, segments=tuple(kept), last=copied.last if is_tail_kept else None)
+
+    def _run_of_a_point(self, before: Manifest | None, earlier: Copies) -> Run:
+        for _ in range(POINTS_MAX):
+            run = Run(self.source, self.target, self.rate, self._point(before), earlier,
+                      self.progress)  # fmt: skip
+            try:
+                run.copy()
+                return run
+            except PointLost:
+                earlier |= {**run.begun, **run.done}
+        raise PointLost(
+            f"{POINTS_MAX} points were lost, one after the other, while compacted topics were "
+            "read: the broker was restarted each time, or did not answer"
+        )
+
+    def _point(self, before: Manifest | None) -> Point:
+        told = asked_patiently(self.source.take_point, AWAY_S)
+        point = point_of(told)
+        if before is not None and before.cluster_id != point.cluster_id:
+            raise SourceRefused(
+                f"{self.target.where} has backups of cluster {before.cluster_id}, this is "
+                f"{point.cluster_id}: give each its own target"
+            )
+        return point
+
+
+@dataclass
+class Run:
+    """All partitions of one point."""
+
+    source: Source
+    target: Target
+    rate: Rate
+    point: Point
+    earlier: Copies
+    progress: Progress
+    done: Copies = field(default_factory=dict)
+    begun: Copies = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)  # topics
+    read_bytes: int = 0
+    _failure: BaseException | None = None
+    _kept: float = field(default_factory=time.monotonic)
+    _guard: threading.Lock = field(default_factory=threading.Lock)
+
+    def copy(self) -> None:
+        self._total = sum(to_read(each, self.earlier.get(each.key)) for each in self.point.logs)
+        with self._held():
+            self._copy_all([each for each in self.point.logs if each.is_compacted])
+        self._copy_all([each for each in self.point.logs if not each.is_compacted])
+        for key in [each for each in self.done if each[0] in self.gone]:
+            del self.done[key]
+
+    def _copy_all(self, logs: Sequence[LogAt]) -> None:
+        copying = Copying(self.source, self.target, self.rate, self._on_read, self._keep)
+        with ThreadPoolExecutor(THREADS, "backup") as threads:
+            waits = [threads.submit(self._copy_one, copying, each) for each in logs]
+            try:
+                for each in waits:
+                    each.result()
+            except BaseException as error:  # of this thread: a key was pressed
+                self._fail(error)
+                raise
+        if self._failure is not None:
+            raise self._failure
+
+    def _copy_one(self, copying: Copying, log: LogAt) -> None:
+        if self._failure is not None:
+            return
+        try:
+            found = copying.copy(log, self.earlier.get(log.key))
+        except TopicGone:
+            self.gone.add(log.topic)
+        except BaseException as error:
+            self._fail(error)
+            raise
+        else:
+            with self._guard:
+                self.done[log.key] = found
+
+    def _fail(self, error: BaseException) -> None:
+        """The first ends all others."""
+        with self._guard:
+            self._failure = self._failure or error
+
+    def _on_read(self, size: int) -> None:
+        if self._failure is not None:
+            raise Stopped("another partition cannot be read")
+        with self._guard:
+            self.read_bytes += size
+            done = self.read_bytes
+        self.progress(min(done, self._total), self._total)
+
+    def _keep(self, found: PartitionCopy) -> None:
+        """After each segment; on the target at most every so often."""
+        with self._guard:
+            self.begun[found.key] = found
+            if time.monotonic() - self._kept < PARTIAL_S:
+                return
+            self._kept = time.monotonic()
+            so_far = {**self.begun, **self.done}
+        self.target.keep_partial(manifest_of(self.point, so_far, set()))
+
+    # The hold of the point
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """The broker keeps compacted logs as they are inside; it says so at the end."""
+        is_over = threading.Event()
+        thread = threading.Thread(target=self._renew, args=(is_over,), name="hold of a point")
+        thread.start()
+        try:
+            yield
+            asked_patiently(lambda: self.source.end_point(self.point.id), self.point.hold_s)
+        finally:
+            is_over.set()
+            thread.join()
+
+    def _renew(self, is_over: threading.Event) -> None:
+        until = time.monotonic() + self.point.hold_s
+        while not is_over.wait(self.point.hold_s / 4):
+            try:
+                self.source.renew_point(self.point.id)
+                until = time.monotonic() + self.point.hold_s
+            except PointLost as error:
+                return self._fail(error)
+            except SourceBroke as error:
+                if time.monotonic() >= until:
+                    return self._fail(PointLost(str(error)))
+
+
+def asked_patiently(ask: Callable[[], Result], away_s: float) -> Result:
+    patience = Patience(away_s)
+    while True:
+        try:
+            return ask()
+        except SourceBroke as error:
+            patience.wait(error)
+
+
+def manifest_of(point: Point, done: Copies, gone: set[str]) -> Manifest:
+    partitions = tuple(done[key] for key in sorted(done))
+    return Manifest(
+        id="",
+        at_ms=point.at_ms,
+        took_ms=0,
+        cluster_id=point.cluster_id,
+        broker_id=point.broker_id,
+        version=point.version,
+        catalog=Blob(0, ""),
+        partitions=partitions,
+        missing=(*point.unserved, *faults(partitions)),
+        damaged=tuple(damages(partitions)),
+        gone=tuple(sorted(gone)),
+    )
+
+
+def id_of(at_ms: int, taken: Sequence[str]) -> str:
+    """The point's time. Ids stay in order when a clock was set back."""
+    if taken:
+        at_ms = max(at_ms, ms_of(taken[-1]) + 1)
+    seconds, ms = divmod(at_ms, 1000)
+    return time.strftime(ID, time.gmtime(seconds)) + f".{ms:03d}Z"
+
+
+def ms_of(backup: str) -> int:
+    text, _, ms = backup.removesuffix("Z").partition(".")
+    return calendar.timegm(time.strptime(text, ID)) * 1000 + int(ms)
+
+
+def faults(partitions: Iterable[PartitionCopy]) -> Iterator[str]:
+    for each in partitions:
+        if each.fault:
+            yield f"{each.name}: its end is not on disk: {each.fault}"
+
+
+def damages(partitions: Iterable[PartitionCopy]) -> Iterator[str]:
+    for each in partitions:
+        for first, behind in each.holes:
+            yield f"{each.name}: offsets {first} to {behind - 1} are damaged or gone at the broker"
+
+
+def to_read(log: LogAt, before: PartitionCopy | None) -> int:
+    """About so many bytes."""
+    size = 0
+    for each in log.segments:
+        old = part_at(before, each.base)
+        if old is None or not is_same(old.segment, each):
+            size += max(0, each.size - (old.segment.copied if old else 0))
+    return size

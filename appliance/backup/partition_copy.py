@@ -1,0 +1,175 @@
+"""Copies one partition: what an earlier backup has is known again, the rest is read, in pieces.
+
+sealed, same base, end, size, time   not read
+the last one that was copied         read on from its last batch, which is compared
+any other                            read whole
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from appliance.backup.manifest import Blob, LastBatch, PartitionCopy, Piece, SegmentCopy
+from appliance.backup.point import LogAt, SegmentAt
+from appliance.backup.source import Frame, RangeOf, Rate, Source
+from appliance.backup.target import Target
+from appliance.errors import ApplianceError
+
+# In memory, once for each thread: a name that is a checksum is known at the end only.
+PIECE_BYTES = 16 << 20
+# Of a sealed segment that was copied while it grew, and is read once more when it has more than it
+# needs: each is an object.
+PIECES_SPARE = 8
+
+
+class HistoryDiffers(ApplianceError):
+    """What was copied is not what the log has there: it was restored, or compacted."""
+
+
+class Part(NamedTuple):
+    """A segment, and what is left out of it because it is damaged."""
+
+    segment: SegmentCopy
+    last: LastBatch | None
+    damaged: Sequence[tuple[int, int]]
+
+
+@dataclass
+class Copying:
+    source: Source
+    target: Target
+    rate: Rate
+    on_read: Callable[[int], None]
+    on_segment: Callable[[PartitionCopy], None]
+
+    def copy(self, log: LogAt, before: PartitionCopy | None) -> PartitionCopy:
+        if before is not None and before.topic_id != log.topic_id:
+            before = None
+        producers = self.target.put(log.producers) if log.producers else None
+        parts: list[Part] = []
+        found = copy_of(log, parts, producers)
+        for each in log.segments:
+            if each.end > log.start:
+                parts.append(self._segment(log, each, before))
+                found = copy_of(log, parts, producers)
+                self.on_segment(found)
+        return found
+
+    def _segment(self, log: LogAt, now: SegmentAt, before: PartitionCopy | None) -> Part:
+        old = part_at(before, now.base)
+        if old is not None and is_same(old.segment, now):
+            return old
+        if old is not None and may_go_on(old, now):
+            try:
+                return self._read_on(log, now, old)
+            except HistoryDiffers:
+                pass
+        return self._read(log, now, None)
+
+    def _read_on(self, log: LogAt, now: SegmentAt, old: Part) -> Part:
+        found = self._read(log, now, old)
+        if now.is_sealed and found.segment.copied != now.size:
+            raise HistoryDiffers(f"{log.name}: segment {now.base} has other bytes than before")
+        return found
+
+    def _read(self, log: LogAt, now: SegmentAt, old: Part | None) -> Part:
+        """Behind the last batch of `old`, which is read again; without one all of it."""
+        last = None if old is None else old.last
+        start = max(now.base, log.start) if last is None else last.base_offset
+        wanted = RangeOf(self.source, self.rate, log, start, now.end)
+        cutter = Cutter(self.target)
+        for frame in wanted.frames():
+            self.on_read(len(frame.data))
+            if last is not None and cutter.last is None:
+                frame = behind(frame, last, log)
+            cutter.take(frame)
+        if last is not None and cutter.last is None:
+            raise HistoryDiffers(f"{log.name}: the batch at {last.base_offset} is gone")
+        cutter.end()
+        pieces = (*(() if old is None else old.segment.pieces), *cutter.pieces)
+        copied = SegmentCopy(now.base, now.end, now.size, now.modified_ns, pieces)
+        return Part(copied, cutter.last, (*(() if old is None else old.damaged), *wanted.damaged))
+
+
+def copy_of(log: LogAt, parts: Sequence[Part], producers: Blob | None) -> PartitionCopy:
+    damaged = {hole for each in parts for hole in each.damaged}
+    return PartitionCopy(
+        topic=log.topic,
+        topic_id=log.topic_id,
+        partition=log.partition,
+        start=log.start,
+        end=log.end,
+        leader_epoch=log.leader_epoch,
+        segments=tuple(each.segment for each in parts),
+        last=parts[-1].last if parts else None,
+        producers=producers,
+        holes=tuple(sorted({*log.holes, *damaged})),
+        fault=log.fault,
+    )
+
+
+class Cutter:
+    """Makes pieces of frames, as they come."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._data = bytearray()
+        self._start = self._records = 0
+        self.pieces: list[Piece] = []
+        self.last: LastBatch | None = None
+
+    def take(self, frame: Frame) -> None:
+        """The frame may have nothing left but the batch that was compared."""
+        last = frame.batches[-1]
+        self.last = LastBatch(last.base_offset, last.crc)
+        if not frame.data:
+            return
+        if self._data and len(self._data) + len(frame.data) > PIECE_BYTES:
+            self.end()
+        if not self._data:
+            self._start = frame.batches[0].base_offset
+        self._data += frame.data
+        self._records += sum(each.records_count for each in frame.batches)
+        self._end = frame.end
+
+    def end(self) -> None:
+        if not self._data:
+            return
+        size, name = self._target.put(bytes(self._data))
+        self.pieces.append(Piece(self._start, self._end, size, self._records, name))
+        self._data, self._records = bytearray(), 0
+
+
+def part_at(before: PartitionCopy | None, base: int) -> Part | None:
+    for each in () if before is None else before.segments:
+        if before is not None and each.base == base:
+            damaged = [hole for hole in before.holes if base <= hole[0] < each.end]
+            return Part(each, before.last if each is before.segments[-1] else None, damaged)
+    return None
+
+
+def is_same(old: SegmentCopy, now: SegmentAt) -> bool:
+    told = (now.base, now.end, now.size, now.modified_ns)
+    if told != (old.base, old.end, old.size, old.modified_ns):
+        return False
+    return not now.is_sealed or not has_too_many_pieces(old)
+
+
+def may_go_on(old: Part, now: SegmentAt) -> bool:
+    if old.last is None or old.segment.end > now.end:
+        return False
+    return not now.is_sealed or not has_too_many_pieces(old.segment)
+
+
+def has_too_many_pieces(old: SegmentCopy) -> bool:
+    return len(old.pieces) > old.copied // PIECE_BYTES + PIECES_SPARE
+
+
+def behind(frame: Frame, last: LastBatch, log: LogAt) -> Frame:
+    """Without its first batch, which was copied before."""
+    first = frame.batches[0]
+    if (first.base_offset, first.crc) != last:
+        raise HistoryDiffers(f"{log.name}: another batch than before is at {first.base_offset}")
+    return Frame(frame.batches[1:] or frame.batches, frame.data[first.size :])

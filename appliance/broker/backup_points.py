@@ -1,0 +1,225 @@
+"""Points in time for backups: where every log ends, and the catalog, so that all of it is one state
+in which the broker could have been (docs/decisions/backup.md).
+
+Ends are taken in one go on the loop: of what groups and share groups have read first, then of data,
+then of transactions. Logs are synced up to there afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+import time
+import uuid
+from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from appliance._crc import crc32c
+from appliance._log import Log
+from appliance.catalog import kafka_uuid
+from appliance.catalog.catalog import Catalog
+from appliance.data_dir.log_dir import LogDir
+from appliance.errors import ApplianceError, ResourceUnknown
+from appliance.process import event_log
+from appliance.process.detached_tasks import Changes
+from appliance.storage._log_metrics import log_facts
+from appliance.topics.topic import TRANSACTIONS, Topic
+from appliance.topics.topics import Topics
+
+logger = event_log.named("backup")
+
+# So long compaction rests for a backup of which nothing is heard.
+HOLD_S = 60.0
+ENDS_S = 5.0  # that ends of transactions which are under way may take
+SYNC_S = 30.0
+SNAPSHOT_HEAD = struct.Struct(">hI")
+SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
+
+
+class Transactions(Protocol):
+    def held(self, timeout_s: float) -> AbstractAsyncContextManager[None]: ...
+
+
+class SegmentAt(NamedTuple):
+    base_offset: int
+    end_offset: int
+    size_bytes: int  # of the file, as is the next
+    modified_ns: int
+    is_sealed: bool
+
+
+@dataclass(frozen=True)
+class LogAt:
+    """A partition's log at a point: all of it below `end_offset` is on disk."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    log_start_offset: int
+    end_offset: int
+    leader_epoch: int
+    is_compacted: bool
+    holes: list[tuple[int, int]]
+    segments: list[SegmentAt]
+    producers: bytes  # a snapshot of those that nothing behind the start tells of
+    fault: str  # why less is on disk than there was
+
+
+@dataclass(frozen=True)
+class Point:
+    id: str
+    at_ms: int  # what was acknowledged before is in
+    logs: list[LogAt]
+    unserved: list[tuple[str, int, str]]  # topic, partition, why
+    catalog: bytes
+
+
+class Ends(NamedTuple):
+    topic: Topic
+    log: Log
+    log_start_offset: int
+    end_offset: int
+
+
+class BackupPoints:
+    """Compaction rests while any of them is held."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        log_dir: LogDir,
+        catalog: Catalog,
+        change: Changes,
+        transactions: Transactions,
+    ) -> None:
+        self._topics = topics
+        self._log_dir = log_dir
+        self._catalog = catalog
+        self._change = change
+        self._transactions = transactions
+        self._holds: dict[str, float] = {}  # until when of time.monotonic(), by the point
+
+    async def take(self) -> Point:
+        at_ms = self._log_dir.clock.now_ms()
+        point_id = uuid.uuid4().hex
+        self._hold(point_id)
+        async with self._transactions.held(ENDS_S):
+            ends = ends_of(in_order(self._topics.values()))
+            unserved = [(*key, why) for key, why in sorted(self._topics.unserved().items())]
+        catalog = await self._change(asyncio.to_thread(self._catalog.copy))
+        faults = await asyncio.to_thread(made_durable, ends)
+        policy = self._topics.base.cleanup_policy
+        logs = await asyncio.to_thread(lambda: [log_at(each, policy, faults) for each in ends])
+        self._hold(point_id)
+        logger.info("a backup begins", point=point_id, partitions=len(logs))
+        return Point(point_id, at_ms, logs, unserved, catalog)
+
+    def renew(self, point: str) -> None:
+        self._check(point)
+        self._hold(point)
+
+    def end(self, point: str) -> None:
+        """Compacted logs were read."""
+        self._check(point)
+        del self._holds[point]
+        self._log_dir.compacts_from = max(self._holds.values(), default=0.0)
+
+    def _check(self, point: str) -> None:
+        if time.monotonic() >= self._holds.get(point, 0.0):
+            raise ResourceUnknown(
+                f"point {point[:40]!r}: nothing was heard of it for {HOLD_S:g} s, or the broker "
+                "was restarted; take a new one"
+            )
+
+    def _hold(self, point: str) -> None:
+        now = time.monotonic()
+        self._holds = {one: until for one, until in self._holds.items() if until > now}
+        self._holds[point] = now + HOLD_S
+        self._log_dir.compacts_from = max(self._holds.values())
+
+
+def in_order(topics: Iterable[Topic]) -> list[Topic]:
+    """What refers to data is before it, and what decides about it behind it."""
+    return sorted(topics, key=lambda each: (each.name == TRANSACTIONS, not each.is_internal))
+
+
+def ends_of(topics: Iterable[Topic]) -> list[Ends]:
+    pairs = [(topic, log) for topic in topics for log in topic.open_logs]
+    facts = log_facts([log for _, log in pairs])
+    return [
+        Ends(topic, log, found.log_start_offset, found.log_end_offset)
+        for (topic, log), found in zip(pairs, facts, strict=True)
+    ]
+
+
+def made_durable(ends: Iterable[Ends]) -> dict[str, str]:
+    """By the log's name why it could not be, of those that could not."""
+    waits = [each for each in ends if each.log.durable_offset < each.end_offset]
+    for each in waits:
+        each.log.ask_commit()
+    deadline = time.monotonic() + SYNC_S
+    faults = {}
+    for each in waits:
+        try:
+            each.log.await_durable(each.end_offset - 1, max(0, deadline - time.monotonic()))
+        except ApplianceError as error:
+            faults[each.log.name] = str(error)
+    return faults
+
+
+def log_at(ends: Ends, policy: str, faults: dict[str, str]) -> LogAt:
+    """Touches the disk: looks at the files of its segments."""
+    topic, log, start, end = ends
+    fault = faults.get(log.name, "")
+    if fault:
+        end = max(start, min(end, log.durable_offset))
+    start = min(max(start, log.log_start_offset), end)
+    return LogAt(
+        topic=topic.name,
+        topic_id=kafka_uuid.text_of(topic.id),
+        partition=log.partition,
+        log_start_offset=start,
+        end_offset=end,
+        leader_epoch=log.leader_epoch,
+        is_compacted="compact" in topic.configs.get("cleanup.policy", policy),
+        holes=[(first, behind) for first, behind in log.holes() if first < end],
+        segments=segments_of(log, end),
+        producers=producers_before(log, start),
+        fault=fault,
+    )
+
+
+def segments_of(log: Log, end: int) -> list[SegmentAt]:
+    found = []
+    every = log.segments()
+    for each in every:
+        if each.base_offset >= end:
+            break
+        try:
+            status = os.stat(each.path)
+        except FileNotFoundError:
+            continue  # retention was faster
+        is_sealed = each is not every[-1] and each.end_offset <= end
+        found.append(SegmentAt(
+            each.base_offset, min(each.end_offset, end), status.st_size, status.st_mtime_ns,
+            is_sealed,
+        ))  # fmt: skip
+    return found
+
+
+def producers_before(log: Log, start: int) -> bytes:
+    """Those that have no batch from there on, as a snapshot file (docs/log-format.md): nothing that
+    is copied tells of them. One that has written since the point has batches that do."""
+    known = [each for each in log.producers() if 0 <= each.last_offset < start]
+    entries = [
+        SNAPSHOT_ENTRY.pack(
+            each.producer_id, each.epoch, each.last_sequence, each.last_offset, 0,
+            each.last_timestamp, each.coordinator_epoch, each.txn_first_offset,
+        )
+        for each in known
+    ]  # fmt: skip
+    data = b"".join([len(entries).to_bytes(4, "big"), *entries])
+    return SNAPSHOT_HEAD.pack(1, crc32c(data)) + data if entries else b""

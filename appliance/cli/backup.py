@@ -1,0 +1,292 @@
+"""`appliance backup ...`: backups of a running broker, and a data directory made of one."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial, wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from appliance.backup.cipher import cipher_of
+from appliance.backup.creation import Creation
+from appliance.backup.errors import BackupUnknown, RestoreFailed, SourceBroke, TargetBusy
+from appliance.backup.manifest import Manifest
+from appliance.backup.restoration import Restoration, Restored
+from appliance.backup.restore_test import prove
+from appliance.backup.source import Rate
+from appliance.backup.store import open_store
+from appliance.backup.target import Target
+from appliance.backup.verification import Verified
+from appliance.backup.verification import verify as verify_target
+from appliance.cli.remote.access import Access, with_access
+from appliance.cli.remote.backup_source import BrokerSource
+from appliance.cli.remote.offset_range import time_ms
+from appliance.cli.remote.output import put_json, table
+from appliance.errors import ApplianceError
+from appliance.process.exit_codes import (
+    FAILED,
+    NOT_FOUND,
+    REFUSED,
+    UNHEALTHY,
+    UNREACHABLE,
+    Command,
+    Failed,
+)
+from appliance.process.progress_bar import ProgressBar
+from appliance.process.spoken import duration, moment, size, some
+
+UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3}
+EXITS = {BackupUnknown: NOT_FOUND, TargetBusy: REFUSED, SourceBroke: UNREACHABLE}
+
+
+@click.group()
+def backup() -> None:
+    """Back up a running broker, check backups, and restore them.
+
+    A target is a directory or a URL: s3://bucket/folder (pip install 'appliance-log[backup]')."""
+
+
+def rate(ctx: click.Context, param: click.Parameter, text: str) -> float:
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)\s*([kmg]?)b?(?:/s)?", text.strip().lower())
+    if found is None:
+        raise click.BadParameter(f"got {text!r}, wanted bytes a second, as 50MB")
+    return float(found[1]) * UNITS[found[2]]
+
+
+def asks_a_target(command: Callable[..., Any], is_new: bool = False) -> Callable[..., Any]:
+    """Adds the options. The command gets `target` and `as_json`. `is_new`: it may be made."""
+
+    @wraps(command)
+    def with_target(target: str, key_file: Path | None, **options: Any) -> Any:
+        try:
+            cipher = cipher_of(key_file)
+            made = Target(target, open_store(target, is_new), cipher)
+            return command(target=made, **options)
+        except ApplianceError as error:
+            raise Failed(str(error), EXITS.get(type(error), FAILED)) from error
+
+    decorated: Callable[..., Any] = with_target
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="JSON, for programs."),
+        click.option("--key-file", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
+                     help="The key of an encrypted target: 32 bytes, or 64 hexadecimal digits."),
+        click.option("--target", required=True, metavar="T",
+                     help="The directory or the URL with the backups."),
+    ):  # fmt: skip
+        decorated = option(decorated)
+    return decorated
+
+
+# Create
+
+
+@backup.command(cls=Command)
+@click.option("--keep", default=0, metavar="N", type=click.IntRange(0),
+              help="Remove older backups than the newest N that are whole; 0: none.")  # fmt: skip
+@click.option("--rate", default="0", callback=rate, metavar="BYTES",
+              help="Read at most so much a second from the broker, as 50MB; 0: no limit.",
+              )  # fmt: skip
+@click.option("--every", default=0.0, metavar="SECONDS", type=click.FloatRange(0),
+              help="Go on for ever: begin a backup so long after the last began.")  # fmt: skip
+@click.option("--existing", is_flag=True,
+              help="Fail if the target has no backup yet, as when a disk is not mounted.",
+              )  # fmt: skip
+@with_access
+@partial(asks_a_target, is_new=True)
+def create(
+    access: Access, target: Target, keep: int, rate: float, every: float, existing: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Back up the broker as it is now, while it goes on. Only what is new since the last backup is
+    read. Exit code 10: something is missing in it, as a partition that is not served."""
+    if existing and not target.ids():
+        raise BackupUnknown(f"{target.where}: there is no backup (--existing)")
+    while True:
+        began = time.monotonic()
+        made = created(access, target, rate, keep)
+        put_created(made, as_json)
+        if not every:
+            break
+        time.sleep(max(0.0, began + every - time.monotonic()))
+    if not made.is_whole:
+        click.get_current_context().exit(UNHEALTHY)
+
+
+def created(access: Access, target: Target, rate: float, keep: int) -> Manifest:
+    progress = ProgressBar("backed up", size)
+    return Creation(BrokerSource(access.rest), target, Rate(rate), progress).run(keep)
+
+
+def put_created(made: Manifest, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(facts_of(made)))
+        return
+    took = duration(made.took_ms / 1000)
+    click.echo(
+        f"backup {made.id}: everything that was acknowledged before {moment(made.at_ms)}; "
+        f"{some(len(made.partitions), 'partition')}, {some(made.records, 'record')}, "
+        f"{size(made.size)}, of which {size(made.written_bytes)} are new; took {took}"
+    )
+    for word in ("missing", "damaged", "gone"):
+        for each in getattr(made, word):
+            click.echo(f"{word}: {each}", err=True)
+
+
+def facts_of(made: Manifest) -> dict[str, Any]:
+    return {
+        "backup": made.id,
+        "at_ms": made.at_ms,
+        "took_ms": made.took_ms,
+        "cluster_id": made.cluster_id,
+        "topics": len({each.topic for each in made.partitions}),
+        "partitions": len(made.partitions),
+        "records": made.records,
+        "bytes": made.size,
+        "read_bytes": made.read_bytes,
+        "written_bytes": made.written_bytes,
+        "is_whole": made.is_whole,
+        "missing": list(made.missing),
+        "damaged": list(made.damaged),
+        "gone": list(made.gone),
+    }
+
+
+# List and verify
+
+
+@backup.command("list", cls=Command)
+@asks_a_target
+def list_backups(target: Target, as_json: bool) -> None:
+    """List the backups of a target, and when a restore of each was tested."""
+    found = [target.manifest(each) for each in target.ids()]
+    tests = {each.id: target.test_of(each.id) for each in found}
+    if as_json:
+        return put_json([{**facts_of(each), "tested": tests[each.id]} for each in found])
+    rows = [
+        (each.id, len(each.partitions), each.records, size(each.size), size(each.written_bytes),
+         "yes" if each.is_whole else "NO", tested_in_words(tests[each.id]))
+        for each in found
+    ]  # fmt: skip
+    heads = ("backup", "partitions", "records", "size", "new", "whole", "restore tested")
+    click.echo(table(heads, rows))
+
+
+def tested_in_words(test: dict[str, Any] | None) -> str:
+    return "never" if test is None else f"{moment(test['at_ms'])}, took {test['took_s']:.0f} s"
+
+
+@backup.command(cls=Command)
+@click.option("--backup", "chosen", metavar="ID", help="This one alone; without it all.")
+@click.option("--remove-damaged", is_flag=True,
+              help="Remove damaged objects: the next backup reads them from the broker again.",
+              )  # fmt: skip
+@asks_a_target
+def verify(target: Target, chosen: str | None, remove_damaged: bool, as_json: bool) -> None:
+    """Read backups back, and compare each byte with its checksum. Exit code 10: there is damage."""
+    found = verify_target(target, [chosen] if chosen else target.ids(),
+                          ProgressBar("verified", size))  # fmt: skip
+    if not found.backups and not found.damaged:
+        raise BackupUnknown(f"{target.where}: there is no backup")
+    put_verified(found, as_json)
+    if remove_damaged:
+        target.remove_damaged([each.path for each in found.damaged])
+    if found.damaged:
+        click.get_current_context().exit(UNHEALTHY)
+
+
+def put_verified(found: Verified, as_json: bool) -> None:
+    if as_json:
+        return put_json(asdict(found))
+    for each in found.damaged:
+        click.echo(f"damaged: {each.what}; needed by {', '.join(each.backups)}")
+    result = "every byte is as written"
+    if found.damaged:
+        result = some(len(found.damaged), "damaged file")
+    click.echo(f"{some(found.backups, 'backup')}, {some(found.objects, 'object')}, "
+               f"{size(found.bytes)}: {result}")  # fmt: skip
+    if found.damaged:
+        click.echo("With --remove-damaged they are removed, and the next `appliance backup create` "
+                   "reads them from the broker again", err=True)  # fmt: skip
+
+
+# Restore
+
+
+@backup.command(cls=Command)
+@click.option("--data-dir", metavar="DIR", type=click.Path(path_type=Path, file_okay=False),
+              help="An empty directory, for a broker to start from.")  # fmt: skip
+@click.option("--backup", "chosen", metavar="ID", help="This one; without it the newest.")
+@click.option(
+    "--to", metavar="TIME", help="The newest that is not later, as 2026-11-21T08:30 or -2h."
+)
+@click.option("--topic", "topics", multiple=True, metavar="NAME",
+              help="This topic alone, with users, rules and groups; may be repeated.")  # fmt: skip
+@click.option("--test", "is_test", is_flag=True,
+              help="Restore into a scratch directory (below --data-dir, if that is given), prove "
+              "all counts and checksums, note it in the target, and remove it.")  # fmt: skip
+@asks_a_target
+def restore(
+    target: Target, data_dir: Path | None, chosen: str | None, to: str | None,
+    topics: tuple[str, ...], is_test: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Make a data directory of a backup. No broker is needed, and none may run in it."""
+    at_ms = time_ms(to) if to else None
+    manifest = target.manifest(chosen) if chosen else target.newest(at_ms)
+    if is_test:
+        found = tested(target, manifest, data_dir)
+    elif data_dir is None:
+        raise click.UsageError("--data-dir: wanted an empty directory")
+    else:
+        found = restored(target, manifest, data_dir, topics)
+    put_restored(found, data_dir, is_test, as_json)
+
+
+def restored(
+    target: Target, manifest: Manifest, data_dir: Path, topics: tuple[str, ...] = ()
+) -> Restored:
+    progress = ProgressBar("restored", size)
+    return Restoration(target, manifest, data_dir, topics, progress).run()
+
+
+def tested(target: Target, manifest: Manifest, folder: Path | None) -> Restored:
+    if folder is not None and not folder.is_dir():
+        raise RestoreFailed(f"{folder}: there is no such directory")
+    scratch = Path(tempfile.mkdtemp(prefix="restore-test-", dir=folder))
+    began, progress, done = time.monotonic(), ProgressBar("verified", size), 0
+
+    def on_bytes(count: int) -> None:
+        nonlocal done
+        done += count
+        progress(done, max(done, manifest.size))
+
+    try:
+        found = restored(target, manifest, scratch)
+        prove(scratch, manifest, on_bytes)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    facts = {"took_s": round(time.monotonic() - began, 3), "records": found.records}
+    target.note_test(manifest.id, facts)
+    return found
+
+
+def put_restored(found: Restored, data_dir: Path | None, is_test: bool, as_json: bool) -> None:
+    if as_json:
+        return put_json({**asdict(found), "data_dir": None if is_test else str(data_dir)})
+    what = "a restore was tested" if is_test else f"restored to {data_dir}"
+    click.echo(
+        f"backup {found.backup} of {moment(found.at_ms)}: {what}: {some(found.topics, 'topic')}, "
+        f"{some(found.partitions, 'partition')}, {some(found.records, 'record')}, "
+        f"{size(found.bytes)}"
+    )
+    for each in found.absent:
+        click.echo(f"not in the backup, and empty now: {each}", err=True)
+    if not is_test:
+        click.echo(f"Start it: appliance serve --data-dir {data_dir}")

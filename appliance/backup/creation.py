@@ -14,11 +14,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from appliance.backup.errors import PointLost, SourceBroke, SourceRefused, TopicGone
+from appliance.backup.errors import ObjectDamaged, PointLost, SourceBroke, SourceRefused, TopicGone
 from appliance.backup.manifest import Blob, Manifest, PartitionCopy
 from appliance.backup.partition_copy import Copying, is_same, part_at
 from appliance.backup.point import LogAt, Point, point_of
@@ -28,6 +28,7 @@ from appliance.errors import ApplianceError
 
 THREADS = 4  # read partitions: most of a small one is waiting
 POINTS_MAX = 5  # that may be lost, one after the other
+FIRST_S = 30.0  # that a broker may be away before anything was read
 PARTIAL_S = 10.0  # between two states that a killed run leaves
 
 Progress = Callable[[int, int], None]
@@ -54,7 +55,7 @@ class Creation:
             began, written = time.monotonic(), self.target.written_bytes
             self.target.look()
             ids = self.target.ids()
-            before = self.target.manifest(ids[-1]) if ids else None
+            before = self._before(ids)
             earlier = self._earlier(before)
             run = self._run_of_a_point(before, earlier)
             made = replace(
@@ -69,6 +70,13 @@ class Creation:
             if keep:
                 self.target.prune(keep)
             return made
+
+    def _before(self, ids: Sequence[str]) -> Manifest | None:
+        """The newest that can be read; `verify` tells of others."""
+        for each in reversed(ids):
+            with suppress(ObjectDamaged):
+                return self.target.manifest(each)
+        return None
 
     def _earlier(self, before: Manifest | None) -> Copies:
         """What there is of each partition, of the last backup or of a run that did not end."""
@@ -87,9 +95,9 @@ class Creation:
         return replace(copied, segments=tuple(kept), last=copied.last if is_tail_kept else None)
 
     def _run_of_a_point(self, before: Manifest | None, earlier: Copies) -> Run:
-        for _ in range(POINTS_MAX):
-            run = Run(self.source, self.target, self.rate, self._point(before), earlier,
-                      self.progress)  # fmt: skip
+        for number in range(POINTS_MAX):
+            point = self._point(before, AWAY_S if number else FIRST_S)
+            run = Run(self.source, self.target, self.rate, point, earlier, self.progress)
             try:
                 run.copy()
                 return run
@@ -100,8 +108,8 @@ class Creation:
             "read: the broker was restarted each time, or did not answer"
         )
 
-    def _point(self, before: Manifest | None) -> Point:
-        told = asked_patiently(self.source.take_point, AWAY_S)
+    def _point(self, before: Manifest | None, away_s: float) -> Point:
+        told = asked_patiently(self.source.take_point, away_s)
         point = point_of(told)
         if before is not None and before.cluster_id != point.cluster_id:
             raise SourceRefused(
@@ -144,9 +152,8 @@ class Run:
             try:
                 for each in waits:
                     each.result()
-            except BaseException as error:  # of this thread: a key was pressed
+            except BaseException as error:  # noqa: BLE001  also of a key that was pressed
                 self._fail(error)
-                raise
         if self._failure is not None:
             raise self._failure
 
@@ -208,11 +215,11 @@ class Run:
             try:
                 self.source.renew_point(self.point.id)
                 until = time.monotonic() + self.point.hold_s
-            except PointLost as error:
-                return self._fail(error)
             except SourceBroke as error:
                 if time.monotonic() >= until:
                     return self._fail(PointLost(str(error)))
+            except ApplianceError as error:
+                return self._fail(error)
 
 
 def asked_patiently(ask: Callable[[], Result], away_s: float) -> Result:

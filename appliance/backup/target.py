@@ -127,7 +127,8 @@ class Target:
 
     def prune(self, keep: int) -> tuple[list[str], int]:
         """Keeps so many backups that are whole, and what is newer. Ids of those that are gone, and
-        the count of objects that none of the others names."""
+        the count of objects that none of the others names. With a manifest that cannot be read
+        nothing goes: nobody knows what it names."""
         every = self.ids()
         whole = [each for each in every if self.manifest(each).is_whole]
         first = whole[-keep] if len(whole) >= keep else every[0] if every else ""

@@ -111,8 +111,13 @@ def create(
         raise BackupUnknown(f"{target.where}: there is no backup (--existing)")
     while True:
         began = time.monotonic()
-        made = created(access, target, rate, keep)
-        put_created(made, as_json)
+        try:
+            made = created(access, target, rate, keep)
+            put_created(made, as_json)
+        except SourceBroke as error:
+            if not every:
+                raise
+            click.echo(f"no backup, it is tried again: {error}", err=True)
         if not every:
             break
         time.sleep(max(0.0, began + every - time.monotonic()))

@@ -4,6 +4,8 @@ next backup reads, and what stays in a target."""
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import confluent_kafka as ck
@@ -278,6 +280,34 @@ def test_damaged_objects_are_read_from_the_broker_again(
     victim.write_bytes(b"gone")
     assert backups.verify("--remove-damaged")[0] == 10
     assert backups.create(appliance_broker)["read_bytes"] > 1000
+    assert backups.verify()[0] == 0
+
+
+def test_damage_at_the_broker_is_told_and_the_rest_is_backed_up(
+    appliance_broker: RunningBroker, backups: Backups
+) -> None:
+    make_topic(appliance_broker, "clicks", 1, SMALL_SEGMENTS)
+    for number in range(0, 200, 10):
+        produce(appliance_broker, "clicks", numbered(number, number + 10))
+    first = min((appliance_broker.data_dir / "clicks-0").glob("*.log"))
+    data = bytearray(first.read_bytes())
+    data[data.index(b"v00015") + 20] ^= 1
+    first.write_bytes(data)
+    made = backups.create(appliance_broker)
+    assert made["damaged"] == ["clicks-0: offsets 10 to 19 are damaged or gone at the broker"]
+    assert made["is_whole"], "nothing that the broker has is missing"
+    with backups.restored() as broker:
+        assert values(broker, "clicks") == [*numbered(0, 10), *numbered(20, 200)]
+
+
+def test_backups_go_on_by_themselves(appliance_broker: RunningBroker, backups: Backups) -> None:
+    command = [sys.executable, "-m", "appliance", "backup", "create", "--every", "0.1", "--target",
+               backups.target, "--admin", appliance_broker.admin]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        told = [running.stdout.readline() for _ in range(3)]
+        running.kill()
+    assert all(each.startswith("backup 2") for each in told), told
     assert backups.verify()[0] == 0
 
 

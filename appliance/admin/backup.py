@@ -14,6 +14,7 @@ from appliance import __version__
 from appliance.admin.body_schema import row_of
 from appliance.admin.route import ADMIN, Call, delete, post, put
 from appliance.broker.backup_points import HOLD_S, Point
+from appliance.broker.backup_reports import Kind
 
 
 class SegmentRow(TypedDict):
@@ -98,6 +99,22 @@ def answer_of(point: Point, cluster_id: str, broker_id: int) -> PointAnswer:
     }
 
 
+class Outcome(TypedDict):
+    kind: Kind
+    target: str
+    backup: str  # its id; "": there is none
+    point_ms: int
+    fault: str  # "": it is whole
+
+
+async def report(call: Call) -> None:
+    broker, body = call.broker, call.body
+    await asyncio.to_thread(
+        broker.backup_reports.note, body["kind"], broker.clock.now_ms(), body["target"],
+        body["backup"], body["point_ms"], body["fault"],
+    )  # fmt: skip
+
+
 def renew_point(call: Call) -> None:
     call.broker.backup_points.renew(call.path["point"])
 
@@ -107,6 +124,17 @@ def end_point(call: Call) -> None:
 
 
 ROUTES = [
+    post(
+        "/backup/outcomes",
+        report,
+        None,
+        "Tell what a backup or a test of a restore came to: health says when one failed, or none "
+        "was made for long.",
+        body=Outcome,
+        role=ADMIN,
+        status=204,
+        is_noted=False,
+    ),
     post(
         "/backup/points",
         take_point,

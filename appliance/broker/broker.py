@@ -40,6 +40,7 @@ from appliance.access.topic_decisions import Question, TopicDecisions
 from appliance.access.user_rows import UserRows
 from appliance.access.users import UserTable
 from appliance.broker.backup_points import BackupPoints
+from appliance.broker.backup_reports import BackupReports
 from appliance.broker.client_metrics import ClientMetrics
 from appliance.broker.config_overrides import RunTimeConfigs
 from appliance.broker.topics_for_coordinators import GroupPlaces, TransactionPlaces
@@ -110,6 +111,7 @@ class Broker:
         self.backup_points = BackupPoints(
             self.topics, log_dir, catalog, self.change, self.transactions.decided_ends
         )
+        self.backup_reports = BackupReports(config.data_dir, config.backup_overdue_ms)
         self.exports = Book(ExportRows(catalog), config.export.runs_max)
         self.scrubber = Scrubber(log_dir)
         self.refused_reads = RefusedReads(log_dir, self.scrubber)

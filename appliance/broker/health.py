@@ -209,6 +209,7 @@ def _all(subject: Subject, broker: Broker, watch: Watch) -> Iterator[Finding]:
     if subject.registration is not None:
         yield from of_registration(subject.registration)
     yield from of_exports(broker)
+    yield from broker.backup_reports.findings(broker.clock.now_ms())
     yield from of_scrub(broker)
     yield from watch.of_logs
 

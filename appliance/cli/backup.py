@@ -7,13 +7,15 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from appliance.backup.cipher import cipher_of
 from appliance.backup.creation import Creation
@@ -26,7 +28,7 @@ from appliance.backup.store import open_store
 from appliance.backup.target import Target
 from appliance.backup.verification import Verified
 from appliance.backup.verification import verify as verify_target
-from appliance.cli.remote.access import Access, with_access
+from appliance.cli.remote.access import Access, admin_option, with_access
 from appliance.cli.remote.backup_source import BrokerSource
 from appliance.cli.remote.offset_range import time_ms
 from appliance.cli.remote.output import put_json, table
@@ -126,8 +128,28 @@ def create(
 
 
 def created(access: Access, target: Target, rate: float, keep: int) -> Manifest:
-    progress = ProgressBar("backed up", size)
-    return Creation(BrokerSource(access.rest), target, Rate(rate), progress).run(keep)
+    source, progress = BrokerSource(access.rest), ProgressBar("backed up", size)
+    with reporting(source, "backup", target) as outcome:
+        made = Creation(source, target, Rate(rate), progress).run(keep)
+        outcome |= {"backup": made.id, "point_ms": made.at_ms, "fault": "".join(made.missing[:1])}
+    return made
+
+
+@contextmanager
+def reporting(source: BrokerSource | None, kind: str, target: Target) -> Iterator[dict[str, Any]]:
+    """The broker is told what it came to. That it cannot be told fails nothing."""
+    outcome = {"kind": kind, "target": target.where, "backup": "", "point_ms": 0, "fault": ""}
+    try:
+        yield outcome
+    except ApplianceError as error:
+        outcome["fault"] = str(error)
+        raise
+    finally:
+        if source is not None:
+            try:
+                source.report(**outcome)
+            except ApplianceError as error:
+                click.echo(f"the broker does not know of it: {error}", err=True)
 
 
 def put_created(made: Manifest, as_json: bool) -> None:
@@ -237,16 +259,22 @@ def put_verified(found: Verified, as_json: bool) -> None:
 @click.option("--test", "is_test", is_flag=True,
               help="Restore into a scratch directory (below --data-dir, if that is given), prove "
               "all counts and checksums, note it in the target, and remove it.")  # fmt: skip
+@partial(with_access, admin=admin_option(help="With --test: a broker that is told what came of it. "
+                                         "Without it nobody is asked."))  # fmt: skip
 @asks_a_target
 def restore(
-    target: Target, data_dir: Path | None, chosen: str | None, to: str | None,
+    access: Access, target: Target, data_dir: Path | None, chosen: str | None, to: str | None,
     topics: tuple[str, ...], is_test: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Make a data directory of a backup. No broker is needed, and none may run in it."""
     at_ms = time_ms(to) if to else None
     manifest = target.manifest(chosen) if chosen else target.newest(at_ms)
     if is_test:
-        found = tested(target, manifest, data_dir)
+        told = click.get_current_context().get_parameter_source("admin")
+        source = None if told is ParameterSource.DEFAULT else BrokerSource(access.rest)
+        with reporting(source, "restore test", target) as outcome:
+            outcome |= {"backup": manifest.id, "point_ms": manifest.at_ms}
+            found = tested(target, manifest, data_dir)
     elif data_dir is None:
         raise click.UsageError("--data-dir: wanted an empty directory")
     else:

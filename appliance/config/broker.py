@@ -34,6 +34,7 @@ from appliance.config.network import NetworkConfig
 from appliance.config.oidc import OidcConfig
 from appliance.config.partition_log import LogConfig
 from appliance.config.setting import (
+    DAY_MS,
     SECOND_MS,
     Part,
     Setting,
@@ -122,6 +123,13 @@ class BrokerConfig(Part):
         "How often retention looks for segments to delete. Kafka's five minutes would make a "
         "retention of one hour mean up to 65 minutes.",
         minimum=10,
+    )
+    backup_overdue_ms: int = setting(
+        "backup.overdue.ms",
+        2 * DAY_MS,
+        "Age of the last whole backup's point at which health says that one is overdue. Nothing is "
+        "said before the first backup. 0: never.",
+        minimum=0,
     )
     cleaner_backoff_ms: int = setting(
         "log.cleaner.backoff.ms",

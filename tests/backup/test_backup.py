@@ -246,6 +246,30 @@ def test_a_test_of_a_restore_proves_it_and_is_noted(
     assert backups.list()[0]["tested"]["records"] == 300
 
 
+def test_health_tells_of_backups_that_fail_or_are_overdue(tmp_path: Path, backups: Backups) -> None:
+    def findings(broker: RunningBroker) -> list[str]:
+        told = Rest(broker.admin).get("/health")["findings"]
+        return [each["text"] for each in told if each["area"] == "backup"]
+
+    with running_broker(tmp_path / "data", {"backup.overdue.ms": "1"}) as broker:
+        assert findings(broker) == [], "nobody has wanted one"
+        backups.create(broker)
+        (text,) = findings(broker)
+        assert text.startswith("the last whole backup is of 2")
+    with running_broker(tmp_path / "data") as broker:
+        assert findings(broker) == []
+        (victim,) = backups.files()
+        content = victim.read_bytes()
+        victim.write_bytes(b"gone")
+        test = ("--target", backups.target, "--admin", broker.admin)
+        assert Shell("").run("backup restore --test", *test).exit_code == 1
+        (text,) = findings(broker)
+        assert text.startswith(f"the last restore test ({backups.target}) failed at 2")
+        victim.write_bytes(content)
+        Shell("").out("backup restore --test", *test)
+        assert findings(broker) == []
+
+
 def test_a_flipped_bit_is_found_wherever_it_is(
     appliance_broker: RunningBroker, backups: Backups
 ) -> None:

@@ -12,7 +12,7 @@ from appliance.testing import RunningBroker
 from tests.support.backups import Backups, make_topic, produce, values
 from tests.support.shell import Shell
 
-pytestmark = pytest.mark.release("a directory has all of it but the store; its client takes 2 s")
+pytestmark = pytest.mark.release("tests/backup/test_backup.py has all of it but the store")
 
 BUCKET = "backups"
 

@@ -20,6 +20,7 @@ from appliance.backup.source import Readable
 from appliance.cli.remote.api import PREFIX, part
 from appliance.cli.remote.rest import Rest, RestRefused, RestUnreached
 
+OUTCOMES = f"{PREFIX}/backup/outcomes"
 POINTS = f"{PREFIX}/backup/points"
 LATER = (429, 502, 503, 504)  # a broker that starts, stops, or has no stream left
 TICKET = "ticket_used"  # the port of bulk data was restarted behind the redirect
@@ -52,6 +53,11 @@ class BrokerSource:
     def end_point(self, point: str) -> None:
         with telling(PointLost):
             self.rest.ask("DELETE", f"{POINTS}/{part(point)}", None, {})
+
+    def report(self, **outcome: Any) -> None:
+        """What came of it, for the broker's health."""
+        with telling():
+            self.rest.ask("POST", OUTCOMES, outcome, {})
 
     @contextmanager
     def batches(self, log: LogAt, start: int | None, end: int) -> Iterator[Readable]:

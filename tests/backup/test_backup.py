@@ -26,7 +26,7 @@ from tests.support.backups import (
     transactional,
     values,
 )
-from tests.support.logs import STORAGE, opened
+from tests.support.logs import STORAGE, opened, until
 from tests.support.people import PASSWORD, logged_in, make_people
 from tests.support.rest import Rest
 from tests.support.shell import Shell
@@ -322,6 +322,25 @@ def test_damage_at_the_broker_is_told_and_the_rest_is_backed_up(
     assert made["is_whole"], "nothing that the broker has is missing"
     with backups.restored() as broker:
         assert values(broker, "clicks") == [*numbered(0, 10), *numbered(20, 200)]
+
+
+def test_a_topic_that_is_deleted_while_it_is_read_is_left_out(
+    appliance_broker: RunningBroker, backups: Backups
+) -> None:
+    for name in ("deleted", "kept"):
+        make_topic(appliance_broker, name, 1, SMALL_SEGMENTS)
+        produce(appliance_broker, name, numbered(0, 300))
+    command = [sys.executable, "-m", "appliance", "backup", "create", "--json", "--rate", "20k",
+               "--target", backups.target, "--admin", appliance_broker.admin]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        until(lambda: "backup/points" in str(Rest(appliance_broker.admin).get("/audit")))
+        admin = AdminClient({"bootstrap.servers": appliance_broker.bootstrap, **QUIET})
+        admin.delete_topics(["deleted"])["deleted"].result(DEADLINE_S)
+        made = json.loads(running.communicate(timeout=DEADLINE_S)[0])
+    assert (made["gone"], made["is_whole"]) == (["deleted"], True)
+    with backups.restored() as broker:
+        assert [each["name"] for each in Rest(broker.admin).get("/topics")["topics"]] == ["kept"]
+        assert values(broker, "kept") == numbered(0, 300)
 
 
 def test_backups_go_on_by_themselves(appliance_broker: RunningBroker, backups: Backups) -> None:

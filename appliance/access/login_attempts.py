@@ -111,7 +111,8 @@ def keys_of(address: str, name: str, device: str | None) -> list[tuple[str, ...]
 def told(key: tuple[str, ...]) -> str:
     kind, *parts = key
     texts = {"pair": "user {} from {}", "address": "address {}", "name": "user {}"}
-    return texts.get(kind, "this browser").format(*(each[:80] for each in parts))
+    text = texts.get(kind, "a user from where he had logged in before")
+    return text.format(*(each[:80] for each in parts))
 
 
 def network_of(address: str | None) -> str:

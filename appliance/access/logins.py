@@ -40,7 +40,10 @@ from appliance.protocol import ErrorCode
 log = event_log.named("logins")
 
 # What a client is told, whatever was wrong.
-REFUSED = "Authentication failed: the name or the password is wrong, or logging in is not allowed"
+REFUSED = (
+    "Authentication failed: the name or the password is wrong, or logging in is not allowed, or not"
+    " yet, after too many that failed: wait a minute"
+)
 
 DOUBLINGS_MAX = 5  # of the delay: 100 ms become 3.2 s, well within the time for a login
 KNOWN_MAX = 10_000  # names at addresses that have logged in

@@ -121,7 +121,7 @@ class Guard:
             raise Denied(
                 HTTPStatus.FORBIDDEN,
                 "role_required",
-                f"{identity.name} is {identity.role}, wanted {route.role}",
+                f"{identity.name} has the role {identity.role}, wanted {route.role}",
             )
         if route.reads_messages and not identity.may_read:
             raise messages_hidden(identity)

@@ -201,7 +201,7 @@ def test_an_address_and_a_name_are_counted_in_whole_too() -> None:
     # where she has logged in before nobody's guesses count but hers
     for _ in range(login_attempts.BURSTS["device"][0]):
         failures.take("a", "ada", "device")
-    with pytest.raises(login_attempts.LoginRefused, match="for this browser"):
+    with pytest.raises(login_attempts.LoginRefused, match="for a user from where he had"):
         failures.take("a", "ada", "device")
 
 

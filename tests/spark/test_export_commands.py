@@ -72,7 +72,7 @@ def test_merged_files_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 NOBODY = ("--admin", "127.0.0.1:1")
 NO_BROKER = ("http://127.0.0.1:1 cannot be reached: [Errno 111] Connection refused. Is the "
              "broker running (appliance serve)? Give another address with --admin or "
-             "APPLIANCE_ADMIN_ADDRESS")
+             "APPLIANCE_ADMIN_ADDRESS, or log in there once (appliance login URL)")
 
 
 @pytest.mark.parametrize("verb", ["run clicks", "backfill clicks", "verify", "run --name n"])

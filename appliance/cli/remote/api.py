@@ -67,7 +67,7 @@ def unreached(error: Exception) -> Failed:
     """The error of a command that got no answer."""
     return Failed(
         f"{error}. Is the broker running (appliance serve)? Give another address with --admin or "
-        "APPLIANCE_ADMIN_ADDRESS",
+        "APPLIANCE_ADMIN_ADDRESS, or log in there once (appliance login URL)",
         UNREACHABLE,
     )
 

@@ -20,7 +20,15 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from contextlib import ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +36,7 @@ from aiohttp import web
 
 from appliance import admin_http
 from appliance.access.user_rows import has_users
+from appliance.alerts.alerts import Alerts
 from appliance.api.dispatch import Dispatcher
 from appliance.broker.broker import Broker
 from appliance.broker.health import Health, PortConnections, Watch, decide, sentence
@@ -94,6 +103,7 @@ class Server:
         self.watch = Watch(config.data_dir, config.machine)
         self.faults: dict[str, str] = {}  # what a timer's last run failed with, by its name
         self.broker: Broker | None = None
+        self.alerts: Alerts | None = None
         self.data_plane: DataPlane | None = None
         self.registration: Registration | None = None
         self.kafka_addresses: list[Address] = []  # where clients come in, while they may
@@ -117,6 +127,10 @@ class Server:
         runner, export = self._admin_runner, self._export
         found = [] if runner is None else [runner.app[admin_http.CONNECTIONS]]
         return [*found, *([] if export is None else [export.connections])]
+
+    @property
+    def alert_faults(self) -> Mapping[str, str]:
+        return {} if self.alerts is None else self.alerts.faults
 
     def health(self) -> Health:
         return decide(self, self.watch)
@@ -165,6 +179,7 @@ class Server:
                     ):
                         await self.watch.has_looked.wait()
                         await self.watch.look_at_logs(broker)
+                        self.alerts = await asyncio.to_thread(Alerts.open, broker)
                         self._announce()
                         await asyncio.gather(*self._timers(broker))
             finally:
@@ -334,6 +349,7 @@ class Server:
             self._every("compaction", compaction, log_dir.compact),
             self._every("scrub", Interval(scrub.TURN_MS), broker.scrubber.turn),
             self._look_at_refused(broker),
+            *self._alerting(),
             *self._certificates(),
             broker.reopening.run(lambda ms: self._stops_before(Interval(ms))),
             self._every_so_often(Interval(COUNTED_LINES_MS), event_log.repeats.flush),
@@ -351,6 +367,16 @@ class Server:
         for each in self.kafka_tls.values():
             name = f"new certificate of listener {each.name}"
             yield self._every(name, Interval(CERTIFICATES_MS), each.reload)
+
+    def _alerting(self) -> Iterator[Coroutine[Any, Any, None]]:
+        if self.alerts is not None and self.alerts.is_on:
+            yield self._until_it_stops(self.alerts.run(self, self.watch))
+
+    async def _until_it_stops(self, running: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(running)
+        await self.stopping.wait()
+        task.cancel()
+        await asyncio.wait({task})
 
     async def _look_at_refused(self, broker: Broker) -> None:
         """Reads that were refused: health tells of them already, the ledger soon."""

@@ -16,6 +16,7 @@ from aiohttp import web
 from appliance.admin import (
     acl_decisions,
     acls,
+    alerts,
     audit,
     backup,
     bulk_read,
@@ -91,6 +92,7 @@ ROUTES: list[Route] = [
     *oidc.ROUTES,
     *health.ROUTES,
     *loss_ledger.ROUTES,
+    *alerts.ROUTES,
     *live.ROUTES,
     *topics.ROUTES,
     *partition_logs.ROUTES,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from appliance.alerts.alerts import Alerts
 from appliance.broker.health import Health, Subject, Watch
 from appliance.certificates.https import Https
 from appliance.config import Address
@@ -19,6 +20,8 @@ class Process(Subject, Protocol):
     def admin_address(self) -> Address | None: ...
     @property
     def export_address(self) -> Address | None: ...  # of bulk data
+    @property
+    def alerts(self) -> Alerts | None: ...  # None until it serves
     @property
     def https(self) -> Https | None: ...  # what ports of HTTP speak TLS with, if one does
     @property

@@ -20,6 +20,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from appliance.admin import (
+    metrics_of_alerts,
     metrics_of_broker,
     metrics_of_exports,
     metrics_of_groups,
@@ -77,6 +78,8 @@ class Metrics:
         yield from self._own.collect()
         yield from metrics_of_broker.families(self._process)
         yield from metrics_of_listeners.families(self._process)
+        if self._process.alerts is not None:
+            yield from metrics_of_alerts.families(self._process.alerts)
         broker, data_plane = self._process.broker, self._process.data_plane
         yield from metrics_of_machine.families(self._process.watch.machine, broker)
         if broker is not None and data_plane is not None:

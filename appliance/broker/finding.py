@@ -14,6 +14,7 @@ class Finding(NamedTuple):
     level: Level
     area: str
     text: str
+    about: str = ""  # what stays the same while the words change; "": the words, without numbers
 
 
 def first_of(level: Level, area: str, texts: list[str], more: str) -> Iterator[Finding]:

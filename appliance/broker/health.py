@@ -49,6 +49,7 @@ LOGS_S = 10.0  # between two looks at every log
 TROUBLE_MS = 60_000  # so long it is told of when descriptors ran out: a probe comes by in time
 NEARLY_ALL = 0.9  # of the descriptors
 GROUPS_TOLD = 10  # of a damaged partition of `__consumer_offsets`
+IN_LEDGER = "entries of the ledger"  # alerts tell of each entry by itself
 HANGS_S = 30.0  # a disk that is slow answers sooner; what takes longer makes clients give up
 
 
@@ -111,6 +112,8 @@ class Subject(Protocol):
     def broker(self) -> Broker | None: ...  # None until the logs are recovered
     @property
     def registration(self) -> Registered | None: ...
+    @property
+    def alert_faults(self) -> Mapping[str, str]: ...  # why nothing can be sent, by channel
     @property
     def data_plane(self) -> DataPlane | None: ...
     @property
@@ -206,6 +209,8 @@ def _all(subject: Subject, broker: Broker, watch: Watch) -> Iterator[Finding]:
     yield from of_groups(broker)
     for name, text in sorted(subject.faults.items()):
         yield Finding("failing", "upkeep", f"{name}: {text}")
+    for name, text in sorted(subject.alert_faults.items()):
+        yield Finding("degraded", "alerts", f"no alert can be sent by {name}: {text}", name)
     if subject.registration is not None:
         yield from of_registration(subject.registration)
     yield from of_exports(broker)
@@ -327,7 +332,8 @@ def of_clock(broker: Broker) -> Iterator[Finding]:
 
 def of_ledger(broker: Broker) -> Iterator[Finding]:
     entries = [told(each) for each in broker.ledger.open()]
-    yield from first_of("degraded", "ledger", entries, "losses or damages are in the ledger")
+    for each in first_of("degraded", "ledger", entries, "losses or damages are in the ledger"):
+        yield each._replace(about=IN_LEDGER)
     if broker.ledger.unsaved:
         text = f"{some(broker.ledger.unsaved, 'damage')} cannot be stored in the ledger: a restart"
         text += " would forget it, and what a scrub found is not marked for readers before that"
@@ -392,14 +398,14 @@ def of_exports(broker: Broker) -> Iterator[Finding]:
         if last.run and last.run["state"] == "failed":
             why = str(last.run.get("error") or "nobody has told why")[:ERROR_TOLD]
             text = f"the last run of export {definition['name']} failed: {why}"
-            yield Finding("degraded", "exports", text)
+            yield Finding("degraded", "exports", text, f"{definition['name']} failed")
         if fault := fault_of(definition):
             text = f"export {definition['name']} cannot run as it is defined: {fault}"
             yield Finding("degraded", "exports", text)
             continue
         now = broker.clock.now_ms() / 1000
         if late := overdue(definition, last, broker.exports, now, time.monotonic()):
-            yield Finding("degraded", "exports", late)
+            yield Finding("degraded", "exports", late, f"{definition['name']} is late")
 
 
 def of_refused_reads(broker: Broker) -> Iterator[Finding]:

@@ -24,6 +24,9 @@
     exports         definitions of exports, as JSON
     export_runs     runs of exports, as JSON; each export loses its oldest rows
     ledger          losses and damage, and who has acknowledged them
+    alerts          alerts that were sent or wait, as JSON, with what became of each
+    alert_conditions  what was told to be wrong, and has not ended yet, as JSON
+    alert_targets   where alerts went when last somebody looked
 
 One module reads and writes a table: `*_rows.py` in the room of its owner, and `config_rows.py` for
 all tables of names and values.
@@ -267,6 +270,22 @@ SCHEMA = [
     CREATE TABLE deleted_users (
         name TEXT PRIMARY KEY NOT NULL,
         at_ms INTEGER NOT NULL
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE alerts (
+        id TEXT PRIMARY KEY NOT NULL,
+        at_ms INTEGER NOT NULL,
+        alert TEXT NOT NULL,
+        deliveries TEXT NOT NULL
+    );
+    CREATE TABLE alert_conditions (
+        key TEXT PRIMARY KEY NOT NULL,
+        condition TEXT NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE alert_targets (
+        channel TEXT PRIMARY KEY NOT NULL,
+        target TEXT NOT NULL
     ) WITHOUT ROWID
     """,
 ]

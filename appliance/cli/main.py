@@ -18,6 +18,7 @@ from appliance import config as configuration
 from appliance.cli.offline_log import log
 from appliance.cli.remote import (
     acl,
+    alert,
     broker,
     clock,
     group,
@@ -115,6 +116,7 @@ for each in (
     login.login,
     login.logout,
     broker.bundle,
+    alert.alert,
     ledger.ledger,
     scrub.scrub,
     log,

@@ -13,6 +13,7 @@ zookeeper     registration in a ZooKeeper
 tls           the certificate of this broker
 admin         the admin pages: who may reach them, and what may be done
 oidc          logins to the admin pages at a service (OpenID Connect)
+alerts        mail and webhook: where to, how soon, and how often
 export        bulk export: how fast, and how much at a time
 access        logins and rights
 delegation_tokens  how long tokens are good that users hand on
@@ -34,6 +35,7 @@ from appliance.config.addresses import (
     Hosts,
 )
 from appliance.config.admin import AdminConfig
+from appliance.config.alerts import AlertsConfig
 from appliance.config.broker import PARTS, BrokerConfig, settings
 from appliance.config.control_plane import ControlConfig
 from appliance.config.delegation_tokens import DelegationTokensConfig
@@ -66,6 +68,7 @@ __all__ = [
     "AccessConfig",
     "Address",
     "AdminConfig",
+    "AlertsConfig",
     "BrokerConfig",
     "ConsumerGroupsConfig",
     "ControlConfig",

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from appliance.config.access import SHOWING, AccessConfig
 from appliance.config.addresses import EVERY_INTERFACE, NO_ADDRESS, Address
 from appliance.config.admin import AUTO, ON, AdminConfig
+from appliance.config.alerts import AlertsConfig
 from appliance.config.control_plane import ControlConfig
 from appliance.config.delegation_tokens import DelegationTokensConfig
 from appliance.config.export import ExportConfig
@@ -156,6 +157,7 @@ class BrokerConfig(Part):
     access: AccessConfig = field(default_factory=AccessConfig)
     tls: TlsConfig = field(default_factory=TlsConfig)
     oidc: OidcConfig = field(default_factory=OidcConfig)
+    alerts: AlertsConfig = field(default_factory=AlertsConfig)
     delegation_tokens: DelegationTokensConfig = field(default_factory=DelegationTokensConfig)
     # What was set for one listener: values by the name of the setting, by the listener's name
     of_listeners: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

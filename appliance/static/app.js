@@ -21,6 +21,7 @@ import { Records } from "./pages/log_and_audit.js";
 import { Access } from "./pages/access.js";
 import { Rules } from "./pages/rules.js";
 import { Ledger } from "./pages/loss_ledger.js";
+import { Alerts } from "./pages/alerts.js";
 import { Machine } from "./pages/machine.js";
 import { Mirrors } from "./pages/mirrors.js";
 import { Login, Setup } from "./pages/login.js";
@@ -42,6 +43,7 @@ const PAGES = [
     head: "Appliance",
     wants: "describe",
   },
+  { key: "n", path: "alerts", title: "Alerts", page: Alerts, wants: "describe" },
   {
     key: "s",
     path: "settings",

@@ -30,7 +30,7 @@ LAYERS = [
     ("repair", "groups", "backup"),
     ("share", "txn"),
     ("broker",),
-    ("api",),
+    ("alerts", "api"),
     ("admin",),
     ("admin_http", "bulk_http", "client"),
     ("server", "mirror"),

@@ -1,0 +1,163 @@
+"""Alerts until they are delivered, and the last that were: in memory, and in the catalog.
+
+Each channel has a task that sends what waits for it, the oldest first. After a failed attempt it
+waits, twice as long as before, and tries the same again; so a server that is away holds nobody
+else, gets all in order when it is back, and is not hammered.
+
+Memory leads. What the catalog does not take, as on a full disk, is kept and tried again with the
+next change: a restart meanwhile forgets it, or sends it twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from appliance.alerts.alert import Alert, Box, Condition, Delivery
+from appliance.alerts.alert_rows import AlertRows
+from appliance.alerts.channel import Channel, NotSent
+from appliance.config import AlertsConfig
+from appliance.errors import ApplianceError
+from appliance.process import event_log
+
+log = event_log.named("alerts")
+
+TOLD_AFTER_TRIES = 3  # then health says that a channel does not deliver
+
+
+@dataclass
+class Way:
+    """A channel with what is known of it since the start."""
+
+    channel: Channel
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    sent: int = 0
+    failed: int = 0  # alerts that were given up
+    tries: int = 0  # that failed, without one between them that did not
+    error: str = ""  # of the last try
+
+    @property
+    def fault(self) -> str:
+        """What health says."""
+        return self.error if self.tries >= TOLD_AFTER_TRIES else ""
+
+
+class Outbox:
+    def __init__(
+        self,
+        config: AlertsConfig,
+        channels: Iterable[Channel],
+        rows: AlertRows,
+        box: Box,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """Reads the catalog: for a thread."""
+        self.ways = {each.name: Way(each) for each in channels}
+        self._config, self._rows, self._box, self._now_ms = config, rows, box, now_ms
+        self.alerts: list[Alert] = rows.all()  # the oldest first
+        self._unsaved: dict[str, Alert] = {}
+        self._told: list[Condition] | None = None  # not in the catalog yet
+        self._saving = asyncio.Lock()
+
+    def waiting(self, name: str) -> list[Alert]:
+        """The oldest first."""
+        return [
+            each
+            for each in self.alerts
+            if name in each.deliveries and each.deliveries[name].state == "waiting"
+        ]
+
+    async def put(self, alert: Alert, told: Sequence[Condition]) -> None:
+        """An alert for all channels, and what is told to be wrong once it is sent."""
+        alert.deliveries.update({name: Delivery() for name in self.ways})
+        self.alerts = [*self.alerts, alert]
+        for way in self.ways.values():
+            for each in self.waiting(way.channel.name)[: -self._config.queue_max]:
+                text = f"{self._config.queue_max} others waited (alerts.queue.max)"
+                self._give_up(each, way, text)
+        self._shorten()
+        self._told = [*told]
+        self._unsaved[alert.id] = alert
+        for way in self.ways.values():
+            way.wake.set()
+        await self._save()
+
+    async def note(self, alert: Alert) -> None:
+        """One that was delivered already, or not: a test."""
+        self.alerts = [*self.alerts, alert]
+        self._shorten()
+        self._unsaved[alert.id] = alert
+        await self._save()
+
+    def _shorten(self) -> None:
+        self.alerts = self.alerts[-self._config.kept_max :]
+
+    async def _save(self) -> None:
+        async with self._saving:
+            alerts, told = [*self._unsaved.values()], self._told
+            self._unsaved, self._told = {}, None
+            try:
+                await asyncio.to_thread(self._rows.put, alerts, told, self._config.kept_max)
+            except ApplianceError as error:
+                log.error("alerts are in memory only: a restart would forget them", error=error)
+                self._unsaved = {each.id: each for each in alerts} | self._unsaved
+                self._told = told if self._told is None else self._told
+
+    # delivery
+
+    async def deliver(self, way: Way) -> None:
+        """What waits for one channel, until it is cancelled."""
+        name = way.channel.name
+        while True:
+            way.wake.clear()
+            if waits := self.waiting(name):
+                is_sent = await self._try(waits[0], way)
+                await self._save()
+                if not is_sent:
+                    await asyncio.sleep(self._backoff_s(way.tries))
+            else:
+                await way.wake.wait()
+
+    async def _try(self, alert: Alert, way: Way) -> bool:
+        """Whether the next one may be tried at once."""
+        delivery = alert.deliveries[way.channel.name]
+        error = await attempt(way.channel, alert, self._box)
+        self._unsaved[alert.id] = alert
+        delivery.tries += 1
+        delivery.at_ms, delivery.error, way.error = self._now_ms(), error, error
+        if not error:
+            delivery.state, way.tries = "sent", 0
+            way.sent += 1
+            log.info("alert sent", by=way.channel.name, alert=alert.id, subject=alert.subject)
+            return True
+        way.tries += 1
+        log.warning("alert not sent", by=way.channel.name, alert=alert.id, tries=delivery.tries,
+                    error=error)  # fmt: skip
+        if self._now_ms() - alert.at_ms >= self._config.give_up_ms:
+            self._give_up(alert, way, error)
+        return False
+
+    def _give_up(self, alert: Alert, way: Way, error: str) -> None:
+        delivery = alert.deliveries[way.channel.name]
+        delivery.state, delivery.error = "failed", error
+        way.failed += 1
+        self._unsaved[alert.id] = alert
+        log.error("alert given up", by=way.channel.name, alert=alert.id, error=error)
+
+    def _backoff_s(self, tries: int) -> float:
+        doubled = self._config.backoff_ms * 2 ** min(tries - 1, 20)
+        return float(min(doubled, self._config.backoff_max_ms)) / 1000
+
+
+async def attempt(channel: Channel, alert: Alert, box: Box) -> str:
+    """Why it failed; "": it did not. Whatever goes wrong in one channel is its own error: a fault
+    of ours, too, must not end the task that sends."""
+    try:
+        await channel.send(alert, box)
+    except NotSent as error:
+        return str(error)
+    except Exception as error:
+        log.exception("an alert could not be sent", by=channel.name)
+        return f"{type(error).__name__}, which the log explains"
+    return ""

@@ -247,6 +247,7 @@ def test_what_is_watched_is_there(file: str, encrypted_broker: RunningBroker) ->
         "appliance_disk_temperature_max_celsius": {"disk"},
         "appliance_disk_wear_percent": {"disk"},
         "appliance_refusals_total": {"api"},  # after the first
+        "appliance_alerts_channel_failing": {"channel"},  # where alerts go somewhere
     }
     for family in families:
         for sample in family.samples:

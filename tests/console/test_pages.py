@@ -26,6 +26,7 @@ PAGES = {
     "exports/daily": "backfill",
     "clients": "Clients",
     "machine": "As it should be",
+    "alerts": "Alerts go nowhere",
     "settings": "advertised.listeners",
     "rules": "Who may do what",
     "ledger": "No open entries",

@@ -48,6 +48,7 @@ from appliance.config import NO_ENSEMBLE, Address, BrokerConfig
 from appliance.config.dynamic_broker_config import CLEANER_BACKOFF
 from appliance.data_dir.recovery import RecoveryProgress
 from appliance.errors import ApplianceError, ListenFailed
+from appliance.groups.zookeeper_groups import ZooKeeperGroups
 from appliance.machine import limits
 from appliance.network._data_plane import DataPlane
 from appliance.network.listener_tls import ListenerTls, tls_of_listeners
@@ -265,9 +266,14 @@ class Server:
         self.registration = Registration(config.zookeeper, us)
         broker.topics.tell(self.registration)
         await self.registration.start()
+        groups = ZooKeeperGroups(self.registration.consumers, broker.is_group_here)
+        broker.knows_groups_in(groups)
+        looking = asyncio.create_task(groups.run())
         try:
             yield
         finally:
+            looking.cancel()
+            await asyncio.wait({looking})
             await self.registration.close()
 
     def _announce(self) -> None:
@@ -369,7 +375,7 @@ class Server:
             yield self._every(name, Interval(CERTIFICATES_MS), each.reload)
 
     def _alerting(self) -> Iterator[Coroutine[Any, Any, None]]:
-        if self.alerts is not None and self.alerts.is_on:
+        if self.alerts is not None:
             yield self._until_it_stops(self.alerts.run(self, self.watch))
 
     async def _until_it_stops(self, running: Coroutine[Any, Any, None]) -> None:

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import TypedDict
+from typing import NamedTuple
 
 from appliance.access.acls import Operation
+from appliance.admin import zookeeper_groups
 from appliance.admin.body_schema import row_of
+from appliance.admin.group_rows import (
+    GroupAnswer,
+    GroupList,
+    GroupRow,
+    LagAnswer,
+    LagSampleRow,
+    MemberRow,
+    OffsetRow,
+)
 from appliance.admin.offset_reset import Reset, ResetAnswer, Which, reset
 from appliance.admin.rights import (
     DELETE_GROUP,
@@ -29,69 +39,9 @@ from appliance.groups.member import Member
 from appliance.groups.modern_group import ModernGroup
 from appliance.groups.partition_handover import Places
 from appliance.groups.records import Partition
+from appliance.groups.zookeeper_groups import PROTOCOL as ZOOKEEPER
+from appliance.groups.zookeeper_groups import InZooKeeper
 from appliance.process.detached_tasks import outcome
-
-
-class GroupRow(TypedDict):
-    group: str
-    protocol: str  # classic, consumer, share
-    state: str
-    members: int
-    topics: list[str]  # with committed offsets, or in a subscription
-    lag_records: int
-    no_commit_records: int  # part of the lag: from the log's start in partitions without a commit
-    no_commit_partitions: int
-    lag_seconds: float | None  # age of the oldest unconsumed record; None: unknown yet
-
-
-class GroupList(TypedDict):
-    total: int  # before `limit`
-    groups: list[GroupRow]
-
-
-class MemberRow(TypedDict):
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    host: str
-    epoch: int | None  # of the newer protocol
-    partitions: dict[str, list[int]]
-    target: dict[str, list[int]] | None  # target assignment, in the newer protocol
-
-
-class OffsetRow(TypedDict):
-    topic: str
-    partition: int
-    committed: int | None  # None: no commit
-    no_commit_yet: bool  # the lag counts from the log's start: auto.offset.reset is the consumer's
-    metadata: str
-    committed_ms: int | None  # None: unknown for share groups
-    start: int | None  # None: the partition no longer exists
-    end: int | None  # end for the group's readers
-    lag_records: int | None
-    lag_seconds: float | None
-    lost_records: int | None  # part of the lag: deleted before they were read
-    member_id: str | None  # of the reader
-
-
-class GroupAnswer(GroupRow):
-    assignor: str
-    generation: int
-    member_rows: list[MemberRow]
-    offsets: list[OffsetRow]
-    unread: list[dict[str, str | int]]  # partitions of its topics without a reader
-    allowed: list[str]  # operations of who asks; its topics are those with DESCRIBE
-
-
-class LagSampleRow(TypedDict):
-    at_ms: int
-    records: int
-    seconds: float | None
-
-
-class LagAnswer(TypedDict):
-    interval_s: int
-    topics: dict[str, list[LagSampleRow]]  # oldest first
 
 
 def protocol_of(group: AnyGroup) -> str:
@@ -111,13 +61,14 @@ async def list_groups(call: Call) -> GroupList:
     groups.availability.check_loaded()
     described = call.rights.described(GROUP)
     text, states = call.params["q"].lower(), call.params["state"].lower()
+    facts = [facts_of(each) for each in groups.table.groups.values() if not each.is_dead]
+    facts += [facts_in_zookeeper(each) for each in zookeeper_groups.all_in(call.broker)]
     found = [
         each
-        for each in sorted(groups.table.groups.values(), key=lambda each: each.id)
-        if not each.is_dead
-        and each.id in described
+        for each in sorted(facts)
+        if each.id in described
         and text in each.id.lower()
-        and (not states or each.state.value.lower() == states)
+        and (not states or each.state.lower() == states)
     ]
     rows = []
     measured = {each.group: each for each in call.broker.lag.snapshot().groups}
@@ -131,7 +82,23 @@ async def list_groups(call: Call) -> GroupList:
     return {"total": len(rows), "groups": rows[first : first + call.params["limit"]]}
 
 
-def group_row(call: Call, group: AnyGroup, lag: GroupLag | None) -> GroupRow:
+class GroupFacts(NamedTuple):
+    id: str
+    protocol: str
+    state: str
+    members: int
+
+
+def facts_of(group: AnyGroup) -> GroupFacts:
+    return GroupFacts(group.id, protocol_of(group), group.state.value, len([*group.members]))
+
+
+def facts_in_zookeeper(group: InZooKeeper) -> GroupFacts:
+    state = zookeeper_groups.state_of(group)
+    return GroupFacts(group.name, ZOOKEEPER, state, len(group.members))
+
+
+def group_row(call: Call, group: GroupFacts, lag: GroupLag | None) -> GroupRow:
     """The present records, the measured seconds, of topics that may be described."""
     described = call.described_topics()
     found = call.broker.lag.records_of(group.id, described)
@@ -139,9 +106,9 @@ def group_row(call: Call, group: AnyGroup, lag: GroupLag | None) -> GroupRow:
         lag = lag.of_topics(described)
     return {
         "group": group.id,
-        "protocol": protocol_of(group),
-        "state": group.state.value,
-        "members": len([*group.members]),
+        "protocol": group.protocol,
+        "state": group.state,
+        "members": group.members,
         "topics": sorted(found.topics),
         "lag_records": found.records,
         "no_commit_records": found.without_commit.records,
@@ -151,26 +118,45 @@ def group_row(call: Call, group: AnyGroup, lag: GroupLag | None) -> GroupRow:
 
 
 async def get_group(call: Call) -> GroupAnswer:
-    broker, described = call.broker, call.described_topics()
+    broker = call.broker
+    if elsewhere := zookeeper_groups.found_in(broker, call.path["group"]):
+        members = zookeeper_groups.member_rows(elsewhere)
+        left = zookeeper_groups.unread(broker, elsewhere)
+        facts = facts_in_zookeeper(elsewhere)
+        return await group_answer(call, facts, members, left, zookeeper_groups.ASSIGNOR, 0)
     group = broker.groups.table.get(call.path["group"])
-    lag = await broker.lag.of_group(group.id)
     members = member_rows(broker, group)
-    for each in members:
-        each["partitions"] = of_described(each["partitions"], described)
-        each["target"] = each["target"] and of_described(each["target"], described)
-    owners = {
+    is_classic = isinstance(group, Group)
+    left = unread(broker, group, owners_of(members)) if members or not is_classic else []
+    generation = group.generation if isinstance(group, Group) else group.epoch
+    return await group_answer(
+        call, facts_of(group), members, left, assignor_of(group), generation
+    )
+
+
+def owners_of(members: list[MemberRow]) -> dict[Partition, str]:
+    return {
         Partition(topic, partition): each["member_id"]
         for each in members
         for topic, partitions in each["partitions"].items()
         for partition in partitions
     }
-    is_classic = isinstance(group, Group)
-    rows = offset_rows(broker, group.id, lag, owners)
-    left = unread(broker, group, owners) if members or not is_classic else []
+
+
+async def group_answer(
+    call: Call, group: GroupFacts, members: list[MemberRow], left: list[dict[str, str | int]],
+    assignor: str, generation: int,
+) -> GroupAnswer:  # fmt: skip
+    broker, described = call.broker, call.described_topics()
+    lag = await broker.lag.of_group(group.id)
+    for each in members:
+        each["partitions"] = of_described(each["partitions"], described)
+        each["target"] = each["target"] and of_described(each["target"], described)
+    rows = offset_rows(broker, group.id, lag, owners_of(members))
     return {
         **group_row(call, group, lag),
-        "assignor": assignor_of(group),
-        "generation": group.generation if isinstance(group, Group) else group.epoch,
+        "assignor": assignor,
+        "generation": generation,
         "member_rows": members,
         "offsets": [each for each in rows if each["topic"] in described],
         "unread": [each for each in left if str(each["topic"]) in described],
@@ -228,7 +214,7 @@ def offset_rows(
 ) -> list[OffsetRow]:
     """Also deleted partitions with committed offsets, and partitions of members without a
     commit."""
-    committed = broker.groups.offsets.of_group(group_id)
+    committed = zookeeper_groups.committed_in(broker, group_id)
     measured = {Partition(each.topic, each.partition): each for each in lag.partitions}
     rows: list[OffsetRow] = []
     for place in sorted({*committed, *measured}):
@@ -238,10 +224,10 @@ def offset_rows(
             {
                 "topic": place.topic,
                 "partition": place.partition,
-                "committed": each.committed if each else own.value.offset if own else None,
+                "committed": each.committed if each else own.offset if own else None,
                 "no_commit_yet": each is not None and each.committed is None,
-                "metadata": own.value.metadata if own else "",
-                "committed_ms": own.value.commit_timestamp if own else None,
+                "metadata": own.metadata if own else "",
+                "committed_ms": own.at_ms if own else None,
                 "start": None if log is None else log.log_start_offset,
                 "end": each.end if each else None,
                 "lag_records": each.records if each else None,
@@ -255,8 +241,10 @@ def offset_rows(
 
 def get_lag(call: Call) -> LagAnswer:
     broker, described = call.broker, call.described_topics()
-    group = broker.groups.table.get(call.path["group"])
-    found = broker.lag.history(group.id)
+    name = call.path["group"]
+    if zookeeper_groups.found_in(broker, name) is None:
+        broker.groups.table.get(name)  # one that is not there is refused
+    found = broker.lag.history(name)
     return {
         "interval_s": found.interval_s,
         "topics": {
@@ -282,6 +270,9 @@ def unread(
 
 
 async def delete_group(call: Call) -> None:
+    elsewhere = call.broker.zookeeper_groups
+    if elsewhere is not None and elsewhere.find(call.path["group"]):
+        return await elsewhere.delete(call.path["group"])
     await outcome(call.broker.groups.table.delete(call.path["group"]))
 
 
@@ -300,7 +291,7 @@ async def reset_offsets(call: Call) -> ResetAnswer:
 def committed_in(call: Call, group_id: str) -> list[Which]:
     """What a reset without topics is about, without those that may not be described."""
     found: dict[str, list[int]] = {}
-    for place in sorted(call.broker.groups.offsets.of_group(group_id)):
+    for place in sorted(zookeeper_groups.committed_in(call.broker, group_id)):
         found.setdefault(place.topic, []).append(place.partition)
     described = call.described_topics()
     return [{"topic": name, "partitions": found[name]} for name in found if name in described]
@@ -312,7 +303,7 @@ ROUTES = [
         list_groups,
         GroupList,
         "Consumer groups with members and lag.",
-        version=lambda call: call.broker.groups.table.version,
+        version=lambda call: call.broker.groups_version,
         params=(
             Param("q", str, "Only groups whose id contains this text.", ""),
             Param("state", str, "Only groups in this state.", ""),

@@ -14,6 +14,7 @@ from appliance.admin.export_progress import progress_of
 from appliance.admin.partition_snapshot import Survey, Taken
 from appliance.admin.rights import DESCRIBE_CLUSTER
 from appliance.admin.route import Call, get
+from appliance.admin.zookeeper_groups import all_in
 from appliance.broker.broker import Broker
 from appliance.broker.finding import Level
 from appliance.broker.health import sentence
@@ -125,7 +126,7 @@ async def health_of(process: Process, survey: Survey) -> HealthAnswer:
         "topics": len(broker.topics) if broker else 0,
         "partitions": totals.partitions,
         "size_bytes": totals.size,
-        "groups": len(broker.groups.table.groups) if broker else 0,
+        "groups": len(broker.groups.table.groups) + len(all_in(broker)) if broker else 0,
         "connections": plane.counters()["connections_open"] if plane else 0,
         "storage": await storage_of(broker, process, survey) if broker else None,
         "raid": machine.arrays,

@@ -17,11 +17,13 @@ from prometheus_client.core import (
 )
 
 from appliance import __version__
+from appliance.admin import zookeeper_groups
 from appliance.admin.broker_process import Process
 from appliance.admin.groups import protocol_of
 from appliance.broker.broker import Broker
 from appliance.broker.health import PortConnections
 from appliance.data_dir import descriptor_budget
+from appliance.groups.zookeeper_groups import PROTOCOL as ZOOKEEPER_GROUP
 from appliance.native import _descriptors
 from appliance.native._histogram import TIME_BOUNDS_NS
 from appliance.network._data_plane import DataPlane
@@ -213,6 +215,9 @@ def of_groups(broker: Broker) -> Iterator[Metric]:
     for group in broker.groups.table.groups.values():
         kinds[protocol_of(group), group.state.value] += 1
         members += len([*group.members])
+    for each in zookeeper_groups.all_in(broker):
+        kinds[ZOOKEEPER_GROUP, zookeeper_groups.state_of(each)] += 1
+        members += len(each.members)
     family = gauge("groups", "Consumer groups.", ["protocol", "state"])
     for labels, count in sorted(kinds.items()):
         family.add_metric(labels, count)

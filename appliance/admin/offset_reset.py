@@ -14,10 +14,12 @@ from typing import Literal, TypedDict
 from typing_extensions import NotRequired
 
 from appliance._log import Log
+from appliance.admin.zookeeper_groups import committed_in, found_in
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError, RequestInvalid
 from appliance.groups.records import OffsetCommitValue, Partition
 from appliance.groups.states import GroupRefused
+from appliance.groups.zookeeper_groups import non_empty
 from appliance.protocol import ErrorCode
 from appliance.topics.topic import TopicUnknown
 
@@ -58,19 +60,12 @@ WANTED = {"time": "time_ms", "offset": "offset", "shift": "shift", "group": "gro
 
 
 async def reset(broker: Broker, group_id: str, asked: Reset) -> ResetAnswer:
-    group = broker.groups.table.find(group_id)
     if not group_id:
         raise RequestInvalid("the group's id is empty")
     wanted = WANTED.get(asked["to"])
     if wanted is not None and wanted not in asked:
         raise RequestInvalid(f"body.{wanted}: the field is missing, and to is {asked['to']!r}")
-    if group is not None and not group.is_empty:
-        count = len([*group.members])
-        raise GroupRefused(
-            ErrorCode.NON_EMPTY_GROUP,
-            f"group {group_id} is {group.state.value} with {count} members, which would commit "
-            "over it: stop them first",
-        )
+    check_empty(broker, group_id)
     places = chosen(broker, group_id, asked)
     rows = await asyncio.to_thread(planned, broker, group_id, asked, places)
     is_dry = asked.get("dry_run", True)
@@ -79,16 +74,31 @@ async def reset(broker: Broker, group_id: str, asked: Reset) -> ResetAnswer:
     return {"group": group_id, "dry_run": is_dry, "partitions": rows}
 
 
+def check_empty(broker: Broker, group_id: str) -> None:
+    """In the dry run too: members would commit over it."""
+    if elsewhere := found_in(broker, group_id):
+        if elsewhere.members:
+            raise non_empty(group_id, len(elsewhere.members))
+        return
+    group = broker.groups.table.find(group_id)
+    if group is not None and not group.is_empty:
+        count = len([*group.members])
+        raise GroupRefused(
+            ErrorCode.NON_EMPTY_GROUP,
+            f"group {group_id} is {group.state.value} with {count} members, which would commit "
+            "over it: stop them first",
+        )
+
+
 def chosen(broker: Broker, group_id: str, asked: Reset) -> list[tuple[Partition, Log]]:
-    offsets = broker.groups.offsets
-    if asked["to"] == "group":
+    if asked["to"] == "group" and found_in(broker, asked["group"]) is None:
         broker.groups.table.get(asked["group"])  # a missing group would mean: from the start
     if "topics" in asked:
         places = [place for each in asked["topics"] for place in places_of(broker, each)]
     elif asked["to"] == "group":
-        places = sorted(offsets.of_group(asked["group"]))
+        places = sorted(committed_in(broker, asked["group"]))
     else:
-        places = sorted(offsets.of_group(group_id))
+        places = sorted(committed_in(broker, group_id))
     found = [(place, broker.transaction_places.find_log(*place)) for place in places]
     return [(place, log) for place, log in found if log is not None]
 
@@ -108,11 +118,11 @@ def planned(
     broker: Broker, group_id: str, asked: Reset, places: list[tuple[Partition, Log]]
 ) -> list[ResetRow]:
     """Reads the disk if an offset is looked up by time."""
-    committed = dict(broker.groups.offsets.of_group(group_id))
+    committed = dict(committed_in(broker, group_id))
     rows: list[ResetRow] = []
     for place, log in places:
         own = committed.get(place)
-        before = None if own is None else own.value.offset
+        before = None if own is None else own.offset
         start, end = log.log_start_offset, log.high_watermark
         target, note = aimed(broker, asked, place, log, before)
         if not start <= target <= end:
@@ -149,13 +159,20 @@ def aimed(
         if before is None:
             return start, "nothing is committed: the shift is from the start"
         return before + asked["shift"], ""
-    own = broker.groups.offsets.of_group(asked["group"]).get(place)
+    own = committed_in(broker, asked["group"]).get(place)
     if own is None:
         return start, f"group {asked['group']} has no commit here"
-    return own.value.offset, ""
+    return own.offset, ""
 
 
 async def commit(broker: Broker, group_id: str, rows: list[ResetRow]) -> None:
+    if broker.zookeeper_groups is not None and found_in(broker, group_id):
+        offsets = {(each["topic"], each["partition"]): each["after"] for each in rows}
+        ids = {
+            topic: broker.topics.named(topic).id
+            for topic in sorted({topic for topic, _ in offsets})
+        }
+        return await broker.zookeeper_groups.put_offsets(group_id, offsets, ids)
     now_ms = broker.clock.latest_ms()
     values = {
         Partition(each["topic"], each["partition"]): OffsetCommitValue(

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from appliance import __version__
 from appliance.access.audit import ADMIN_PORT, OK
 from appliance.access.audit_rows import AuditRow
-from appliance.alerts.alert import Alert, Box, Condition, Delivery, of_change, of_test
+from appliance.alerts.alert import Alert, Box, Condition, Delivery, State, of_change, of_test
 from appliance.alerts.alert_rows import AlertRows
 from appliance.alerts.channel import Channel, NotSent
 from appliance.alerts.conditions import Conditions, of_findings, of_ledger
@@ -74,9 +74,11 @@ class Alerts:
         return self._conditions.told()
 
     async def run(self, subject: Subject, watch: Watch) -> None:
-        """Until it is cancelled."""
+        """Until it is cancelled; without a channel it ends at once."""
         if subject.broker is not None:
             self._note_moves(subject.broker)
+        if not self.is_on:
+            return
         senders = [
             asyncio.create_task(self.outbox.deliver(each)) for each in self.outbox.ways.values()
         ]
@@ -115,11 +117,11 @@ class Alerts:
         found = {**of_findings(health.findings, now_ms), **of_ledger(broker.ledger.open())}
         if self.config.level == "failing":
             found = {key: each for key, each in found.items() if each.level == "failing"}
-        self._conditions.look(found, time.monotonic())
-        await self._speak(now_ms)
-
-    async def _speak(self, now_ms: int) -> None:
         now_s = time.monotonic()
+        self._conditions.look(found, now_s)
+        await self._speak(now_s, now_ms)
+
+    async def _speak(self, now_s: float, now_ms: int) -> None:
         if now_s - self._spoke_at < self.config.interval_ms / 1000:
             return
         began, ended = self._conditions.take(now_s)
@@ -142,12 +144,12 @@ class Alerts:
         alert = of_test(wall_now_ms())
         async with self._testing:
             ways = self.outbox.ways
-            errors = await asyncio.gather(
+            outcomes = await asyncio.gather(
                 *(attempt(each.channel, alert, self._box) for each in ways.values())
             )
-            for name, error in zip(ways, errors, strict=True):
-                state = "failed" if error else "sent"
-                alert.deliveries[name] = Delivery(state, 1, wall_now_ms(), error)  # type: ignore[arg-type]
+            for name, each in zip(ways, outcomes, strict=True):
+                state: State = "sent" if each.is_sent else "failed"
+                alert.deliveries[name] = Delivery(state, 1, wall_now_ms(), each.said)
             await self.outbox.note(alert)
         return alert
 

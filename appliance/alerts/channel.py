@@ -26,8 +26,9 @@ class Channel(Protocol):
     async def check(self) -> None:
         """Raises NotSent for what would fail before anything is sent."""
 
-    async def send(self, alert: Alert, box: Box) -> None:
-        """One attempt, of bounded time. Raises NotSent."""
+    async def send(self, alert: Alert, box: Box) -> str:
+        """One attempt, of bounded time. Raises NotSent. What is to be said though it was sent; "":
+        nothing."""
 
 
 def trust(ca_file: Path) -> ssl.SSLContext:

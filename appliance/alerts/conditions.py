@@ -16,19 +16,20 @@ from dataclasses import dataclass
 
 from appliance.alerts.alert import Condition, shortened
 from appliance.broker.finding import Finding
-from appliance.broker.health import IN_LEDGER, told
+from appliance.broker.health import IN_LEDGER, told_of_damage
 from appliance.catalog.loss_ledger import Entry
 
 # A number of its own, with its unit or as a time; never that in a name, as of orders-3 or sda1.
 NUMBER = re.compile(
     r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?Z?"
-    r"|(?<![\w.\-/])\d[\d.,:]*(?:[ ]?(?:[KMGT]iB|B|ms|s|min|h|d|days?|hours?|%))?(?![\w\-/])"
+    r"|(?<![\w.,:\-/])\d[\d.,:]*(?:[ ]?(?:[KMGT]iB|B|ms|s|min|h|d|days?|hours?|%))?(?![\w\-/])"
+    r"(?! of its)"  # disks that an array lacks: one more is news
 )
 
 
 def key_of(finding: Finding) -> str:
     """The same as long as it is the same thing, whatever its numbers are now."""
-    words = finding.about or NUMBER.sub("#", finding.text)
+    words = finding.about or NUMBER.sub("#", shortened(finding.text))
     return f"{finding.level} {finding.area}: {words}"
 
 
@@ -46,7 +47,8 @@ def of_ledger(entries: Iterable[Entry]) -> dict[str, Condition]:
     found = {}
     for each in entries:
         key = f"degraded ledger: {each.at_ms} {each.damage}"
-        found[key] = Condition(key, "degraded", "ledger", shortened(told(each)), each.at_ms)
+        text = shortened(told_of_damage(each.damage))
+        found[key] = Condition(key, "degraded", "ledger", text, each.at_ms)
     return found
 
 
@@ -81,7 +83,7 @@ class Conditions:
         }
 
     def take(self, now_s: float) -> tuple[list[Condition], list[Condition]]:
-        """What is to be told now: what began, and what ended."""
+        """What is to be told of the look at this time: what began, and what ended."""
         began = [each for each in self._seen.values() if self._begins(each, now_s)]
         for each in began:
             each.is_told = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import ssl
+from contextlib import suppress
 from datetime import datetime, timezone
 from email.message import EmailMessage
 from email.utils import format_datetime
@@ -18,6 +19,7 @@ from appliance.config import AlertsConfig
 from appliance.config.alerts import STARTTLS, TLS
 
 ERROR_MAX = 300  # characters of what a server says
+QUIT_S = 2.0
 
 
 class Mail:
@@ -44,38 +46,50 @@ class Mail:
         is_encrypted = config.mail_security in (STARTTLS, TLS)
         return password, trust(config.ca_file) if is_encrypted else None
 
-    async def send(self, alert: Alert, box: Box) -> None:
+    async def send(self, alert: Alert, box: Box) -> str:
         password, context = await asyncio.to_thread(self._needs)
-        seconds = self._config.timeout_ms / 1000
+        seconds, place = self._config.timeout_ms / 1000, self._config.mail_server
+        server = self._server(context, box)
+        transport: asyncio.BaseTransport | None = None
+        handed_over = self._hand_over(server, self._message(alert, box), password)
         try:
-            await asyncio.wait_for(self._give(self._message(alert, box), password, context, box),
-                                   seconds)  # fmt: skip
+            refused = await asyncio.wait_for(handed_over, seconds)
+            transport = server.transport
+            with suppress(aiosmtplib.SMTPException, OSError):
+                await server.quit(timeout=QUIT_S)  # it has the mail, whatever it says to that
         except asyncio.TimeoutError:
-            raise NotSent(f"{self._config.mail_server} did not answer in {seconds:g} s") from None
+            raise NotSent(f"{place} did not answer in {seconds:g} s") from None
         except (aiosmtplib.SMTPException, OSError, ValueError) as error:
-            told = without(password, f"{type(error).__name__}: {error}")
-            raise NotSent(f"{self._config.mail_server}: {told}") from None
+            raise NotSent(f"{place}: {without(password, words_of(error))}") from None
+        finally:
+            transport = transport or server.transport
+            if isinstance(transport, asyncio.WriteTransport):
+                transport.abort()  # a close of TLS would wait for the other side's goodbye
+            server.close()
+        # who took it would get another one for each attempt
+        return f"{place} refused {', '.join(sorted(refused))}" if refused else ""
 
-    async def _give(
-        self, message: EmailMessage, password: str, context: ssl.SSLContext | None, box: Box
-    ) -> None:
+    def _server(self, context: ssl.SSLContext | None, box: Box) -> aiosmtplib.SMTP:
         config = self._config
-        server = aiosmtplib.SMTP(
+        return aiosmtplib.SMTP(
             hostname=config.mail_server.host,
             port=config.mail_server.port,
-            local_hostname=box.host,  # else it asks the name service, and the loop waits
-            timeout=config.timeout_ms / 1000,
+            local_hostname=box.host,  # else it asks the name service
+            timeout=2 * config.timeout_ms / 1000,  # ours is of the whole, and ends sooner
             use_tls=config.mail_security == TLS,
             start_tls=config.mail_security == STARTTLS,
             tls_context=context,
         )
-        async with server:
-            if config.mail_user:
-                await server.login(config.mail_user, password)
-            refused, _ = await server.send_message(message)
-        if refused:
-            names = ", ".join(sorted(refused))
-            raise NotSent(f"{config.mail_server} took it for others, but refused {names}")
+
+    async def _hand_over(
+        self, server: aiosmtplib.SMTP, message: EmailMessage, password: str
+    ) -> dict[str, aiosmtplib.SMTPResponse]:
+        """Who was refused, while others were not."""
+        await server.connect()
+        if self._config.mail_user:
+            await server.login(self._config.mail_user, password)
+        refused, _ = await server.send_message(message)
+        return refused
 
     def _message(self, alert: Alert, box: Box) -> EmailMessage:
         message = EmailMessage()
@@ -88,6 +102,12 @@ class Mail:
         message["Auto-Submitted"] = "auto-generated"
         message.set_content(alert.text(box))
         return message
+
+
+def words_of(error: Exception) -> str:
+    if isinstance(error, aiosmtplib.SMTPResponseException):
+        return f"{error.code} {error.message}"
+    return f"{type(error).__name__}: {error}"
 
 
 def without(password: str, text: str) -> str:

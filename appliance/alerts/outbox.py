@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from appliance.alerts.alert import Alert, Box, Condition, Delivery
 from appliance.alerts.alert_rows import AlertRows
@@ -57,6 +58,10 @@ class Outbox:
         self._config, self._rows, self._box, self._now_ms = config, rows, box, now_ms
         self.alerts: list[Alert] = rows.all()  # the oldest first
         self._unsaved: dict[str, Alert] = {}
+        for each in self.alerts:
+            for name, delivery in each.deliveries.items():
+                if delivery.state == "waiting" and name not in self.ways:
+                    delivery.state, delivery.error = "failed", "nothing goes there any more"
         self._told: list[Condition] | None = None  # not in the catalog yet
         self._saving = asyncio.Lock()
 
@@ -122,11 +127,12 @@ class Outbox:
     async def _try(self, alert: Alert, way: Way) -> bool:
         """Whether the next one may be tried at once."""
         delivery = alert.deliveries[way.channel.name]
-        error = await attempt(way.channel, alert, self._box)
+        outcome = await attempt(way.channel, alert, self._box)
         self._unsaved[alert.id] = alert
         delivery.tries += 1
-        delivery.at_ms, delivery.error, way.error = self._now_ms(), error, error
-        if not error:
+        error = delivery.error = way.error = outcome.said
+        delivery.at_ms = self._now_ms()
+        if outcome.is_sent:
             delivery.state, way.tries = "sent", 0
             way.sent += 1
             log.info("alert sent", by=way.channel.name, alert=alert.id, subject=alert.subject)
@@ -150,14 +156,18 @@ class Outbox:
         return float(min(doubled, self._config.backoff_max_ms)) / 1000
 
 
-async def attempt(channel: Channel, alert: Alert, box: Box) -> str:
-    """Why it failed; "": it did not. Whatever goes wrong in one channel is its own error: a fault
-    of ours, too, must not end the task that sends."""
+class Outcome(NamedTuple):
+    is_sent: bool
+    said: str  # why it was not, or by whom not
+
+
+async def attempt(channel: Channel, alert: Alert, box: Box) -> Outcome:
+    """Whatever goes wrong in one channel is its own error: a fault of ours, too, must not end the
+    task that sends."""
     try:
-        await channel.send(alert, box)
+        return Outcome(True, await channel.send(alert, box))
     except NotSent as error:
-        return str(error)
+        return Outcome(False, str(error))
     except Exception as error:
         log.exception("an alert could not be sent", by=channel.name)
-        return f"{type(error).__name__}, which the log explains"
-    return ""
+        return Outcome(False, f"{type(error).__name__}, which the log explains")

@@ -60,7 +60,7 @@ class Webhook:
             raise NotSent(str(error)) from error
         return url, secret
 
-    async def send(self, alert: Alert, box: Box) -> None:
+    async def send(self, alert: Alert, box: Box) -> str:
         url, secret = await asyncio.to_thread(self._secrets)
         body = json.dumps(alert.body(box), ensure_ascii=False).encode()
         try:
@@ -77,6 +77,7 @@ class Webhook:
             raise NotSent(f"{place_of(url)} answered {status}, and redirects are not followed")
         if not 200 <= status < 300:
             raise NotSent(f"{place_of(url)} answered {status}")
+        return ""
 
     async def _post(self, url: str, body: bytes, headers: dict[str, str]) -> int:
         context = await asyncio.to_thread(trust, self._config.ca_file)

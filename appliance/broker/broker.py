@@ -63,6 +63,7 @@ from appliance.groups import coordinator as groups
 from appliance.groups.group_config_overrides import GroupConfigs
 from appliance.groups.group_table import GroupTable
 from appliance.groups.lag import Lag, Source
+from appliance.groups.zookeeper_groups import ZooKeeperGroups
 from appliance.process.detached_tasks import Changes
 from appliance.repair.refused_reads import RefusedReads
 from appliance.repair.scrub import Scrubber, missing_entries
@@ -149,6 +150,7 @@ class Broker:
             self.groups.commits.end_transaction, clock, Kept.of_transactions(kept),
         )  # fmt: skip
         sources: list[Source] = [self.groups.progress, self.share_groups]
+        self.zookeeper_groups: ZooKeeperGroups | None = None  # with a ZooKeeper
         self.lag = Lag(
             config.groups, self.topics.served_log, sources, self.groups.loading.loaded,
             clock.now_ms,
@@ -254,6 +256,21 @@ class Broker:
         start.run()
         faults = self.group_configs.faults
         notes += [f"{each}. The group has the settings of all." for each in faults]
+
+    def is_group_here(self, name: str) -> bool:
+        found = self.groups.table.groups.get(name)
+        return found is not None and not found.is_dead
+
+    def knows_groups_in(self, zookeeper: ZooKeeperGroups) -> None:
+        """Their lag is measured with that of all others."""
+        self.zookeeper_groups = zookeeper
+        self.lag.sources.append(zookeeper)
+
+    @property
+    def groups_version(self) -> tuple[int, int]:
+        """Of the groups that there are, here and in ZooKeeper."""
+        elsewhere = self.zookeeper_groups
+        return self.groups.table.version, -1 if elsewhere is None else elsewhere.version
 
     @property
     def advertised(self) -> Address:

@@ -28,7 +28,7 @@ from typing import Any, Protocol
 from appliance.broker.broker import Broker
 from appliance.broker.finding import Finding, first_of
 from appliance.broker.health_of_every_log import of_holes, of_timestamps
-from appliance.catalog.loss_ledger import WHOLE, Entry
+from appliance.catalog.loss_ledger import WHOLE, Damage, Entry
 from appliance.config import BrokerConfig, MachineConfig
 from appliance.data_dir import descriptor_budget
 from appliance.doctor import state
@@ -208,7 +208,7 @@ def _all(subject: Subject, broker: Broker, watch: Watch) -> Iterator[Finding]:
     yield from of_owners(broker)
     yield from of_groups(broker)
     for name, text in sorted(subject.faults.items()):
-        yield Finding("failing", "upkeep", f"{name}: {text}")
+        yield Finding("failing", "upkeep", f"{name}: {text}", name)
     for name, text in sorted(subject.alert_faults.items()):
         yield Finding("degraded", "alerts", f"no alert can be sent by {name}: {text}", name)
     if subject.registration is not None:
@@ -342,10 +342,11 @@ def of_ledger(broker: Broker) -> Iterator[Finding]:
 
 def told(entry: Entry) -> str:
     when = time.strftime("%Y-%m-%d %H:%MZ", time.gmtime(entry.at_ms / 1000))
-    text = str(entry.damage)
-    if entry.damage.partition != WHOLE:
-        text = f"{entry.damage.kind} {text}"
-    return f"{text} (found {when}, not acknowledged yet)"
+    return f"{told_of_damage(entry.damage)} (found {when}, not acknowledged yet)"
+
+
+def told_of_damage(damage: Damage) -> str:
+    return str(damage) if damage.partition == WHOLE else f"{damage.kind} {damage}"
 
 
 def of_owners(broker: Broker) -> Iterator[Finding]:

@@ -40,8 +40,8 @@ class Commands(click.Group):
     """Commands with large imports are imported when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        names = ["backup", "bench", "disk", "doctor", "mirror", "tls"]
-        return sorted([*super().list_commands(ctx), *names])
+        late = ("backup", "bench", "cluster", "disk", "doctor", "mirror", "tls")
+        return sorted([*super().list_commands(ctx), *late])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name == "mirror":
@@ -64,6 +64,10 @@ class Commands(click.Group):
             from appliance.cli.disk import disk
 
             return disk
+        if cmd_name == "cluster":
+            from appliance.cli.cluster import cluster  # with the library for ZooKeeper
+
+            return cluster
         if cmd_name == "bench":
             from appliance.cli.bench import bench  # with the engine
 

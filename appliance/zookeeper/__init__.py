@@ -1,2 +1,2 @@
-"""Registration in a ZooKeeper (`registration`), the nodes it writes, and a ZooKeeper server for
-tests."""
+"""Registration in a ZooKeeper (`registration`), the nodes it writes, the groups of consumers that
+others keep there (`consumer_nodes`), and a ZooKeeper server for tests."""

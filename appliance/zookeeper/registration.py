@@ -43,6 +43,7 @@ from appliance.config import NO_FILE, SettingInvalid, ZooKeeperConfig
 from appliance.config.listeners import Listeners, Protocols
 from appliance.errors import ApplianceError
 from appliance.process import event_log, owner_only
+from appliance.zookeeper.consumer_nodes import ConsumerNodes
 from appliance.zookeeper.nodes import FORMS, Form, Node, NodeIdTaken, Tree
 from appliance.zookeeper.tls import tls_of, trouble_with
 
@@ -134,6 +135,15 @@ class Registration:
         if self.is_connected:
             return "connected"
         return f"away for {time.monotonic() - self.changed:.0f} s"
+
+    @property
+    def consumers(self) -> ConsumerNodes:
+        """Groups below our path, in our session."""
+        config = self.config
+        return ConsumerNodes(
+            self._client, config.ensemble.root, self.us.node_id, self.form.has_persistent,
+            config.session_timeout_ms / 1000,
+        )  # fmt: skip
 
     # called by the broker
 

@@ -73,6 +73,8 @@ def test_a_restart_tells_nothing_twice_and_tells_the_end() -> None:
         ("ZooKeeper is away for 3 s", "ZooKeeper is away for 91 s", True),
         ("80 of 1024 file descriptors", "1,000 of 1024 file descriptors", True),
         ("written 2026-11-25 19:34:15Z", "written 2026-11-26 03:00:00Z", True),
+        ("md0 lacks 1 of its 6 disks, 3% done", "md0 lacks 1 of its 6 disks, 97% done", True),
+        ("md0 lacks 1 of its 6 disks", "md0 lacks 2 of its 6 disks", False),
         ("orders-3: cannot be read", "orders-4: cannot be read", False),
         ("sda1: 3 sectors", "sda2: 3 sectors", False),
         ("md0 is degraded", "md1 is degraded", False),

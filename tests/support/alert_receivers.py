@@ -1,4 +1,4 @@
-"""Who gets alerts: a mail server (aiosmtpd) and a webhook, on loopback, that do as they are told."""
+"""Who gets alerts: a mail server (aiosmtpd) and a webhook, on loopback, as a test wants them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,19 @@ class Mailbox:
 
     def __init__(self) -> None:
         self.answer = "250 taken"
+        self.refused = ""  # a recipient
         self.mails: list[EmailMessage] = []
         self.names: list[bytes] = []  # that logged in
 
-    async def handle_DATA(self, server: Any, session: Any, envelope: Envelope) -> str:  # noqa: N802
+    async def handle_RCPT(
+        self, server: Any, session: Any, envelope: Envelope, address: str, options: list[str]
+    ) -> str:
+        if address == self.refused:
+            return "550 there is no such person"
+        envelope.rcpt_tos.append(address)
+        return "250 OK"
+
+    async def handle_DATA(self, server: Any, session: Any, envelope: Envelope) -> str:
         if self.answer.startswith("250"):
             assert isinstance(envelope.content, bytes)
             found = message_from_bytes(envelope.content, policy=policy.default)
@@ -38,7 +47,7 @@ class Mailbox:
 
 
 class MailServer(Controller):
-    """`with MailServer(...) as server`. With a password only who logs in after STARTTLS is heard."""
+    """`with MailServer(...) as server`. With a password only who logs in is heard."""
 
     def __init__(
         self,
@@ -76,7 +85,7 @@ class MailServer(Controller):
 
 
 class Hook(ThreadingHTTPServer):
-    """A webhook: keeps what was posted, and answers `status`. While it `hangs` it answers nothing."""
+    """A webhook: keeps what was posted, and answers `status`. Before `goes_on` it does not."""
 
     daemon_threads = True
 
@@ -107,7 +116,7 @@ class Hook(ThreadingHTTPServer):
 class Posted(BaseHTTPRequestHandler):
     server: Hook
 
-    def do_POST(self) -> None:  # noqa: N802
+    def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.got.append((self.path, dict(self.headers), body))
         self.server.goes_on.wait()

@@ -40,8 +40,8 @@ from appliance.groups.modern_group import ModernGroup
 from appliance.groups.partition_handover import Places
 from appliance.groups.records import Partition
 from appliance.groups.zookeeper_groups import PROTOCOL as ZOOKEEPER
-from appliance.groups.zookeeper_groups import InZooKeeper
 from appliance.process.detached_tasks import outcome
+from appliance.zookeeper.group_in_zookeeper import GroupInZooKeeper
 
 
 def protocol_of(group: AnyGroup) -> str:
@@ -93,7 +93,7 @@ def facts_of(group: AnyGroup) -> GroupFacts:
     return GroupFacts(group.id, protocol_of(group), group.state.value, len([*group.members]))
 
 
-def facts_in_zookeeper(group: InZooKeeper) -> GroupFacts:
+def facts_in_zookeeper(group: GroupInZooKeeper) -> GroupFacts:
     state = zookeeper_groups.state_of(group)
     return GroupFacts(group.name, ZOOKEEPER, state, len(group.members))
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from appliance.admin.group_rows import MemberRow
 from appliance.broker.broker import Broker
 from appliance.groups.records import Partition
-from appliance.groups.zookeeper_groups import InZooKeeper
+from appliance.zookeeper.group_in_zookeeper import GroupInZooKeeper
 
 ASSIGNOR = "range"  # the only one of the original design
 
@@ -19,16 +19,16 @@ class Committed(NamedTuple):
     at_ms: int
 
 
-def found_in(broker: Broker, name: str) -> InZooKeeper | None:
+def found_in(broker: Broker, name: str) -> GroupInZooKeeper | None:
     groups = broker.zookeeper_groups
     return None if groups is None else groups.find(name)
 
 
-def all_in(broker: Broker) -> list[InZooKeeper]:
+def all_in(broker: Broker) -> list[GroupInZooKeeper]:
     return [] if broker.zookeeper_groups is None else [*broker.zookeeper_groups.all()]
 
 
-def state_of(group: InZooKeeper) -> str:
+def state_of(group: GroupInZooKeeper) -> str:
     """In Kafka's words."""
     return "Stable" if group.members else "Empty"
 
@@ -46,7 +46,7 @@ def committed_in(broker: Broker, name: str) -> Mapping[Partition, Committed]:
     }
 
 
-def member_rows(group: InZooKeeper) -> list[MemberRow]:
+def member_rows(group: GroupInZooKeeper) -> list[MemberRow]:
     """Its host is in a consumer's name, in front of an id of its own."""
     owned: dict[str, dict[str, list[int]]] = {}
     for (topic, partition), owner in sorted(group.owners.items()):
@@ -65,7 +65,7 @@ def member_rows(group: InZooKeeper) -> list[MemberRow]:
     ]
 
 
-def unread(broker: Broker, group: InZooKeeper) -> list[dict[str, str | int]]:
+def unread(broker: Broker, group: GroupInZooKeeper) -> list[dict[str, str | int]]:
     """Partitions of topics that it reads, and that no member has."""
     topics = sorted({topic for topic, _ in group.owners})
     return [

@@ -25,7 +25,7 @@ from appliance.alerts.channel import NotSent, trust
 from appliance.config import NO_FILE, AlertsConfig, SettingInvalid
 from appliance.config.alerts import check_url
 
-URL_FILE, SECRET_FILE = "alerts.webhook.url.file", "alerts.webhook.secret.file"
+URL_FILE, SECRET_FILE = "alerts.webhook.address.file", "alerts.webhook.secret.file"
 REDIRECTS = range(300, 400)
 ERROR_MAX = 300
 

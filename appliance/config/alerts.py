@@ -69,7 +69,7 @@ class AlertsConfig(Part):
         default_words="none: nothing is posted",
     )
     webhook_url_file: Path = setting(
-        "alerts.webhook.url.file",
+        "alerts.webhook.address.file",
         NO_FILE,
         "A file with that address in one line, where it is a secret itself. Only its owner may "
         "read it (mode 0600).",
@@ -161,7 +161,7 @@ class AlertsConfig(Part):
             check_url("alerts.webhook.url", self.webhook_url)
             if self.webhook_url_file != NO_FILE:
                 raise SettingInvalid(
-                    "alerts.webhook.url.file: got one, and alerts.webhook.url, too; wanted one"
+                    "alerts.webhook.address.file: got one, and alerts.webhook.url, too; wanted one"
                 )
 
     def _check_mail(self) -> None:

@@ -21,43 +21,22 @@ from appliance.groups.states import GroupRefused
 from appliance.process import event_log
 from appliance.process.detached_tasks import outcome
 from appliance.protocol import ErrorCode
+from appliance.zookeeper.group_in_zookeeper import GroupInZooKeeper, Look, Place
 
 log = event_log.named("groups")
 
 LOOK_S = 5.0
 PROTOCOL = "zookeeper"
 
-Place = tuple[str, int]
-
-
-class InZooKeeper(Protocol):
-    """One group."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def members(self) -> list[str]: ...
-    @property
-    def owners(self) -> dict[Place, str]: ...
-    @property
-    def offsets(self) -> dict[Place, tuple[int, int]]: ...
-
-
-class Look(Protocol):
-    @property
-    def groups(self) -> Mapping[str, InZooKeeper]: ...
-    @property
-    def left_out(self) -> int: ...
-
 
 class Nodes(Protocol):
     """`zookeeper/consumer_nodes.py`, which is imported only where there is a ZooKeeper."""
 
     def look(self) -> Look: ...
-    def members(self, group: InZooKeeper) -> list[str]: ...
-    def delete(self, group: InZooKeeper) -> None: ...
+    def members(self, group: GroupInZooKeeper) -> list[str]: ...
+    def delete(self, group: GroupInZooKeeper) -> None: ...
     def put_offsets(
-        self, group: InZooKeeper, offsets: Mapping[Place, int], ids: Mapping[str, UUID]
+        self, group: GroupInZooKeeper, offsets: Mapping[Place, int], ids: Mapping[str, UUID]
     ) -> None: ...
 
 
@@ -66,7 +45,7 @@ class ZooKeeperGroups:
 
     def __init__(self, nodes: Nodes, is_brokers: Callable[[str], bool]) -> None:
         self._nodes, self._is_brokers = nodes, is_brokers
-        self._groups: Mapping[str, InZooKeeper] = {}
+        self._groups: Mapping[str, GroupInZooKeeper] = {}
         self._is_told = False  # that ZooKeeper refuses
         self.left_out = 0
         self.version = 0  # of what was found
@@ -95,10 +74,10 @@ class ZooKeeperGroups:
             log.warning("groups in ZooKeeper are left out", count=found.left_out)
         self._groups, self.left_out = found.groups, found.left_out
 
-    def all(self) -> Iterable[InZooKeeper]:
+    def all(self) -> Iterable[GroupInZooKeeper]:
         return [self._groups[name] for name in sorted(self._groups) if self.find(name)]
 
-    def find(self, name: str) -> InZooKeeper | None:
+    def find(self, name: str) -> GroupInZooKeeper | None:
         """None: there is none, or it is the broker's. Without members and offsets it is none."""
         found = self._groups.get(name)
         if found is None or self._is_brokers(name):
@@ -128,7 +107,7 @@ class ZooKeeperGroups:
     async def delete(self, name: str) -> None:
         await self._change(name, self._nodes.delete)
 
-    async def _change(self, name: str, act: Callable[[InZooKeeper], None]) -> None:
+    async def _change(self, name: str, act: Callable[[GroupInZooKeeper], None]) -> None:
         """One that has begun comes to its end, also when who asked for it is gone."""
         found = self.find(name)
         if found is None:

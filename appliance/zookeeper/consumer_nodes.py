@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -26,6 +25,7 @@ from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from appliance.errors import ApplianceError
+from appliance.zookeeper.group_in_zookeeper import GroupInZooKeeper, Look, Place
 
 GROUPS_MAX = 1000
 NODES_MAX = 100_000  # a node takes some 50 us, and 200 bytes of memory
@@ -33,28 +33,11 @@ IN_FLIGHT = 500  # questions at a time: an answer takes a round trip, so they go
 NAME_MAX = 249  # characters of a group's, as of a topic's
 DATA_MAX = 1000  # bytes of a node that are looked at
 
-Place = tuple[str, int]  # topic and partition
-
 
 class ZooKeeperRefused(ApplianceError):
     """It is away, or does not let us; the text says which."""
 
     kafka_code = 15
-
-
-@dataclass
-class GroupInZooKeeper:
-    name: str
-    members: list[str] = field(default_factory=list)  # consumers
-    owners: dict[Place, str] = field(default_factory=dict)  # consumer that reads it
-    offsets: dict[Place, tuple[int, int]] = field(default_factory=dict)  # and when, in ms
-    has_topic_ids: bool = False
-
-
-@dataclass(frozen=True)
-class Look:
-    groups: Mapping[str, GroupInZooKeeper]
-    left_out: int  # groups
 
 
 class ConsumerNodes:

@@ -14,7 +14,7 @@ export CXX ?= c++
 unexport PYTHONDONTWRITEBYTECODE
 
 .NOTPARALLEL:
-.PHONY: help serve test test-long lint bench clean build machine
+.PHONY: help serve test test-long lint bench clean build machine sdist wheel deb image
 
 help:
 	@echo "make serve   build, and start a broker on embedded defaults (ARGS='--data-dir D' to change)"
@@ -22,6 +22,10 @@ help:
 	@echo "make test-long  before a release: all tests in long forms, the sanitizers, the fuzzer; hours"
 	@echo "make lint    ruff, oxfmt, cython-lint, mypy, and the stubs of the compiled modules"
 	@echo "make bench   beside Apache Kafka, an hour (ARGS=--quick: 15 minutes), on an idle machine"
+	@echo "make sdist   the source distribution, in dist/"
+	@echo "make wheel   a wheel of it, its bill of materials and hashes (PYTHONS='python3.10 python3.12')"
+	@echo "make deb     a Debian package for the Python of this Debian, from its wheel"
+	@echo "make image   an image for containers, from the Debian package"
 	@echo "make build   the virtual environment and the compiled modules, nothing more"
 	@echo "make clean   remove all that make built; data directories stay"
 
@@ -88,12 +92,12 @@ machine:
 # Installing compiles as well, always everything: so it is done once, and `built` compiles only what
 # changed after it. What others wrote comes beside it, since pip has one process; with what the extra
 # names, where `dev` is wanted as well.
-REQUIRED := import importlib.util, sys; \
+PROJECT := import importlib.util, sys; \
 	has_one = importlib.util.find_spec("tomllib"); \
 	toml = importlib.import_module("tomllib" if has_one else "pip._vendor.tomli"); \
 	project = toml.load(open("pyproject.toml", "rb"))["project"]; \
-	extras = (project["optional-dependencies"][name] for name in sys.argv[1:]); \
-	print(*project["dependencies"], *sum(extras, []), sep="\n")
+	extras = (project["optional-dependencies"][name] for name in sys.argv[1:]);
+REQUIRED := $(PROJECT) print(*project["dependencies"], *sum(extras, []), sep="\n")
 FETCH = $(BIN)/python -c '$(REQUIRED)' $(EXTRA) | $(PIP) --requirement /dev/stdin
 .venv/dev: EXTRA := dev
 .venv/installed: .venv/python pyproject.toml
@@ -115,3 +119,31 @@ FETCH = $(BIN)/python -c '$(REQUIRED)' $(EXTRA) | $(PIP) --requirement /dev/stdi
 	@if [ -n "$$(find $(CORE) -newer .venv/installed)" ]; then \
 		set -x; $(BIN)/python setup.py --quiet build_ext --inplace; fi
 	@touch $@
+
+# Packages, in dist/. The same commit makes the same bytes: what has a time has that of the commit.
+PYTHONS ?= $(PYTHON)
+export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
+PACKAGING := $(PROJECT) print(*sum(extras, []), sep="\n")
+build/tools/made: pyproject.toml
+	$(PYTHON) -m venv build/tools
+	build/tools/bin/python -c '$(PACKAGING)' package > build/tools/wanted
+	build/tools/bin/pip install --quiet --requirement=build/tools/wanted
+	@touch $@
+
+sdist: build/tools/made
+	@packaging/sdist.sh
+
+wheel: sdist
+	@packaging/wheel.sh $(PYTHONS)
+
+# Of the wheel in dist/ for this Debian's Python, which is built if it is not there or older
+DEBIAN = cp3$(shell /usr/bin/python3 -c 'import sys; print(sys.version_info[1])')
+SOURCES = appliance spark packaging/systemd setup.py pyproject.toml
+deb: build/tools/made
+	@wheel=$$(ls dist/*-$(DEBIAN)-*.whl 2>/dev/null); \
+	if [ -z "$$wheel" ] || [ -n "$$(find $(SOURCES) -newer "$$wheel" -type f ! -name '*.so' \
+		! -name '*.pyc')" ]; then $(MAKE) wheel PYTHONS=/usr/bin/python3; fi
+	@packaging/deb.sh
+
+image: deb
+	@packaging/image.sh

@@ -7,6 +7,7 @@ APPLIANCE_BUILD_TAG=name             keeps such a build's generated C++ apart fr
 """
 
 import os
+import sys
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -105,13 +106,21 @@ shared = Extension(
     extra_link_args=link_args,
 )
 
-setup(
-    ext_modules=cythonize(
+# To list files and to name requirements nothing need be translated, which takes a minute.
+COMPILES_NOTHING = {"sdist", "egg_info", "dist_info"}
+
+
+def translated():
+    return cythonize(
         [shared, *extensions],  # the longest begins first
         shared_utility_qualified_name=shared.name,
         build_dir=f"build/cython-{TAG}",
         compiler_directives=directives,
         nthreads=os.cpu_count(),
-    ),
+    )
+
+
+setup(
+    ext_modules=[] if COMPILES_NOTHING.intersection(sys.argv) else translated(),
     cmdclass={"build_ext": ParallelBuild},
 )

@@ -46,6 +46,7 @@ from appliance.catalog.catalog import NAME as CATALOG
 from appliance.certificates.https import Https
 from appliance.config import NO_ENSEMBLE, Address, BrokerConfig
 from appliance.config.dynamic_broker_config import CLEANER_BACKOFF
+from appliance.data_dir import data_marker
 from appliance.data_dir.recovery import RecoveryProgress
 from appliance.errors import ApplianceError, ListenFailed
 from appliance.groups.zookeeper_groups import ZooKeeperGroups
@@ -162,6 +163,9 @@ class Server:
     async def _serve(self, progress: RecoveryProgress) -> None:
         if not self.is_embedded and not self.config.access.may_dump:
             core_dumps.forbid()
+        data_marker.check(self.config.data_dir, self.config.data_marker)
+        if not self.is_embedded:
+            tell_of_root()
         limits.require(threads_of(self.config), limits.look())
         tell_of_memory(self.config)
         if self.config.admin_has_tls or self.config.export_has_tls:
@@ -482,6 +486,12 @@ def _tune_the_collector() -> None:
     A burst of requests makes thousands of objects that live until it is over."""
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS_MAX)
+
+
+def tell_of_root() -> None:
+    if os.geteuid() == 0:
+        log.warning("running as root: a fault here could change all of this machine; "
+                    "`sudo appliance install` makes a user and a service for it")
 
 
 def listening(addresses: Iterable[Address]) -> list[socket.socket]:

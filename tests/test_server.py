@@ -176,6 +176,15 @@ def test_systemd_is_told(tmp_path: Path) -> None:
             assert channel.recv(4096) == b"STOPPING=1"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="of root")
+def test_root_is_told(tmp_path: Path) -> None:
+    with Broker(tmp_path / "data") as broker:
+        status, health = broker.get("/healthz")
+        assert (status, health["status"], health["runs_as_root"]) == (200, "ok", True)
+        _, told = broker.end(signal.SIGTERM)
+    assert "running as root" in told
+
+
 def test_while_it_recovers_it_is_alive_and_not_healthy(tmp_path: Path) -> None:
     fill(tmp_path, "orders", 1)
     address = config.Address("127.0.0.1", lasting_port())

@@ -8,12 +8,14 @@ import gc
 import json
 import os
 import signal
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
 from click.shell_completion import get_completion_class
 
+from appliance import __version__
 from appliance import config as configuration
 from appliance.cli.offline_log import log
 from appliance.cli.remote import (
@@ -35,48 +37,34 @@ from appliance.process.exit_codes import Command
 from appliance.process.progress_bar import ProgressBar
 from appliance.zookeeper.server import ZooKeeperServer
 
+LARGE = {  # where those are that import the engine, certificates or the client library
+    "backup": "appliance.cli.backup",
+    "bench": "appliance.cli.bench",
+    "cluster": "appliance.cli.cluster",
+    "disk": "appliance.cli.disk",
+    "doctor": "appliance.cli.doctor",
+    "install": "appliance.cli.install",
+    "mirror": "appliance.mirror.command",
+    "tls": "appliance.cli.tls",
+    "uninstall": "appliance.cli.install",
+}
+
 
 class Commands(click.Group):
-    """Commands with large imports are imported when they are called."""
+    """Those with large imports are imported when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        late = ("backup", "bench", "cluster", "disk", "doctor", "mirror", "tls")
-        return sorted([*super().list_commands(ctx), *late])
+        return sorted([*super().list_commands(ctx), *LARGE])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name == "mirror":
-            from appliance.mirror.command import mirror  # with the client library
-
-            return mirror
-        if cmd_name == "backup":
-            from appliance.cli.backup import backup  # with the engine, which a restore opens
-
-            return backup
-        if cmd_name == "tls":
-            from appliance.cli.tls import tls  # with the library that reads certificates
-
-            return tls
-        if cmd_name == "doctor":
-            from appliance.cli.doctor import doctor  # with the library that reads certificates
-
-            return doctor
-        if cmd_name == "disk":
-            from appliance.cli.disk import disk
-
-            return disk
-        if cmd_name == "cluster":
-            from appliance.cli.cluster import cluster  # with the library for ZooKeeper
-
-            return cluster
-        if cmd_name == "bench":
-            from appliance.cli.bench import bench  # with the engine
-
-            return bench
+        if cmd_name in LARGE:
+            found: click.Command = getattr(import_module(LARGE[cmd_name]), cmd_name)
+            return found
         return super().get_command(ctx, cmd_name)
 
 
 @click.group(cls=Commands)
-@click.version_option(package_name="appliance")
+@click.version_option(__version__, prog_name="appliance")
 def main() -> None:
     """A message log for one box."""
 

@@ -63,6 +63,14 @@ class BrokerConfig(Part):
         Path("data"),
         "The directory that holds everything the broker knows. One broker at a time may use it.",
     )
+    data_marker: str = setting(
+        "data.marker",
+        "",
+        "What the file `marker` in the data directory must hold; `appliance install` writes both. "
+        "A start without it is refused, so that nothing is written where the data's file system "
+        "is not mounted.",
+        default_words="none",
+    )
     node_id: int = setting(
         "node.id",
         1,

@@ -11,7 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from appliance import config
+from appliance import __version__, config
 from appliance.cli.main import main
 from appliance.data_dir.log_dir import LogDir
 from appliance.record import _batch_builder
@@ -29,6 +29,10 @@ def test_settings_prints_what_serve_would_use(tmp_path: Path) -> None:
     assert "log.roll.ms = 5   (not the default)\n" in result.stdout
     assert "commit.threads = 2   (not the default)\n" in result.stdout
     assert "log.segment.bytes = 1073741824\n" in result.stdout
+
+
+def test_the_version_is_the_packages() -> None:
+    assert run("--version").output == f"appliance, version {__version__}\n"
 
 
 def test_listeners_may_be_repeated() -> None:

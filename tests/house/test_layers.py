@@ -26,7 +26,7 @@ LAYERS = [
     ("_log",),
     ("network", "catalog"),
     ("data_dir", "access"),
-    ("bulk", "doctor", "export", "topics", "zookeeper"),
+    ("bulk", "doctor", "export", "installation", "topics", "zookeeper"),
     ("repair", "groups", "backup"),
     ("share", "txn"),
     ("broker",),

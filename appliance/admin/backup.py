@@ -59,7 +59,8 @@ class PointAnswer(TypedDict):
 
 async def take_point(call: Call) -> web.Response:
     broker = call.broker
-    broker.transactions.loading.check_loaded()
+    await broker.transactions.loading.loaded()
+    broker.transactions.loading.check_loaded()  # it may have failed
     point = await broker.backup_points.take()
     body = await asyncio.to_thread(
         lambda: json.dumps(answer_of(point, broker.cluster_id, broker.node_id)).encode()

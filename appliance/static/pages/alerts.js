@@ -19,7 +19,7 @@ const CHANNELS = [
   {
     name: "fault",
     title: "State",
-    long: true,
+    wide: true,
     cell: (each) =>
       each.fault
         ? html`<${Badge} level="bad">fails<//> ${each.fault}`
@@ -53,11 +53,11 @@ const SENT = [
         ? html`<${Badge}>test<//>`
         : html`<${Badge} level=${LEVELS[each.level]}>${each.level}<//>`,
   },
-  { name: "subject", title: "What", long: true },
+  { name: "subject", title: "What", wide: true },
   {
     name: "deliveries",
     title: "Delivered",
-    long: true,
+    wide: true,
     value: (each) => each.deliveries.map((one) => one.state).join(),
     cell: (each) => each.deliveries.map((one) => html`<${Delivery} of=${one} />`),
   },

@@ -93,6 +93,7 @@ class Alerts:
             for each in senders:
                 each.cancel()
             await asyncio.gather(*senders, return_exceptions=True)
+            await self.outbox.close()
 
     def _note_moves(self, broker: Broker) -> None:
         """The settings file is nobody's request, and in the trail all the same: who gets alerts

@@ -21,6 +21,7 @@ from appliance.alerts.channel import Channel, NotSent
 from appliance.config import AlertsConfig
 from appliance.errors import ApplianceError
 from appliance.process import event_log
+from appliance.process.detached_tasks import outcome
 
 log = event_log.named("alerts")
 
@@ -99,6 +100,11 @@ class Outbox:
         self.alerts = self.alerts[-self._config.kept_max :]
 
     async def _save(self) -> None:
+        """What has begun comes to its end, also when who waits for it is cancelled: else a stop
+        would forget what was told."""
+        await outcome(asyncio.get_running_loop().create_task(self._store()))
+
+    async def _store(self) -> None:
         async with self._saving:
             alerts, told = [*self._unsaved.values()], self._told
             self._unsaved, self._told = {}, None
@@ -108,6 +114,10 @@ class Outbox:
                 log.error("alerts are in memory only: a restart would forget them", error=error)
                 self._unsaved = {each.id: each for each in alerts} | self._unsaved
                 self._told = told if self._told is None else self._told
+
+    async def close(self) -> None:
+        """Nobody sends any more, and all is stored."""
+        await self._store()
 
     # delivery
 
@@ -127,12 +137,12 @@ class Outbox:
     async def _try(self, alert: Alert, way: Way) -> bool:
         """Whether the next one may be tried at once."""
         delivery = alert.deliveries[way.channel.name]
-        outcome = await attempt(way.channel, alert, self._box)
+        found = await attempt(way.channel, alert, self._box)
         self._unsaved[alert.id] = alert
         delivery.tries += 1
-        error = delivery.error = way.error = outcome.said
+        error = delivery.error = way.error = found.said
         delivery.at_ms = self._now_ms()
-        if outcome.is_sent:
+        if found.is_sent:
             delivery.state, way.tries = "sent", 0
             way.sent += 1
             log.info("alert sent", by=way.channel.name, alert=alert.id, subject=alert.subject)

@@ -275,7 +275,7 @@ class Sending:
         for each in self._tasks:
             each.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.outbox._save()
+        await self.outbox.close()
         self._catalog.close()
 
 

@@ -58,7 +58,7 @@ def test_errors_of_a_disk_are_news_when_they_grow(tmp_path: Path) -> None:
     (tmp_path / "sys/block/sdc/device/ioerr_cnt").write_text("0x7\n")
     machine.look()
     (found,) = of_machine(machine)
-    assert found == ("degraded", "disk", "5 commands failed on sdc within a day")
+    assert found[:3] == ("degraded", "disk", "5 commands failed on sdc within a day")
 
 
 # The command

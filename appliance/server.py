@@ -55,6 +55,7 @@ from appliance.network._data_plane import DataPlane
 from appliance.network.listener_tls import ListenerTls, tls_of_listeners
 from appliance.process import core_dumps, event_log
 from appliance.process.stop_signals import stop_signals
+from appliance.process.systemd_notify import notify
 from appliance.repair import refused_reads, scrub
 
 if TYPE_CHECKING:
@@ -73,19 +74,6 @@ CERTIFICATES_MS = 5000
 
 # New objects before the collector looks at them: of some hundred requests under way.
 YOUNG_OBJECTS_MAX = 10_000
-
-
-def notify(state: str) -> None:
-    """Tells systemd, when it is the parent. The protocol is one datagram of KEY=VALUE lines."""
-    path = os.environ.get("NOTIFY_SOCKET")
-    if not path:
-        return
-    address = "\0" + path[1:] if path.startswith("@") else path
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
-        try:
-            channel.sendto(state.encode(), address)
-        except OSError as error:
-            log.warning("systemd was not told", state=state, error=error)
 
 
 class StartStopped(ApplianceError):

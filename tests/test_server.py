@@ -176,7 +176,7 @@ def test_systemd_is_told(tmp_path: Path) -> None:
             assert channel.recv(4096) == b"STOPPING=1"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="of root")
+@pytest.mark.skipif(os.geteuid() != 0, reason="this process is not root, of whom it is told")
 def test_root_is_told(tmp_path: Path) -> None:
     with Broker(tmp_path / "data") as broker:
         status, health = broker.get("/healthz")

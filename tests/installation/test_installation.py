@@ -23,9 +23,13 @@ SCORES = {  # at most: systemd-analyze security, where 10 is a process that may 
     "appliance-disk-watch.service": 2.5,
 }
 
+NO_SYSTEMD = "this system has no systemd-analyze, which judges units"
+
 pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="gives files to users that it makes"),
-    pytest.mark.skipif(not shutil.which("systemd-sysusers"), reason="systemd makes the users"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to users that it makes"),
+    pytest.mark.skipif(
+        not shutil.which("systemd-sysusers"), reason="this system cannot make users as systemd does"
+    ),
 ]
 
 
@@ -90,7 +94,7 @@ def test_a_new_version_writes_its_units_and_leaves_settings(root: Path) -> None:
     assert file.read_text().endswith("# mine\nnode.id = 7\n")
 
 
-@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="it is asked")
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason=NO_SYSTEMD)
 def test_systemd_finds_no_fault_in_the_units(root: Path) -> None:
     install(root, "--data-dir", "/srv/array/with space")
     for name in ("sysinit.target", "basic.target", "shutdown.target", "local-fs.target"):
@@ -108,7 +112,7 @@ def test_systemd_finds_no_fault_in_the_units(root: Path) -> None:
     assert "RestartSecs" in done.stderr
 
 
-@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="it is asked")
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason=NO_SYSTEMD)
 @pytest.mark.parametrize(("name", "most"), SCORES.items())
 def test_a_unit_may_do_little(name: str, most: float) -> None:
     done = subprocess.run(

@@ -5,6 +5,8 @@ The compiled core returns the codes of `_codes.pxd`; `from_code` is the one map 
 
 from __future__ import annotations
 
+from appliance import __version__
+
 
 class ApplianceError(Exception):
     """Base of all that this package raises on purpose. `kafka_code` is what a client is told."""
@@ -20,6 +22,25 @@ class Refused(ApplianceError):
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
         self.kafka_code = int(code)
+
+
+class DataNewer(ApplianceError):
+    """Data in a format that this build does not know: a newer one wrote it. It is never taken for
+    damaged, and nothing of it is changed."""
+
+    kafka_code = 56
+
+    def __init__(self, text: str) -> None:
+        super().__init__(
+            f"{text}. Nothing was changed. Install that version of the appliance or a later one, "
+            f"this is {__version__}; or restore a backup from before it (docs/upgrade.md)"
+        )
+
+    @classmethod
+    def of(cls, what: str, found: object, known: object, writer: str = "a newer one") -> DataNewer:
+        """Who wrote it is said where that is known."""
+        return cls(f"{what} has format {found}, and this appliance knows up to {known}: "
+                   f"{writer} wrote it")  # fmt: skip
 
 
 class BatchTorn(ApplianceError):

@@ -21,13 +21,14 @@ from pathlib import Path
 from typing import Any
 
 from appliance.catalog import kafka_uuid
-from appliance.catalog.schema import SCHEMA
-from appliance.errors import ApplianceError, StorageFull
+from appliance.catalog.schema import ADDITIONS, SCHEMA, format_of
+from appliance.errors import ApplianceError, DataNewer, StorageFull
 from appliance.machine.page_cache import read_anew
 from appliance.process import owner_only
 
 NAME = "catalog.db"
 APPLICATION_ID = 0x4170706C  # "Appl": tells our file from any other program's
+COPIES_MAX = 3  # of catalogs from before a migration
 
 Run = Callable[..., sqlite3.Cursor]
 Values = tuple[object, ...]  # of a row, in the order of its columns
@@ -82,10 +83,7 @@ class Catalog:
         self._database.execute("PRAGMA locking_mode = EXCLUSIVE")
         version = self._pragma("user_version")
         if version > len(SCHEMA):
-            raise CatalogUnusable(
-                f"{self.path}: its schema is {version}, this program knows {len(SCHEMA)}; it was "
-                "written by a newer version of this broker, so start that one"
-            )
+            raise DataNewer.of(f"{self.path}: its schema", version, len(SCHEMA))
         is_ours = self._pragma("application_id") == APPLICATION_ID
         if not is_ours and self._pragma("schema_version"):
             raise _unusable(self.path, "it is another program's database")
@@ -94,12 +92,36 @@ class Catalog:
             raise _unusable(self.path, fault)
         for pragma in ("synchronous = FULL", "foreign_keys = ON", "journal_mode = WAL"):
             self._database.execute(f"PRAGMA {pragma}")
-        if version < len(SCHEMA):
-            self._migrate(version)
+        missing = ADDITIONS.keys() - self._tables()
+        if 0 < version < len(SCHEMA):
+            self._keep_copy(version)
+        if version < len(SCHEMA) or missing:
+            self._migrate(version, [ADDITIONS[name] for name in ADDITIONS if name in missing])
 
-    def _migrate(self, version: int) -> None:
+    def _tables(self) -> set[str]:
+        rows = self._database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        return {name for (name,) in rows}
+
+    def _keep_copy(self, version: int) -> None:
+        """Of before a migration that changes tables, for who finds it was wrong: on disk before it
+        begins. A kill leaves the copy or nothing."""
+        kept = self.path.with_name(f"{self.path.stem}.{format_of(version)}.db")
+        try:
+            fresh = self._copied()
+            with fresh.open("rb") as file:
+                os.fsync(file.fileno())
+            os.replace(fresh, kept)
+            for each in copies(self.path.parent)[:-COPIES_MAX]:
+                each.unlink()
+            sync_directory(self.path.parent)
+        except OSError as error:
+            raise CatalogFailed(
+                f"{self.path} is not migrated, as it cannot be copied to {kept}: {error.strerror}"
+            ) from error
+
+    def _migrate(self, version: int, additions: Iterable[str]) -> None:
         with self.change() as run:
-            for step in SCHEMA[version:]:
+            for step in (*SCHEMA[version:], *additions):
                 for statement in step.split(";"):
                     run(statement)
             run(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -143,22 +165,47 @@ class Catalog:
 
     def copy(self) -> bytes:
         """The file as it is with all changes so far, for a backup."""
-        place = self.path.with_name(f"{self.path.name}-copy")
+        try:
+            return self._copied().read_bytes()
+        except OSError as error:
+            raise CatalogFailed(f"{self.path} cannot be copied: {error}") from error
+        finally:
+            self._place_of_copy.unlink(missing_ok=True)
+
+    @property
+    def _place_of_copy(self) -> Path:
+        return self.path.with_name(f"{self.path.name}-copy")
+
+    def _copied(self) -> Path:
+        """Not synced."""
+        place = self._place_of_copy
         try:
             with self._lock:
                 owner_only.write(place, b"")
                 with closing(sqlite3.connect(place)) as copied:
                     self._database.backup(copied)
-            return place.read_bytes()
         except (sqlite3.Error, OSError) as error:
             raise CatalogFailed(f"{self.path} cannot be copied to {place}: {error}") from error
-        finally:
-            place.unlink(missing_ok=True)
+        return place
 
     def run(self, statement: str, values: Values) -> int:
         """A transaction of one statement; the count of the rows that it changed."""
         with self.change() as run:
             return run(statement, values).rowcount
+
+
+def copies(directory: Path) -> list[Path]:
+    """Of catalogs from before a migration, the oldest first."""
+    found = directory.glob("catalog.*.db")
+    return sorted(found, key=lambda each: each.stat().st_mtime_ns)
+
+
+def sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _unusable(path: Path, what: str) -> CatalogUnusable:

@@ -34,8 +34,9 @@ all tables of names and values.
 
 from __future__ import annotations
 
-# Each entry upgrades the schema by one version: `user_version` counts the applied entries. A
-# released entry is never edited; a change is a new entry.
+# Each entry upgrades the schema by one version: `user_version` counts the applied entries, and an
+# older build refuses a catalog with more of them. So the list is closed until the next major
+# version of the data (docs/decisions/upgrade.md): a table that is added goes into ADDITIONS.
 SCHEMA = [
     """
     CREATE TABLE cluster (
@@ -289,3 +290,14 @@ SCHEMA = [
     ) WITHOUT ROWID
     """,
 ]
+
+# Tables that came since, by name: each is made where it is missing, whatever else is there. A build
+# that does not know one leaves it alone, so its rows may speak of what is no more: they name things
+# by ids that are never used again, and who reads them drops those. An entry that was released is
+# never edited, and a column is never added: older builds read whole rows.
+ADDITIONS: dict[str, str] = {}
+
+
+def format_of(user_version: int) -> str:
+    """The data's version as the catalog knows it: 1.0 is the last schema, those before it count."""
+    return "1.0" if user_version == len(SCHEMA) else f"0.{user_version}"

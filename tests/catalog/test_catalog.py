@@ -21,12 +21,12 @@ from appliance.access.acl_rows import AclRows
 from appliance.access.user_rows import Credential, User, UserRows, has_users
 from appliance.catalog import catalog as module
 from appliance.catalog import kafka_uuid
-from appliance.catalog.catalog import NAME, Catalog, CatalogFailed, CatalogUnusable
+from appliance.catalog.catalog import NAME, Catalog, CatalogFailed, CatalogUnusable, copies
 from appliance.catalog.config_rows import ConfigRows
 from appliance.catalog.producer_id_rows import BLOCK, ProducerIdRows
-from appliance.catalog.schema import SCHEMA
+from appliance.catalog.schema import SCHEMA, format_of
 from appliance.data_dir import partition_metadata
-from appliance.errors import ApplianceError, StorageFull
+from appliance.errors import ApplianceError, DataNewer, StorageFull
 from appliance.topics.topic_rows import TopicRow, TopicRows
 
 ORDERS = TopicRow("orders", uuid.UUID(int=7 << 64), 3, {"retention.ms": "5"}, 1_700_000_000_000)
@@ -295,7 +295,103 @@ def test_another_programs_database_is_refused_and_let_alone(tmp_path: Path) -> N
 def test_a_newer_versions_catalog_is_refused(tmp_path: Path) -> None:
     with opened(tmp_path) as catalog:
         catalog._database.execute(f"PRAGMA user_version = {len(SCHEMA) + 1}")
-    assert f"its schema is {len(SCHEMA) + 1}, this program knows {len(SCHEMA)}" in refused(tmp_path)
+    before = (tmp_path / NAME).read_bytes()
+    with pytest.raises(DataNewer) as error:
+        Catalog.open(tmp_path / NAME)
+    told = f"catalog.db: its schema has format {len(SCHEMA) + 1}, and this appliance knows up to"
+    assert told in str(error.value)
+    assert "a newer one wrote it. Nothing was changed. Install that version" in str(error.value)
+    assert (tmp_path / NAME).read_bytes() == before
+
+
+def test_the_list_of_steps_is_closed() -> None:
+    """One more, and every build of this major refuses the catalog: a table is an addition. With the
+    next major version of the data this number grows, and `format_of` with it."""
+    assert len(SCHEMA) == 15
+    assert format_of(len(SCHEMA)) == "1.0"
+
+
+ADDED = {
+    "volumes": "CREATE TABLE volumes (id TEXT PRIMARY KEY NOT NULL); "
+    "INSERT INTO volumes SELECT 'of ' || name FROM topics",
+    "places": "CREATE TABLE places (topic BLOB NOT NULL)",
+}
+
+
+def test_an_added_table_is_made_where_it_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path) as catalog:
+        TopicRows(catalog).put(ORDERS)
+    monkeypatch.setattr(module, "ADDITIONS", ADDED)
+    for _ in range(2):  # once
+        with opened(tmp_path) as catalog:
+            assert catalog.rows("SELECT * FROM volumes") == [("of orders",)]
+            assert catalog.rows("SELECT * FROM places") == []
+            assert catalog._pragma("user_version") == len(SCHEMA)
+    assert copies(tmp_path) == [], "what was there was not changed"
+
+
+def test_an_older_build_keeps_the_tables_that_it_does_not_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as newer:
+        newer.setattr(module, "ADDITIONS", ADDED)
+        with opened(tmp_path) as catalog:
+            catalog.run("INSERT INTO places VALUES (x'07')", ())
+    with opened(tmp_path) as catalog:
+        TopicRows(catalog).put(ORDERS)
+    monkeypatch.setattr(module, "ADDITIONS", ADDED)
+    with opened(tmp_path) as catalog:
+        assert catalog.rows("SELECT * FROM places") == [(b"\x07",)]
+        assert TopicRows(catalog).all() == [ORDERS]
+
+
+def at_schema(folder: Path, schema: int, patch: pytest.MonkeyPatch) -> None:
+    with patch.context() as older:
+        older.setattr(module, "SCHEMA", SCHEMA[:schema])
+        with opened(folder) as catalog:
+            TopicRows(catalog).put(ORDERS)
+
+
+def test_a_catalog_is_copied_before_its_tables_are_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_schema(tmp_path, 13, monkeypatch)
+    with opened(tmp_path):
+        pass
+    (copy,) = copies(tmp_path)
+    assert (copy.name, copy.stat().st_mode & 0o777) == ("catalog.0.13.db", 0o600)
+    # it takes the place of the catalog, for the build that wrote it
+    copy.replace(tmp_path / NAME)
+    with monkeypatch.context() as older:
+        older.setattr(module, "SCHEMA", SCHEMA[:13])
+        with opened(tmp_path) as catalog:
+            assert TopicRows(catalog).all() == [ORDERS]
+            assert catalog._pragma("user_version") == 13
+
+
+def test_the_last_three_copies_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for schema in range(9, 14):
+        (tmp_path / NAME).unlink(missing_ok=True)
+        at_schema(tmp_path, schema, monkeypatch)
+        with opened(tmp_path):
+            pass
+    assert [each.name for each in copies(tmp_path)] == [
+        f"catalog.0.{schema}.db" for schema in (11, 12, 13)
+    ]
+
+
+def test_a_catalog_that_cannot_be_copied_is_not_migrated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_schema(tmp_path, 13, monkeypatch)
+    (tmp_path / "catalog.0.13.db").mkdir()
+    with pytest.raises(CatalogFailed, match="is not migrated, as it cannot be copied to"):
+        Catalog.open(tmp_path / NAME)
+    with sqlite3.connect(tmp_path / NAME) as database:
+        assert database.execute("PRAGMA user_version").fetchone() == (13,)
+    database.close()
 
 
 def test_a_catalog_that_another_process_holds_is_refused(

@@ -46,7 +46,7 @@ from appliance.catalog.catalog import NAME as CATALOG
 from appliance.certificates.https import Https
 from appliance.config import NO_ENSEMBLE, Address, BrokerConfig
 from appliance.config.dynamic_broker_config import CLEANER_BACKOFF
-from appliance.data_dir import data_marker
+from appliance.data_dir import data_format, data_marker
 from appliance.data_dir.recovery import RecoveryProgress
 from appliance.errors import ApplianceError, ListenFailed
 from appliance.groups.zookeeper_groups import ZooKeeperGroups
@@ -152,6 +152,7 @@ class Server:
         if not self.is_embedded and not self.config.access.may_dump:
             core_dumps.forbid()
         data_marker.check(self.config.data_dir, self.config.data_marker)
+        data_format.check(self.config.data_dir)
         if not self.is_embedded:
             tell_of_root()
         limits.require(threads_of(self.config), limits.look())

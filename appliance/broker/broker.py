@@ -51,7 +51,7 @@ from appliance.catalog.loss_ledger_rows import LedgerRows
 from appliance.catalog.producer_id_rows import ProducerIdRows
 from appliance.config import Address, BrokerConfig, dynamic_broker_config
 from appliance.config.dynamic_broker_config import BrokerConfigs
-from appliance.data_dir import unfinished_restore
+from appliance.data_dir import data_format, unfinished_restore
 from appliance.data_dir.locked_dir import LockedDir
 from appliance.data_dir.log_dir import LogDir
 from appliance.data_dir.recovery import RecoveryProgress
@@ -236,6 +236,7 @@ class Broker:
                 config.admin.connections_max,
             )  # fmt: skip
             undo.callback(locked.release)
+            data_format.take(locked.path, locked.clock.now_ms())
             catalog = Catalog.open(config.data_dir / NAME)
             undo.callback(catalog.close)
             ledger = Ledger(LedgerRows(catalog))

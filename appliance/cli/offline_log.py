@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from appliance.cli.remote.repair import repair
-from appliance.data_dir import log_files, log_verify, promised_offsets
+from appliance.data_dir import data_format, log_files, log_verify, promised_offsets
 from appliance.process import event_log
 from appliance.process.exit_codes import NOT_FOUND, REFUSED, UNHEALTHY, Command, Failed
 from appliance.process.progress_bar import ProgressBar
@@ -41,6 +41,7 @@ log.add_command(repair)
 def files_of(data_dir: Path) -> Iterator[list[log_files.Partition]]:
     """The partitions of a directory. No broker has it open, and none can open it meanwhile."""
     try:
+        data_format.check(data_dir)
         with log_files.held(data_dir):
             yield log_files.partitions(data_dir)
     except log_files.DirectoryInUse as error:

@@ -16,7 +16,7 @@ from appliance.access.user_rows import User, UserRows
 from appliance.access.users import mechanisms_in_words
 from appliance.admin import users
 from appliance.catalog import catalog
-from appliance.data_dir import durable_directories, log_files
+from appliance.data_dir import data_format, durable_directories, log_files
 from appliance.errors import ResourceUnknown
 from appliance.machine.believed_time import wall_now_ms
 from appliance.process import owner_only
@@ -83,6 +83,7 @@ def offline_users(directory: Path, *, makes: bool = False) -> Iterator[OfflineUs
     elif not path.exists():
         raise Failed(f"{path} does not exist; --data-dir names the broker's directory", NOT_FOUND)
     try:
+        data_format.check(directory)
         with log_files.held(directory):
             opened = catalog.Catalog.open(path)
             try:

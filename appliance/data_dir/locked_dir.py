@@ -13,7 +13,7 @@ from pathlib import Path
 
 from appliance._log import Engine, Log, Recovered
 from appliance.config import LogConfig, StorageConfig
-from appliance.data_dir import descriptor_budget, durable_directories
+from appliance.data_dir import data_format, descriptor_budget, durable_directories
 from appliance.errors import FilesExhausted
 from appliance.machine.believed_time import WallClock
 from appliance.machine.believed_time_file import BelievedClock, boot_id, load
@@ -46,6 +46,7 @@ class LockedDir:
         descriptors."""
         config = config or StorageConfig()
         path = Path(path).absolute()
+        data_format.check(path)
         durable_directories.make(path)
         tighten(path)
         descriptor_budget.take(clients, admin)

@@ -68,12 +68,19 @@ def _newest(directory: Path) -> tuple[int, Remembered] | None:
     return max(slots, default=None)
 
 
+def is_sound(slot: bytes) -> bool:
+    """Of any version: the last byte of its magic number says which."""
+    if len(slot) < SLOT.size + CRC.size:
+        return False
+    (crc,) = CRC.unpack_from(slot, SLOT.size)
+    return bool(crc == crc32c(slot[: SLOT.size]))
+
+
 def _parsed(data: bytes) -> tuple[int, Remembered] | None:
-    if len(data) < SLOT.size + CRC.size:
+    if not is_sound(data):
         return None
     magic, sequence, believed_ms, steady_ms, boot, flags = SLOT.unpack_from(data)
-    (crc,) = CRC.unpack_from(data, SLOT.size)
-    if magic != MAGIC or crc != crc32c(data[: SLOT.size]):
+    if magic != MAGIC:
         return None
     boot_id = boot.rstrip(b"\0").decode("ascii")
     has_gap, was_kept_right = bool(flags & HAS_GAP), bool(flags & WAS_KEPT_RIGHT)

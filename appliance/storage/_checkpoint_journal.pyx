@@ -2,7 +2,8 @@
 
     record   | size u32 | crc u32 | generation i64 | sequence i64 | kind u8 | payload | zeros to 8 |
              size counts kind and payload; the CRC-32C covers generation to the end of the payload
-    BEGIN    sequence 0, no payload: the head of a generation
+    BEGIN    sequence 0: the head of a generation; the format of the data, major and minor u16,
+             which older versions did not write (data_dir/data_format.py refuses a newer one)
     PARTITION  name size u16, name, Checkpoint: 13 x i64, leader epoch i32, and the counts i32 of
                epochs {epoch i32, start i64}, holes, bases i64; then those, then the producer
                state to the end. A hole is {first i64, end i64, position i64, end position i64,
@@ -44,6 +45,9 @@ cdef enum:
     HOLES_ARE_LONG = 1 << 30       # in the count of holes
     FILE_SIZE_MIN = 1048576
     ZEROS_SIZE = 65536
+
+    FORMAT_MAJOR = 1               # those of data_dir/data_format.py
+    FORMAT_MINOR = 1
 
     BEGIN = 1
     PARTITION = 2
@@ -200,10 +204,13 @@ cdef int _rotate(Journal* journal) noexcept nogil:
     """Writes the live records as a new generation into the other file, and goes on there."""
     cdef int other = 1 - journal.active, code
     cdef int64_t size
+    cdef uint8_t[4] version
     cdef vector[uint8_t] image
     journal.generation += 1
     journal.sequence = 0
-    _frame(journal, &image, BEGIN, NULL, 0)
+    store_i16(version, FORMAT_MAJOR)
+    store_i16(version + 2, FORMAT_MINOR)
+    _frame(journal, &image, BEGIN, version, 4)
     for entry in journal.live:
         _frame(journal, &image, PARTITION, entry.second.data(), entry.second.size())
     _frame(journal, &image, COMPLETE, NULL, 0)

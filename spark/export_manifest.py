@@ -48,8 +48,8 @@ def load(target: Target) -> Manifest:
         raise ExportFailed(f"{target.manifest} is not JSON: {error}") from error
     if found.get("format") != FORMAT:
         raise ExportFailed(
-            f"{target.manifest} has format {found.get('format')}, wanted {FORMAT}: "
-            "it was written by another version"
+            f"{target.manifest} has format {found.get('format')}, wanted {FORMAT}: another version "
+            "of the appliance wrote it. Nothing was changed; export with that version"
         )
     return {"id": None, **found}
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from appliance.alerts.alert import Alert, Condition, Delivery
 from appliance.catalog.catalog import Catalog, Run
+from appliance.process.known_fields import made
 
 PUT = (
     "INSERT INTO alerts VALUES (?, ?, ?, ?) "
@@ -29,7 +30,7 @@ class AlertRows:
 
     def conditions(self) -> list[Condition]:
         rows = self._catalog.rows("SELECT condition FROM alert_conditions")
-        return [Condition(**json.loads(text)) for (text,) in rows]
+        return [made(Condition, json.loads(text)) for (text,) in rows]
 
     def put(self, alerts: Iterable[Alert], told: Iterable[Condition] | None, most: int) -> None:
         """`told`: all that is told to be wrong from now on; None: what was."""
@@ -69,6 +70,6 @@ def _row(alert: Alert) -> tuple[object, ...]:
 def _alert(id_: str, at_ms: int, text: str, deliveries: str) -> Alert:
     found: dict[str, Any] = json.loads(text)
     for name in ("began", "ended"):
-        found[name] = tuple(Condition(**each) for each in found[name])
-    by_channel = {name: Delivery(**each) for name, each in json.loads(deliveries).items()}
-    return Alert(id_, at_ms, deliveries=by_channel, **found)
+        found[name] = tuple(made(Condition, each) for each in found[name])
+    by_channel = {name: made(Delivery, each) for name, each in json.loads(deliveries).items()}
+    return made(Alert, {"id": id_, "at_ms": at_ms, **found, "deliveries": by_channel})

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from appliance.backup.errors import ObjectDamaged
+from appliance.errors import DataNewer
+from appliance.process.known_fields import made
 
 FORMAT = 1
 
@@ -152,12 +154,12 @@ def of_bytes(name: str, data: bytes) -> Manifest:
         raise ObjectDamaged(f"{name}: the manifest is damaged: its checksum is another")
     told: dict[str, Any] = json.loads(line)
     if (got := told.pop("format")) != FORMAT:
-        raise ObjectDamaged(f"{name}: got format {got}, wanted {FORMAT}: a newer version wrote it")
+        raise DataNewer.of(name, got, FORMAT)
     told["catalog"] = Blob(*told["catalog"])
     told["partitions"] = tuple(map(_partition, told["partitions"]))
     for name in ("missing", "damaged", "gone"):
         told[name] = tuple(told[name])
-    return Manifest(**told)
+    return made(Manifest, told)
 
 
 def _partition(told: dict[str, Any]) -> PartitionCopy:
@@ -167,7 +169,7 @@ def _partition(told: dict[str, Any]) -> PartitionCopy:
     )
     last, producers = told["last"], told["producers"]
     return replace(
-        PartitionCopy(**told),
+        made(PartitionCopy, told),
         segments=segments,
         last=None if last is None else LastBatch(*last),
         producers=None if producers is None else Blob(*producers),

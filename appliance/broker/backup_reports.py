@@ -18,6 +18,7 @@ from typing import Literal, get_args
 
 from appliance.broker.finding import Finding
 from appliance.process import event_log, owner_only
+from appliance.process.known_fields import made
 from appliance.process.spoken import duration, moment
 
 logger = event_log.named("backup")
@@ -53,10 +54,10 @@ class BackupReports:
     def _loaded(self) -> dict[str, Outcome]:
         try:
             stored = json.loads(self._path.read_bytes())
-            return {kind: Outcome(**stored[kind]) for kind in KINDS if kind in stored}
+            return {kind: made(Outcome, stored[kind]) for kind in KINDS if kind in stored}
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, AttributeError) as error:
             logger.warning("earlier backups are not known", path=self._path, error=error)
             return {}
 

@@ -20,7 +20,7 @@ from uuid import UUID
 from appliance.groups.consumer_member import Classic, Subscription
 from appliance.groups.partition_handover import Assignment, MemberState, Places
 from appliance.protocol.types import Versions, array, data, field, int8, int32, int64, string, uuid
-from appliance.topics.internal_topic import Record, load, store
+from appliance.topics.internal_topic import Record, load, load_value, store
 
 EPOCH_KEY, TOPICS_KEY, MEMBER_KEY, TARGET_EPOCH_KEY, TARGET_KEY, CURRENT_KEY = range(3, 9)
 PATTERN_KEY = 16
@@ -233,18 +233,18 @@ def take(into: dict[str, StoredConsumerGroup], kind: int, key: bytes, value: byt
     group = into.setdefault(named.group, StoredConsumerGroup())
     # the version of a value is its first two bytes, also of those that Kafka will write one day
     if kind == EPOCH_KEY:
-        group_epoch = load(EpochValue, value)
+        group_epoch = load_value(EpochValue, value)
         group.epoch, group.metadata_hash = group_epoch.epoch, group_epoch.metadata_hash
     elif kind == TARGET_EPOCH_KEY:
-        group.target_epoch = load(TargetEpochValue, value).assignment_epoch
+        group.target_epoch = load_value(TargetEpochValue, value).assignment_epoch
     elif kind == MEMBER_KEY:
-        group.members[named.member] = _subscription(load(MemberValue, value))
+        group.members[named.member] = _subscription(load_value(MemberValue, value))
     elif kind == TARGET_KEY:
-        group.targets[named.member] = places_of(load(TargetValue, value).topic_partitions)
+        group.targets[named.member] = places_of(load_value(TargetValue, value).topic_partitions)
     elif kind == CURRENT_KEY:
-        group.now[named.member] = _assignment(load(CurrentValue, value))
+        group.now[named.member] = _assignment(load_value(CurrentValue, value))
     else:
-        group.patterns[named.pattern] = frozenset(load(PatternValue, value).topics)
+        group.patterns[named.pattern] = frozenset(load_value(PatternValue, value).topics)
 
 
 def _key_class(kind: int) -> type[Any]:

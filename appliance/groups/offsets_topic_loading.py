@@ -12,6 +12,7 @@ import gc
 import time
 from collections.abc import Callable
 
+from appliance.errors import ApplianceError
 from appliance.groups.availability import Availability, OffsetsTopicView
 from appliance.groups.offsets_topic_replay import ReplayedGroups, replay
 from appliance.process import event_log
@@ -82,7 +83,8 @@ class Loading:
             replayed = await asyncio.to_thread(replay, list(logs.values()))
         except Exception as error:
             names = ", ".join(log.name for log in logs.values())
-            served.fault = f"groups whose offsets are in {names} are not served: {error!r}"
+            told = str(error) if isinstance(error, ApplianceError) else repr(error)
+            served.fault = f"groups whose offsets are in {names} are not served: {told}"
             if not served.is_loaded:  # not those that were read before
                 served.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE, served.fault)
             logger.exception("offsets and groups cannot be read, no group is served")

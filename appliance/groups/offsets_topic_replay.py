@@ -28,7 +28,7 @@ from appliance.groups.records import (
 from appliance.groups.share_records import StoredShareGroup
 from appliance.protocol import MalformedMessage, VersionUnsupported
 from appliance.record import _batch
-from appliance.topics.internal_topic import VERSION, load, read_all
+from appliance.topics.internal_topic import VERSION, load, load_value, read_all
 
 
 class Latest(NamedTuple):
@@ -143,7 +143,7 @@ class _Partition:
 
     def _group(self, group: str, stored: bytes | None) -> None:
         if stored is not None:
-            self._replayed.groups[group] = load(GroupMetadataValue, stored)
+            self._replayed.groups[group] = load_value(GroupMetadataValue, stored)
 
     def _fault(self, text: str) -> None:
         self._replayed.faults.append(f"{self._log.name}: {text}")

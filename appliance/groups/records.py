@@ -21,7 +21,7 @@ from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
 from appliance.protocol.types import Versions, array, data, field, int32, int64, string
-from appliance.topics.internal_topic import Record, load, store
+from appliance.topics.internal_topic import Record, load_value, store
 
 OFFSET_KEYS = (0, 1)
 OFFSET_KEY, GROUP_KEY = 1, 2
@@ -93,7 +93,7 @@ def load_offset(stored: bytes) -> OffsetCommitValue:
         version, offset, leader_epoch, size, timestamp = PLAIN_OFFSET.unpack(stored)
         if version == OFFSET_VALUE and size == 0:
             return OffsetCommitValue(offset, leader_epoch, "", timestamp)
-    commit: OffsetCommitValue = load(OffsetCommitValue, stored)
+    commit: OffsetCommitValue = load_value(OffsetCommitValue, stored)
     return commit
 
 

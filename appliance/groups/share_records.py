@@ -32,7 +32,7 @@ from appliance.groups.consumer_records import (
 )
 from appliance.groups.partition_handover import NOWHERE, Assignment, MemberState, Places
 from appliance.protocol.types import array, field, int8, int32, int64, string, uuid
-from appliance.topics.internal_topic import Record, load, store
+from appliance.topics.internal_topic import Record, load, load_value, store
 
 TOPICS_KEY = 9
 MEMBER_KEY, EPOCH_KEY, TARGET_EPOCH_KEY, TARGET_KEY, CURRENT_KEY, STATE_KEY = range(10, 16)
@@ -207,18 +207,18 @@ def take(into: dict[str, StoredShareGroup], kind: int, key: bytes, value: bytes)
     named = load(MemberKey if kind in OF_MEMBERS else GroupKey, key)
     group = into.setdefault(named.group, StoredShareGroup())
     if kind == EPOCH_KEY:
-        group_epoch = load(EpochValue, value)
+        group_epoch = load_value(EpochValue, value)
         group.epoch, group.metadata_hash = group_epoch.epoch, group_epoch.metadata_hash
     elif kind == TARGET_EPOCH_KEY:
-        group.target_epoch = load(TargetEpochValue, value).assignment_epoch
+        group.target_epoch = load_value(TargetEpochValue, value).assignment_epoch
     elif kind == MEMBER_KEY:
-        group.members[named.member] = _subscription(load(MemberValue, value))
+        group.members[named.member] = _subscription(load_value(MemberValue, value))
     elif kind == TARGET_KEY:
-        group.targets[named.member] = places_of(load(TargetValue, value).topic_partitions)
+        group.targets[named.member] = places_of(load_value(TargetValue, value).topic_partitions)
     elif kind == CURRENT_KEY:
-        group.now[named.member] = _assignment(load(CurrentValue, value))
+        group.now[named.member] = _assignment(load_value(CurrentValue, value))
     else:
-        group.state = _state(load(StateValue, value))
+        group.state = _state(load_value(StateValue, value))
 
 
 def _subscription(value: MemberValue) -> Subscription:

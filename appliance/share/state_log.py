@@ -36,7 +36,7 @@ from appliance.share.partition import SharePartition
 from appliance.share.runs import StateBatch
 from appliance.share.session import TopicPartition
 from appliance.share.states import RecordState
-from appliance.topics.internal_topic import VERSION, Record, load, read_all, store
+from appliance.topics.internal_topic import VERSION, Record, load, load_value, read_all, store
 
 SNAPSHOT, UPDATE = 0, 1
 VALUE_VERSION = 0
@@ -197,7 +197,7 @@ def _take_record(replayed: ReplayedShares, record: FoundRecord) -> None:
     if record.value is None:
         replayed.stored.pop(key, None)
     elif kind == SNAPSHOT:
-        value = load(ShareSnapshotValue, record.value)
+        value = load_value(ShareSnapshotValue, record.value)
         own = Stored(
             SharePartition(value.start_offset),
             value.state_epoch,
@@ -209,7 +209,7 @@ def _take_record(replayed: ReplayedShares, record: FoundRecord) -> None:
         own.partition.restore(value.start_offset, _batches(value.state_batches))
         replayed.stored[key] = own
     else:
-        _take_update(replayed, key, load(ShareUpdateValue, record.value))
+        _take_update(replayed, key, load_value(ShareUpdateValue, record.value))
 
 
 def _take_update(replayed: ReplayedShares, key: SharePartitionKey, value: ShareUpdateValue) -> None:

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from appliance._log import Log
 from appliance.data_dir._control_plane_writes import LogWriter
-from appliance.errors import ApplianceError, BatchCorrupt, BatchTorn
+from appliance.errors import ApplianceError, BatchCorrupt, BatchTorn, DataNewer
 from appliance.process import event_log
 from appliance.protocol.codec import decode, encode
 from appliance.protocol.errors import MalformedMessage
@@ -242,6 +242,8 @@ def read_all(log: Log, take: Callable[[bytes], None], on_fault: Callable[[str], 
             return
         try:
             take(data)
+        except DataNewer:
+            raise
         except ApplianceError:
             _take_each(log, data, take, on_fault)
         offset = [each.next_offset for each in batches_in(data)][-1]
@@ -296,6 +298,8 @@ def _take_each(
         batch = data[each.position : each.end]
         try:
             take(batch)
+        except DataNewer:
+            raise
         except ApplianceError as error:
             log.note_damaged(each.base_offset, batch)
             on_fault(f"the batch at {each.base_offset} cannot be read: {error}")
@@ -311,6 +315,15 @@ def load(message: type[Any], stored: bytes) -> Any:
         raise MalformedMessage(f"{message.__name__}: no version in {len(stored)} bytes")
     (version,) = VERSION.unpack_from(stored)
     return decode(message, stored[VERSION.size :], version)
+
+
+def load_value(message: type[Any], stored: bytes) -> Any:
+    """A newer version is never left out as if it was damage: the last record of a key counts."""
+    if len(stored) >= VERSION.size:
+        (version,) = VERSION.unpack_from(stored)
+        if version > message.VERSIONS.last:
+            raise DataNewer.of(f"a stored {message.__name__}", version, message.VERSIONS.last)
+    return load(message, stored)
 
 
 @lru_cache(maxsize=1 << 14)

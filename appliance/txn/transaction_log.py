@@ -17,7 +17,7 @@ from appliance._log import Log
 from appliance.protocol import MalformedMessage, VersionUnsupported
 from appliance.protocol.types import Versions, array, field, int8, int16, int32, int64, string
 from appliance.record import _batch
-from appliance.topics.internal_topic import Record, load, read_all, store
+from appliance.topics.internal_topic import Record, load, load_value, read_all, store
 from appliance.txn.states import NUMBERS, State
 from appliance.txn.transaction import NONE, TV1, Partition, Producer, Transaction
 
@@ -125,7 +125,7 @@ def _fault(replayed: ReplayedTransactions, log: Log, text: str) -> None:
 def _read(log: str, key: bytes, value: bytes, replayed: ReplayedTransactions) -> None:
     try:
         name = load(TransactionLogKey, key).transactional_id
-        replayed.transactions[name] = _transaction(name, load(TransactionLogValue, value))
+        replayed.transactions[name] = _transaction(name, load_value(TransactionLogValue, value))
     except (MalformedMessage, VersionUnsupported) as error:
         replayed.faults.append(f"{log}: the record of key {key!r} cannot be read: {error}")
 

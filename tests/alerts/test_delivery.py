@@ -405,3 +405,14 @@ def test_alerts_go_out_when_the_catalog_takes_none(
                 assert [each.id for each in sending.rows.all()] == [first.id, second.id]
 
     asyncio.run(sent())
+
+
+def test_an_older_build_goes_on_with_what_it_knows_of_stored_alerts(tmp_path: Path) -> None:
+    catalog = Catalog.open(tmp_path / "catalog.db")
+    rows, (alert,) = AlertRows(catalog), changes(1)
+    rows.put([alert], [HOT], 10)
+    for table, column in (("alerts", "alert"), ("alert_conditions", "condition")):
+        change = f"UPDATE {table} SET {column} = json_set({column}, '$.newer', 1)"
+        catalog.run(change, ())
+    assert (rows.all(), rows.conditions()) == ([alert], [HOT])
+    catalog.close()

@@ -7,12 +7,16 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import confluent_kafka as ck
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from appliance.backup import manifest
+from appliance.backup.manifest import Manifest
 from appliance.data_dir.log_dir import LogDir
+from appliance.errors import DataNewer
 from appliance.testing import RunningBroker, running_broker
 from tests.support.backups import (
     DEADLINE_S,
@@ -292,6 +296,24 @@ def test_a_flipped_bit_is_found_wherever_it_is(
             )
         path.write_bytes(data)
     assert backups.verify()[0] == 0
+
+
+def test_a_newer_manifest_is_not_a_damaged_one(
+    appliance_broker: RunningBroker, backups: Backups
+) -> None:
+    make_topic(appliance_broker, "clicks")
+    backups.create(appliance_broker)
+    (path,) = backups.files("manifests")
+    name, told = f"manifests/{path.name}", json.loads(path.read_bytes().partition(b"\n")[0])
+
+    def rewritten(**more: Any) -> Manifest:
+        line = json.dumps({**told, **more}).encode()
+        return manifest.of_bytes(name, line + b"\n" + manifest.checksum(line) + b"\n")
+
+    with pytest.raises(DataNewer, match=f"{name} has format 2, and this appliance knows up to 1"):
+        rewritten(format=2)
+    # and what a newer one of the same format adds is left out
+    assert rewritten(more=1).id == told["id"]
 
 
 def test_damaged_objects_are_read_from_the_broker_again(

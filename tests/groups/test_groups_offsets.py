@@ -14,7 +14,7 @@ import pytest
 from appliance._log import Log
 from appliance.config import GroupsConfig
 from appliance.data_dir._control_plane_writes import LogWriter
-from appliance.errors import ApplianceError, BatchTorn, LogClosed, TimedOut
+from appliance.errors import ApplianceError, BatchTorn, DataNewer, LogClosed, TimedOut
 from appliance.groups.group import Group
 from appliance.groups.offsets import Offsets
 from appliance.groups.offsets_topic_replay import ReplayedGroups, replay
@@ -405,7 +405,7 @@ def test_records_that_cannot_be_read_are_left_out_and_told(log: Log) -> None:
         Record(b"\0\x01\0", b"v"),
         Record(b"\0\x11g", b"v"),
         Record(b"", b"v"),
-        Record(good.key.replace(b"t", b"u"), b"\0\x63"),
+        Record(good.key.replace(b"t", b"u"), b"\0\3"),
         Record(b"\0\x02\0\x01x", b"\0\x03\0"),
     ]
     for each in [*bad, good]:
@@ -414,6 +414,26 @@ def test_records_that_cannot_be_read_are_left_out_and_told(log: Log) -> None:
     assert offsets_of(found.offsets) == {T0: 1}
     assert len(found.faults) == len(bad)
     assert all(re.match(r"t-0: record \d ", each) for each in found.faults)
+
+
+@pytest.mark.parametrize(
+    ("key", "what"),
+    [
+        (offset_record("g", T0, None).key, "OffsetCommitValue has format 99"),
+        (group_record("g", None).key, "GroupMetadataValue has format 99"),
+        (b"\0\x03\0\1g", "EpochValue has format 99"),
+        (b"\0\x0b\0\1g", "EpochValue has format 99"),
+    ],
+    ids=["offset", "classic group", "consumer group", "share group"],
+)
+def test_a_value_of_a_newer_version_is_refused_and_not_left_out(
+    log: Log, key: bytes, what: str
+) -> None:
+    """Its group would begin anew, and its next commit would hide what the newer version wrote."""
+    row = Record(key, b"\0\x63")
+    commit_some([log], [Write("g", [row], NOW, lambda error, offset: None)], 10)
+    with pytest.raises(DataNewer, match=f"a stored {what}, and this appliance knows up to"):
+        replay([log])
 
 
 def test_groups_come_back(log: Log) -> None:

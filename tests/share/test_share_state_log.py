@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from appliance._log import Log
+from appliance.errors import DataNewer
 from appliance.record import _batch_builder
 from appliance.share.partition import SharePartition
 from appliance.share.runs import StateBatch
@@ -135,3 +136,10 @@ def test_a_record_that_cannot_be_read_costs_only_what_it_said(log: Log) -> None:
     assert len(found.faults) == 5
     assert "offsets 0 to 1: got state 1, wanted one of [0, 2, 4]" in found.faults[2]
     assert "of which there is no snapshot" in found.faults[3]
+
+
+def test_a_value_of_a_newer_version_is_refused_and_not_left_out(log: Log) -> None:
+    """What was acknowledged would be given again."""
+    put(log, Record(snapshot(PLACE, some(), [], 1).key, b"\0\1"))
+    with pytest.raises(DataNewer, match="ShareSnapshotValue has format 1, .* knows up to 0: "):
+        replay([log])

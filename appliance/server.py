@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import secrets
 import signal
 import socket
@@ -25,11 +24,10 @@ from collections.abc import (
     Awaitable,
     Callable,
     Coroutine,
-    Iterable,
     Iterator,
     Mapping,
 )
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -40,7 +38,12 @@ from appliance.alerts.alerts import Alerts
 from appliance.api.dispatch import Dispatcher
 from appliance.broker.broker import Broker
 from appliance.broker.health import Health, PortConnections, Watch, decide, sentence
-from appliance.broker.limits_of_start import tell_of_memory, threads_of, within_descriptors
+from appliance.broker.limits_of_start import (
+    tell_of_memory,
+    tell_of_root,
+    threads_of,
+    within_descriptors,
+)
 from appliance.bulk_http.listener import Listener
 from appliance.catalog.catalog import NAME as CATALOG
 from appliance.certificates.https import Https
@@ -53,8 +56,12 @@ from appliance.groups.zookeeper_groups import ZooKeeperGroups
 from appliance.machine import limits
 from appliance.network._data_plane import DataPlane
 from appliance.network.listener_tls import ListenerTls, tls_of_listeners
-from appliance.process import core_dumps, event_log
+from appliance.network.listening_sockets import listening
+from appliance.process import core_dumps, event_log, succession
+from appliance.process.detached_tasks import LoggedTasks
+from appliance.process.interval import Interval
 from appliance.process.stop_signals import stop_signals
+from appliance.process.succession import Predecessor, Successor
 from appliance.process.systemd_notify import notify
 from appliance.repair import refused_reads, scrub
 
@@ -84,9 +91,19 @@ class Server:
     """The process as the admin pages see it, and the order in which it starts and stops. One that
     is embedded in somebody else's process says nothing on its output, nor to systemd."""
 
-    def __init__(self, config: BrokerConfig, *, is_embedded: bool = False) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        is_embedded: bool = False,
+        succeeds: Predecessor | None = None,
+    ) -> None:
         self.config = config
         self.is_embedded = is_embedded
+        self._succeeds = succeeds
+        self._sockets: dict[str, socket.socket] = {}  # that Kafka clients come in by
+        self._successor: Successor | None = None
+        self._unattended = LoggedTasks(log, "a succession")
         self.status = "recovering"
         self.recovered = (0, 0)
         event_log.repeats.similar_max = config.log_similar_lines_max
@@ -132,9 +149,11 @@ class Server:
         # Not the own ones of the loop: they are gone before the process is.
         stop_signals.hold()
         stop_signals.tell(lambda number: loop.call_soon_threadsafe(self._on_signal, number))
+        stop_signals.on_succession = lambda: loop.call_soon_threadsafe(self._begin_succession)
         try:
             await self.serve(progress)
         finally:
+            stop_signals.on_succession = lambda: None
             stop_signals.tell(None)
 
     async def serve(self, progress: RecoveryProgress) -> None:
@@ -148,11 +167,15 @@ class Server:
                 event_log.repeats.flush(is_end=True)
         log.info("stopped")
 
+    def check(self) -> None:
+        """What keeps a broker from starting, so far as it is known before anything is written."""
+        data_marker.check(self.config.data_dir, self.config.data_marker)
+        data_format.check(self.config.data_dir)
+
     async def _serve(self, progress: RecoveryProgress) -> None:
         if not self.is_embedded and not self.config.access.may_dump:
             core_dumps.forbid()
-        data_marker.check(self.config.data_dir, self.config.data_marker)
-        data_format.check(self.config.data_dir)
+        self.check()
         if not self.is_embedded:
             tell_of_root()
         limits.require(threads_of(self.config), limits.look())
@@ -209,7 +232,11 @@ class Server:
             if self.config.asks_who(each) and not broker.authorizer.is_enforced:
                 raise ListenFailed(f"listeners: got {each}, and no rights are enforced")
         self.kafka_tls = await asyncio.to_thread(tls_of_listeners, self.config)
-        listeners = listening([each.address for each in self.config.listeners])
+        listeners = listening([each.address for each in self.config.listeners], self._succeeds)
+        if self._succeeds is not None:
+            self._succeeds.close_rest()
+        names = (str(each.address) for each in self.config.listeners)
+        self._sockets = dict(zip(names, listeners, strict=True))
         self.kafka_addresses = [Address(*each.getsockname()[:2]) for each in listeners]
         assert self.admin_address is not None, "the admin pages listen before recovery"
         broker.listens(self.kafka_addresses, self.admin_address)
@@ -325,13 +352,28 @@ class Server:
         log.info("stopping", signal=number.name)
         self.stop()
 
+    def _begin_succession(self) -> None:
+        if self.ready.is_set() and not self.stopping.is_set() and self._successor is None:
+            self._unattended.run(self._hand_over())
+
+    async def _hand_over(self) -> None:
+        try:
+            self._successor = await asyncio.to_thread(succession.start, self._sockets)
+        except ApplianceError as error:
+            log.error("no other process takes over, this one goes on", error=error)
+            return
+        log.info("stopping, another process takes over", pid=self._successor.pid)
+        self._notify(f"MAINPID={self._successor.pid}")
+        self.stop()
+
     def stop(self) -> None:
         """Ends `serve`; on its event loop."""
         self.status = "stopping"
         if self.broker is not None:
             self.broker.scrubber.stop()
         self.stopping.set()
-        self._notify("STOPPING=1")
+        if self._successor is None:
+            self._notify("STOPPING=1")
 
     def _notify(self, state: str) -> None:
         if not self.is_embedded:
@@ -433,25 +475,6 @@ class Server:
         return self.stopping.is_set()
 
 
-class Interval:
-    """Between two turns of a timer. Who waits for the next turn hears of a change."""
-
-    def __init__(self, ms: int) -> None:
-        self.ms = ms
-        self.changed = asyncio.Event()
-        self.is_hurried = False
-
-    def hurry(self) -> None:
-        """The next turn is now."""
-        self.is_hurried = True
-        self.set(self.ms)
-
-    def set(self, ms: int) -> None:
-        self.ms = ms
-        told, self.changed = self.changed, asyncio.Event()
-        told.set()
-
-
 async def moved(
     what: str, listen: Callable[[Address], Awaitable[Address]], now: Address | None,
     wanted: Address,
@@ -475,25 +498,3 @@ def _tune_the_collector() -> None:
     A burst of requests makes thousands of objects that live until it is over."""
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS_MAX)
-
-
-def tell_of_root() -> None:
-    if os.geteuid() == 0:
-        log.warning("running as root: a fault here could change all of this machine; "
-                    "`sudo appliance install` makes a user and a service for it")
-
-
-def listening(addresses: Iterable[Address]) -> list[socket.socket]:
-    """At all of them, or at none."""
-    with ExitStack() as opened:
-        found = [opened.enter_context(_listening(each)) for each in addresses]
-        opened.pop_all()
-    return found
-
-
-def _listening(address: Address) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    try:
-        return socket.create_server((address.host, address.port), family=family, backlog=1024)
-    except OSError as error:
-        raise ListenFailed(f"listeners: {address}: {error.strerror or error}") from error

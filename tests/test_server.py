@@ -22,11 +22,12 @@ from appliance import config
 from appliance.broker.broker import Broker as Control
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import ApplianceError, StorageFull
+from appliance.process.interval import Interval
 from appliance.protocol.messages.create_topics import CreateTopicsRequest
 from appliance.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from appliance.protocol.messages.metadata import MetadataRequest
 from appliance.record import _batch_builder
-from appliance.server import Interval, Server
+from appliance.server import Server
 from loadtest.ports import lasting_port
 from tests.support.broker import with_broker
 from tests.support.wire_client import WireClient, frame_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 from appliance.config import BrokerConfig, NetworkConfig
@@ -47,3 +48,9 @@ def tell_of_memory(config: BrokerConfig) -> None:
             "queued.max.response.bytes",
             limit=limit, wanted=wanted,
         )  # fmt: skip
+
+
+def tell_of_root() -> None:
+    if os.geteuid() == 0:
+        log.warning("running as root: a fault here could change all of this machine; "
+                    "`sudo appliance install` makes a user and a service for it")

@@ -32,7 +32,7 @@ from appliance.cli.remote import (
     user,
 )
 from appliance.cli.settings_options import load_config, settings_options
-from appliance.process import event_log, owner_only
+from appliance.process import event_log, owner_only, succession
 from appliance.process.exit_codes import Command
 from appliance.process.progress_bar import ProgressBar
 from appliance.zookeeper.server import ZooKeeperServer
@@ -124,7 +124,11 @@ def serve(**options: Any) -> None:
 
     event_log.to_stderr()
     os.umask(owner_only.UMASK)
-    server = Server(load_config(**options))
+    succeeds = succession.predecessor()
+    server = Server(load_config(**options), succeeds=succeeds)
+    if succeeds is not None:
+        server.check()
+        succeeds.wait_until_gone()
     asyncio.run(server.run(ProgressBar("recovering partitions")))
     # Without this the interpreter collects garbage several times before it ends. That took 13 s
     # after the last line of the log, with 48,000 groups on a busy machine.

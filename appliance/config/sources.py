@@ -23,7 +23,7 @@ from appliance.config.setting import ENVIRONMENT_PREFIX, PARSED, SettingInvalid,
 
 # read by setup.py, the crash tests and commands: not settings of a running broker
 ENVIRONMENT_OF_OTHERS = {"DEBUG", "SANITIZE", "MUTANTS", "MUTANT", "BUILD_TAG", "TOKEN",
-                         "TOKEN_FILE", "CA_FILE"}
+                         "TOKEN_FILE", "CA_FILE", "SUCCEEDS"}
 
 OF_LISTENER = "listener.name."
 

@@ -13,7 +13,7 @@ import pytest
 from appliance.config import LogConfig, StorageConfig
 from appliance.data_dir.locked_dir import LockedDir
 from appliance.data_dir.log_dir import LogDir
-from appliance.process.stop_signals import StopSignals
+from appliance.process.stop_signals import STOPS, SUCCESSION, StopSignals
 from appliance.record import _batch, _batch_builder
 
 STORAGE = StorageConfig(low_water_bytes=0, reserve_bytes=1 << 20)
@@ -112,7 +112,7 @@ def test_a_start_that_is_stopped_opens_no_more_logs_and_marks_nothing(data: Path
 
 
 def test_who_comes_late_hears_of_a_signal_that_came_early() -> None:
-    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
+    before = {each: signal.getsignal(each) for each in (*STOPS, SUCCESSION)}
     heard: list[signal.Signals] = []
     try:
         signals = StopSignals()

@@ -21,7 +21,7 @@ from typing import TypeVar
 from appliance.backup.errors import ObjectDamaged, PointLost, SourceBroke, SourceRefused, TopicGone
 from appliance.backup.manifest import Blob, Manifest, PartitionCopy
 from appliance.backup.partition_copy import Copying, is_same, part_at
-from appliance.backup.point import LogAt, Point, point_of
+from appliance.backup.point import LogAt, Point, Unserved, of_json
 from appliance.backup.source import AWAY_S, Patience, Rate, Source
 from appliance.backup.target import Target
 from appliance.errors import ApplianceError
@@ -109,8 +109,7 @@ class Creation:
         )
 
     def _point(self, before: Manifest | None, away_s: float) -> Point:
-        told = asked_patiently(self.source.take_point, away_s)
-        point = point_of(told)
+        point = of_json(asked_patiently(self.source.take_point, away_s))
         if before is not None and before.cluster_id != point.cluster_id:
             raise SourceRefused(
                 f"{self.target.where} has backups of cluster {before.cluster_id}, this is "
@@ -196,6 +195,10 @@ class Run:
 
     # The hold of the point
 
+    @property
+    def _hold_s(self) -> float:
+        return self.point.hold_ms / 1000
+
     @contextmanager
     def _held(self) -> Iterator[None]:
         """The broker keeps compacted logs as they are inside; it says so at the end."""
@@ -204,17 +207,17 @@ class Run:
         thread.start()
         try:
             yield
-            asked_patiently(lambda: self.source.end_point(self.point.id), self.point.hold_s)
+            asked_patiently(lambda: self.source.end_point(self.point.point), self._hold_s)
         finally:
             is_over.set()
             thread.join()
 
     def _renew(self, is_over: threading.Event) -> None:
-        until = time.monotonic() + self.point.hold_s
-        while not is_over.wait(self.point.hold_s / 4):
+        until = time.monotonic() + self._hold_s
+        while not is_over.wait(self._hold_s / 4):
             try:
-                self.source.renew_point(self.point.id)
-                until = time.monotonic() + self.point.hold_s
+                self.source.renew_point(self.point.point)
+                until = time.monotonic() + self._hold_s
             except SourceBroke as error:
                 if time.monotonic() >= until:
                     return self._fail(PointLost(str(error)))
@@ -242,7 +245,7 @@ def manifest_of(point: Point, done: Copies, gone: set[str]) -> Manifest:
         version=point.version,
         catalog=Blob(0, ""),
         partitions=partitions,
-        missing=(*point.unserved, *faults(partitions)),
+        missing=tuple(faults(point.unserved, partitions)),
         damaged=tuple(damages(partitions)),
         gone=tuple(sorted(gone)),
     )
@@ -261,7 +264,9 @@ def ms_of(backup: str) -> int:
     return calendar.timegm(time.strptime(text, ID)) * 1000 + int(ms)
 
 
-def faults(partitions: Iterable[PartitionCopy]) -> Iterator[str]:
+def faults(unserved: Iterable[Unserved], partitions: Iterable[PartitionCopy]) -> Iterator[str]:
+    for topic, partition, why in unserved:
+        yield f"{topic}-{partition} is not served: {why}"
     for each in partitions:
         if each.fault:
             yield f"{each.name}: its end is not on disk: {each.fault}"
@@ -277,7 +282,7 @@ def to_read(log: LogAt, before: PartitionCopy | None) -> int:
     """About so many bytes."""
     size = 0
     for each in log.segments:
-        old = part_at(before, each.base)
+        old = part_at(before, each.base_offset)
         if old is None or not is_same(old.segment, each):
-            size += max(0, each.size - (old.segment.copied if old else 0))
+            size += max(0, each.size_bytes - (old.segment.copied if old else 0))
     return size

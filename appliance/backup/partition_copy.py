@@ -51,14 +51,14 @@ class Copying:
         parts: list[Part] = []
         found = copy_of(log, parts, producers)
         for each in log.segments:
-            if each.end > log.start:
+            if each.end_offset > log.log_start_offset:
                 parts.append(self._segment(log, each, before))
                 found = copy_of(log, parts, producers)
                 self.on_segment(found)
         return found
 
     def _segment(self, log: LogAt, now: SegmentAt, before: PartitionCopy | None) -> Part:
-        old = part_at(before, now.base)
+        old = part_at(before, now.base_offset)
         if old is not None and is_same(old.segment, now):
             return old
         if old is not None and may_go_on(old, now):
@@ -70,15 +70,17 @@ class Copying:
 
     def _read_on(self, log: LogAt, now: SegmentAt, old: Part) -> Part:
         found = self._read(log, now, old)
-        if now.is_sealed and found.segment.copied != now.size:
-            raise HistoryDiffers(f"{log.name}: segment {now.base} has other bytes than before")
+        if now.is_sealed and found.segment.copied != now.size_bytes:
+            raise HistoryDiffers(
+                f"{log.name}: segment {now.base_offset} has other bytes than before"
+            )
         return found
 
     def _read(self, log: LogAt, now: SegmentAt, old: Part | None) -> Part:
         """Behind the last batch of `old`, which is read again; without one all of it."""
         last = None if old is None else old.last
-        start = max(now.base, log.start) if last is None else last.base_offset
-        wanted = RangeOf(self.source, self.rate, log, start, now.end)
+        start = max(now.base_offset, log.log_start_offset) if last is None else last.base_offset
+        wanted = RangeOf(self.source, self.rate, log, start, now.end_offset)
         cutter = Cutter(self.target)
         for frame in wanted.frames():
             self.on_read(len(frame.data))
@@ -89,7 +91,7 @@ class Copying:
             raise HistoryDiffers(f"{log.name}: the batch at {last.base_offset} is gone")
         cutter.end()
         pieces = (*(() if old is None else old.segment.pieces), *cutter.pieces)
-        copied = SegmentCopy(now.base, now.end, now.size, now.modified_ns, pieces)
+        copied = SegmentCopy(*now[:4], pieces)
         return Part(copied, cutter.last, (*(() if old is None else old.damaged), *wanted.damaged))
 
 
@@ -99,8 +101,8 @@ def copy_of(log: LogAt, parts: Sequence[Part], producers: Blob | None) -> Partit
         topic=log.topic,
         topic_id=log.topic_id,
         partition=log.partition,
-        start=log.start,
-        end=log.end,
+        start=log.log_start_offset,
+        end=log.end_offset,
         leader_epoch=log.leader_epoch,
         segments=tuple(each.segment for each in parts),
         last=parts[-1].last if parts else None,
@@ -151,14 +153,13 @@ def part_at(before: PartitionCopy | None, base: int) -> Part | None:
 
 
 def is_same(old: SegmentCopy, now: SegmentAt) -> bool:
-    told = (now.base, now.end, now.size, now.modified_ns)
-    if told != (old.base, old.end, old.size, old.modified_ns):
+    if now[:4] != old[:4]:  # base offset, end, size, time
         return False
     return not now.is_sealed or not has_too_many_pieces(old)
 
 
 def may_go_on(old: Part, now: SegmentAt) -> bool:
-    if old.last is None or old.segment.end > now.end:
+    if old.last is None or old.segment.end > now.end_offset:
         return False
     return not now.is_sealed or not has_too_many_pieces(old.segment)
 

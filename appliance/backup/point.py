@@ -1,34 +1,36 @@
-"""The broker's point in time, as `POST /api/v1/backup/points` tells it."""
+"""The broker's point in time: its facts, and their JSON in `POST /api/v1/backup/points`."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, cast
 
 
 class SegmentAt(NamedTuple):
-    base: int
-    end: int
-    size: int
+    base_offset: int
+    end_offset: int
+    size_bytes: int  # of the file, as is the next
     modified_ns: int
     is_sealed: bool
 
 
 @dataclass(frozen=True)
 class LogAt:
+    """A partition's log at a point: all of it below `end_offset` is on disk."""
+
     topic: str
     topic_id: str
     partition: int
-    start: int
-    end: int
+    log_start_offset: int
+    end_offset: int
     leader_epoch: int
     is_compacted: bool
     holes: tuple[tuple[int, int], ...]
     segments: tuple[SegmentAt, ...]
-    producers: bytes
-    fault: str
+    producers: bytes  # a snapshot of those that nothing behind the start tells of
+    fault: str  # why less is on disk than there was
 
     @property
     def name(self) -> str:
@@ -39,52 +41,108 @@ class LogAt:
         return self.topic, self.partition
 
 
+class Unserved(NamedTuple):
+    topic: str
+    partition: int
+    why: str
+
+
 @dataclass(frozen=True)
 class Point:
-    id: str
-    at_ms: int
-    hold_s: float
+    point: str  # its id
+    at_ms: int  # what was acknowledged before is in
+    hold_ms: int  # so long compaction rests, unless that is renewed
     cluster_id: str
     broker_id: int
     version: str
-    catalog: bytes
     logs: tuple[LogAt, ...]
-    unserved: tuple[str, ...]
+    unserved: tuple[Unserved, ...]
+    catalog: bytes  # `catalog.db`
 
 
-def point_of(told: Mapping[str, Any]) -> Point:
-    return Point(
-        id=told["point"],
-        at_ms=told["at_ms"],
-        hold_s=told["hold_ms"] / 1000,
-        cluster_id=told["cluster_id"],
-        broker_id=told["broker_id"],
-        version=told["version"],
-        catalog=base64.b64decode(told["catalog"]),
-        logs=tuple(map(_log, told["logs"])),
-        unserved=tuple(
-            f"{each['topic']}-{each['partition']} is not served: {each['why']}"
-            for each in told["unserved"]
+# As JSON. Bytes are in base64; all else has its name and its kind.
+
+
+class SegmentRow(TypedDict):
+    base_offset: int
+    end_offset: int
+    size_bytes: int
+    modified_ns: int
+    is_sealed: bool
+
+
+class LogRow(TypedDict):
+    topic: str
+    topic_id: str
+    partition: int
+    log_start_offset: int
+    end_offset: int
+    leader_epoch: int
+    is_compacted: bool
+    holes: list[list[int]]
+    segments: list[SegmentRow]
+    producers: str
+    fault: str
+
+
+class UnservedRow(TypedDict):
+    topic: str
+    partition: int
+    why: str
+
+
+class PointAnswer(TypedDict):
+    point: str
+    at_ms: int
+    hold_ms: int
+    cluster_id: str
+    broker_id: int
+    version: str
+    logs: list[LogRow]
+    unserved: list[UnservedRow]
+    catalog: str
+
+
+def to_json(point: Point) -> PointAnswer:
+    told = {
+        **vars(point),
+        "logs": [_row(each) for each in point.logs],
+        "unserved": [each._asdict() for each in point.unserved],
+        "catalog": base64.b64encode(point.catalog).decode(),
+    }
+    return cast(PointAnswer, told)
+
+
+def _row(log: LogAt) -> dict[str, Any]:
+    return {
+        **vars(log),
+        "segments": [each._asdict() for each in log.segments],
+        "producers": base64.b64encode(log.producers).decode(),
+    }
+
+
+def of_json(told: Mapping[str, Any]) -> Point:
+    """What a newer broker may tell beside is left out."""
+    return Point(**{
+        **of_names(Point.__annotations__, told),
+        "logs": tuple(map(_log, told["logs"])),
+        "unserved": tuple(
+            Unserved(**of_names(Unserved._fields, each)) for each in told["unserved"]
         ),
-    )
+        "catalog": base64.b64decode(told["catalog"]),
+    })  # fmt: skip
 
 
 def _log(told: Mapping[str, Any]) -> LogAt:
-    segments = (
-        SegmentAt(each["base_offset"], each["end_offset"], each["size_bytes"],
-                  each["modified_ns"], each["is_sealed"])
-        for each in told["segments"]
-    )  # fmt: skip
-    return LogAt(
-        topic=told["topic"],
-        topic_id=told["topic_id"],
-        partition=told["partition"],
-        start=told["log_start_offset"],
-        end=told["end_offset"],
-        leader_epoch=told["leader_epoch"],
-        is_compacted=told["is_compacted"],
-        holes=tuple((first, behind) for first, behind in told["holes"]),
-        segments=tuple(segments),
-        producers=base64.b64decode(told["producers"]),
-        fault=told["fault"],
-    )
+    return LogAt(**{
+        **of_names(LogAt.__annotations__, told),
+        "holes": tuple((first, behind) for first, behind in told["holes"]),
+        "segments": tuple(
+            SegmentAt(**of_names(SegmentAt._fields, each)) for each in told["segments"]
+        ),
+        "producers": base64.b64decode(told["producers"]),
+    })  # fmt: skip
+
+
+def of_names(names: Iterable[str], told: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: told[name] for name in names}

@@ -37,6 +37,7 @@ MARK = unfinished_restore.NAME
 # Of a file system's own; a lock is left by who looked whether a broker is here.
 NO_CONTENT = {"lost+found", "lock"}
 BEGUN = ".begun"  # a segment on the way
+NOW = 0  # in the place of a file's time
 
 Progress = Callable[[int, int], None]
 
@@ -150,8 +151,8 @@ class Restoration:
         folder = self.data_dir / directory_name(partition.topic, partition.partition)
         make_directory(folder, exist_ok=True)
         segments = list(segments_of(partition))
-        for base, pieces in segments:
-            self._write_segment(folder / f"{base:020d}.log", pieces, on_bytes)
+        for base, pieces, modified_ns in segments:
+            self._write_segment(folder / f"{base:020d}.log", pieces, modified_ns, on_bytes)
         if partition.producers is not None:
             first = folder / f"{segments[0][0]:020d}.snapshot"
             write(first, [self.target.get(partition.producers)])
@@ -159,7 +160,11 @@ class Restoration:
         durable_directories.sync_name(folder)
 
     def _write_segment(
-        self, path: Path, pieces: Sequence[Piece], on_bytes: Callable[[int], None]
+        self,
+        path: Path,
+        pieces: Sequence[Piece],
+        modified_ns: int,
+        on_bytes: Callable[[int], None],
     ) -> None:
         size = sum(each.size for each in pieces)
         if path.exists() and path.stat().st_size == size:
@@ -171,7 +176,7 @@ class Restoration:
                 yield self.target.get(each.blob)
                 on_bytes(each.size)
 
-        write(path, parts())
+        write(path, parts(), modified_ns)
 
     # The engine
 
@@ -191,15 +196,16 @@ class Restoration:
         log_dir.close()
 
 
-def segments_of(partition: PartitionCopy) -> Iterator[tuple[int, Sequence[Piece]]]:
-    """The last one begins where the log ends if nothing is there before: deleted, or damaged."""
+def segments_of(partition: PartitionCopy) -> Iterator[tuple[int, Sequence[Piece], int]]:
+    """With the times of their files: by these the next backup knows them again. The last one begins
+    where the log ends if nothing is there before: deleted, or damaged."""
     end = 0
     for each in partition.segments:
         if each.pieces:
-            yield each.base, each.pieces
+            yield each.base, each.pieces, each.modified_ns
             end = each.pieces[-1].end
     if end < partition.end or not partition.segments:
-        yield partition.end, ()
+        yield partition.end, (), NOW
 
 
 def settle(log_dir: LogDir, partition: PartitionCopy) -> None:
@@ -215,7 +221,9 @@ def settle(log_dir: LogDir, partition: PartitionCopy) -> None:
         log.delete_before(partition.start)
 
 
-def write(path: Path, parts: Iterator[bytes] | Sequence[bytes]) -> None:
+def write(
+    path: Path, parts: Iterator[bytes] | Sequence[bytes], modified_ns: int = NOW
+) -> None:
     """It has its name when it is whole and on disk."""
     begun = path.with_name(path.name + BEGUN)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
@@ -223,5 +231,7 @@ def write(path: Path, parts: Iterator[bytes] | Sequence[bytes]) -> None:
         for each in parts:
             file.write(each)
         file.flush()
+        if modified_ns != NOW:
+            os.utime(file.fileno(), ns=(modified_ns, modified_ns))
         os.fsync(file.fileno())
     begun.rename(path)

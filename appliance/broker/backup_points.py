@@ -14,11 +14,12 @@ import time
 import uuid
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from appliance import __version__
 from appliance._crc import crc32c
 from appliance._log import Log
+from appliance.backup.point import LogAt, Point, SegmentAt, Unserved
 from appliance.catalog import kafka_uuid
 from appliance.catalog.catalog import Catalog
 from appliance.data_dir.log_dir import LogDir
@@ -43,40 +44,6 @@ class Transactions(Protocol):
     def held(self, timeout_s: float) -> AbstractAsyncContextManager[None]: ...
 
 
-class SegmentAt(NamedTuple):
-    base_offset: int
-    end_offset: int
-    size_bytes: int  # of the file, as is the next
-    modified_ns: int
-    is_sealed: bool
-
-
-@dataclass(frozen=True)
-class LogAt:
-    """A partition's log at a point: all of it below `end_offset` is on disk."""
-
-    topic: str
-    topic_id: str
-    partition: int
-    log_start_offset: int
-    end_offset: int
-    leader_epoch: int
-    is_compacted: bool
-    holes: list[tuple[int, int]]
-    segments: list[SegmentAt]
-    producers: bytes  # a snapshot of those that nothing behind the start tells of
-    fault: str  # why less is on disk than there was
-
-
-@dataclass(frozen=True)
-class Point:
-    id: str
-    at_ms: int  # what was acknowledged before is in
-    logs: list[LogAt]
-    unserved: list[tuple[str, int, str]]  # topic, partition, why
-    catalog: bytes
-
-
 class Ends(NamedTuple):
     topic: Topic
     log: Log
@@ -92,12 +59,14 @@ class BackupPoints:
         topics: Topics,
         log_dir: LogDir,
         catalog: Catalog,
+        broker_id: int,
         change: Changes,
         transactions: Transactions,
     ) -> None:
         self._topics = topics
         self._log_dir = log_dir
         self._catalog = catalog
+        self._broker_id = broker_id
         self._change = change
         self._transactions = transactions
         self._holds: dict[str, float] = {}  # until when of time.monotonic(), by the point
@@ -108,14 +77,24 @@ class BackupPoints:
         self._hold(point_id)
         async with self._transactions.held(ENDS_S):
             ends = ends_of(in_order(self._topics.values()))
-            unserved = [(*key, why) for key, why in sorted(self._topics.unserved().items())]
+            unserved = [Unserved(*key, why) for key, why in sorted(self._topics.unserved().items())]
         catalog = await self._change(asyncio.to_thread(self._catalog.copy))
         faults = await asyncio.to_thread(made_durable, ends)
         policy = self._topics.base.cleanup_policy
         logs = await asyncio.to_thread(lambda: [log_at(each, policy, faults) for each in ends])
         self._hold(point_id)
         logger.info("a backup begins", point=point_id, partitions=len(logs))
-        return Point(point_id, at_ms, logs, unserved, catalog)
+        return Point(
+            point=point_id,
+            at_ms=at_ms,
+            hold_ms=round(HOLD_S * 1000),
+            cluster_id=self._catalog.cluster_id,
+            broker_id=self._broker_id,
+            version=__version__,
+            logs=tuple(logs),
+            unserved=tuple(unserved),
+            catalog=catalog,
+        )
 
     def renew(self, point: str) -> None:
         self._check(point)
@@ -185,8 +164,8 @@ def log_at(ends: Ends, policy: str, faults: dict[str, str]) -> LogAt:
         end_offset=end,
         leader_epoch=log.leader_epoch,
         is_compacted="compact" in topic.configs.get("cleanup.policy", policy),
-        holes=[(first, behind) for first, behind in log.holes() if first < end],
-        segments=segments_of(log, end),
+        holes=tuple((first, behind) for first, behind in log.holes() if first < end),
+        segments=tuple(segments_of(log, end)),
         producers=producers_before(log, start),
         fault=fault,
     )

@@ -110,8 +110,9 @@ class Broker:
         self._own_access()
         self.reopening = Reopening(self.topics, self.transactions, self.change)
         self.backup_points = BackupPoints(
-            self.topics, log_dir, catalog, self.change, self.transactions.decided_ends
-        )
+            self.topics, log_dir, catalog, self.node_id, self.change,
+            self.transactions.decided_ends,
+        )  # fmt: skip
         self.backup_reports = BackupReports(config.data_dir, config.backup_overdue_ms)
         self.exports = Book(ExportRows(catalog), config.export.runs_max)
         self.scrubber = Scrubber(log_dir)

@@ -84,6 +84,19 @@ def test_only_what_is_new_is_read(appliance_broker: RunningBroker, backups: Back
         assert values(broker, "clicks") == numbered(0, 1000)
 
 
+def test_the_first_backup_after_a_restore_reads_what_is_new(
+    appliance_broker: RunningBroker, backups: Backups
+) -> None:
+    make_topic(appliance_broker, "clicks", 1, SMALL_SEGMENTS)
+    produce(appliance_broker, "clicks", numbered(0, 1000))
+    assert backups.create(appliance_broker)["read_bytes"] > 100_000
+    with backups.restored() as broker:
+        produce(broker, "clicks", ["more"])
+        assert backups.create(broker)["read_bytes"] < 30_000
+    with backups.restored() as broker:
+        assert values(broker, "clicks") == [*numbered(0, 1000), "more"]
+
+
 def test_a_history_that_began_anew_at_an_older_backup_is_not_mixed_with_the_other(
     appliance_broker: RunningBroker, backups: Backups
 ) -> None:

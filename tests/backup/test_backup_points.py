@@ -137,8 +137,8 @@ def test_compaction_rests_while_a_point_is_held(
             log.roll()
         log_dir.checkpoint()
         assert log_dir.compact() == 0
-        broker.backup_points.renew(point.id)
-        broker.backup_points.end(point.id)
+        broker.backup_points.renew(point.point)
+        broker.backup_points.end(point.point)
         assert log_dir.compact() == 1
         assert log.read(0, 1000, "end")[:8] != bytes(8)
         await broker.backup_points.take()

@@ -1,42 +1,35 @@
-"""Backups in an S3-compatible store: a real server over HTTP, asked by its usual client."""
+"""Backups in an S3-compatible store: two servers over HTTP, asked by their usual client."""
 
 from __future__ import annotations
 
+import os
+import random
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from appliance.testing import RunningBroker
+from tests.support.backup_rounds import Rounds
 from tests.support.backups import Backups, make_topic, produce, values
+from tests.support.s3_server import moto, s3_service, versity
 from tests.support.shell import Shell
 
 pytestmark = pytest.mark.release("tests/backup/test_backup.py has all of it but the store")
 
 BUCKET = "backups"
+ROUNDS = int(os.environ.get("BACKUP_ROUNDS", "5"))
+SEED = int(os.environ.get("BACKUP_SEED", "1"))
+BULK_BYTES = int(os.environ.get("BACKUP_BYTES", "20000000"))
 
 
-@pytest.fixture(scope="module")
-def service() -> Iterator[Any]:
+@pytest.fixture(scope="module", params=[moto, versity], ids=["moto", "versity"])
+def service(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """As its usual client sees it."""
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    patch = pytest.MonkeyPatch()
-    settings = {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_ACCESS_KEY_ID": "test",
-                "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}  # fmt: skip
-    for name, value in settings.items():
-        patch.setenv(name, value)
-    import s3fs
-
-    client = s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False)
-    client.mkdir(BUCKET)
-    yield client
-    patch.undo()
-    server.stop()
+    with s3_service(request.param, tmp_path_factory.mktemp("s3"), BUCKET) as client:
+        yield client
 
 
 def test_a_store_has_what_a_directory_would(
@@ -76,3 +69,10 @@ def test_a_lock_keeps_others_out_until_who_has_it_is_dead(
     )
     service.pipe_file(lock, b'{"who": "elsewhere:1", "until": 1}')
     backups.create(appliance_broker)
+
+
+def test_kills_at_random_moments_lose_nothing(service: Any, tmp_path: Path) -> None:
+    backups = Backups(tmp_path, f"s3://{BUCKET}/{tmp_path.name}")
+    with closing(Rounds(backups, random.Random(SEED), BULK_BYTES)) as site:
+        for number in range(ROUNDS):
+            site.run(number)

@@ -1,0 +1,97 @@
+"""Servers that speak S3: moto, which keeps all in memory and checks no signature, and Versity's
+gateway, a server for production that keeps a bucket in a folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.interop.kafka_jars import CACHE
+from tests.support.alert_receivers import free_port
+from tests.support.made_once import made_once
+
+KEY, SECRET = "tester", "a-secret-of-tests"
+VERSION = "v1.8.0"
+MODULE = f"github.com/versity/versitygw/cmd/versitygw@{VERSION}"
+DEADLINE_S = 30.0
+
+Running = Callable[[Path], AbstractContextManager[str]]  # its URL
+
+
+@contextmanager
+def moto(_: Path) -> Iterator[str]:
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@contextmanager
+def versity(folder: Path) -> Iterator[str]:
+    port = free_port()
+    data, sidecar = folder / "buckets", folder / "attributes"
+    for each in (data, sidecar):  # it has attributes beside: tmpfs has no xattrs of users
+        each.mkdir(parents=True)
+    command = [versity_program(), "--port", f"127.0.0.1:{port}", "--quiet", "posix", "--sidecar",
+               str(sidecar), str(data)]  # fmt: skip
+    keys = {"ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": SECRET}
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(command, env={**os.environ, **keys}, stdout=log, stderr=log)
+    try:
+        await_port(port, process, folder / "log")
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def versity_program() -> str:
+    if found := shutil.which("versitygw"):
+        return found
+    go = shutil.which("go")
+    if go is None:
+        pytest.skip("wanted versitygw in PATH, or go, which builds it")
+    with made_once(CACHE / f"versitygw-{VERSION}") as folder:
+        if folder is not None:
+            subprocess.run([go, "install", MODULE], env={**os.environ, "GOBIN": str(folder)},
+                           check=True)  # fmt: skip
+    return str(CACHE / f"versitygw-{VERSION}" / "versitygw")
+
+
+def await_port(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    end = time.monotonic() + DEADLINE_S
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            assert process.poll() is None, log.read_text()[-2000:]
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
+
+@contextmanager
+def s3_service(running: Running, folder: Path, bucket: str) -> Iterator[Any]:
+    """With an empty bucket, as its usual client sees it. Commands find it by their environment."""
+    with running(folder) as url, pytest.MonkeyPatch.context() as patch:
+        settings = {"AWS_ENDPOINT_URL": url, "AWS_ACCESS_KEY_ID": KEY,
+                    "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_DEFAULT_REGION": "us-east-1"}  # fmt: skip
+        for name, value in settings.items():
+            patch.setenv(name, value)
+        import s3fs
+
+        s3fs.S3FileSystem.clear_instance_cache()  # of another service, by the same words
+        client = s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False)
+        client.mkdir(bucket)
+        yield client

@@ -13,6 +13,7 @@ Who is killed begins the same again: a segment that has its name is whole.
 from __future__ import annotations
 
 import os
+import pwd
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +27,12 @@ from appliance.backup.target import Target
 from appliance.catalog import kafka_uuid
 from appliance.catalog.catalog import NAME as CATALOG
 from appliance.config import StorageConfig
-from appliance.data_dir import durable_directories, partition_metadata, unfinished_restore
+from appliance.data_dir import (
+    data_marker,
+    durable_directories,
+    partition_metadata,
+    unfinished_restore,
+)
 from appliance.data_dir.log_dir import LogDir
 from appliance.data_dir.partition_names import directory_name
 from appliance.process.owner_only import FILE_MODE, make_directory
@@ -34,8 +40,8 @@ from appliance.topics.topic import INTERNAL, TRANSACTIONS
 
 THREADS = 4
 MARK = unfinished_restore.NAME
-# Of a file system's own; a lock is left by who looked whether a broker is here.
-NO_CONTENT = {"lost+found", "lock"}
+# Of a file system; of `appliance install`; a lock is left by who looked for a broker here.
+NO_CONTENT = {"lost+found", data_marker.NAME, "lock"}
 BEGUN = ".begun"  # a segment on the way
 NOW = 0  # in the place of a file's time
 
@@ -104,6 +110,7 @@ class Restoration:
     def _begin(self) -> None:
         facts = {"backup": self.manifest.id, "topics": sorted(self.topics)}
         durable_directories.make(self.data_dir)
+        check_user(self.data_dir)
         begun = unfinished_restore.begun(self.data_dir)
         if begun is None:
             self._check_empty()
@@ -194,6 +201,24 @@ class Restoration:
             log_dir.abandon()
             raise
         log_dir.close()
+
+
+def check_user(data_dir: Path) -> None:
+    """Before root leaves files there that the broker's user could not open."""
+    owner = data_dir.stat().st_uid
+    if os.geteuid() == 0 != owner:
+        name = name_of(owner)
+        raise RestoreFailed(
+            f"{data_dir} is {name}'s, who could not open what root restores there: "
+            f"sudo -u {name} appliance backup restore ..."
+        )
+
+
+def name_of(user_id: int) -> str:
+    try:
+        return pwd.getpwuid(user_id).pw_name
+    except KeyError:
+        return f"#{user_id}"  # as sudo takes it
 
 
 def segments_of(partition: PartitionCopy) -> Iterator[tuple[int, Sequence[Piece], int]]:

@@ -57,6 +57,6 @@ def check(directory: Path, wanted: str) -> None:
         raise DataDirUnknown(
             f"{directory} has {has}, wanted {wanted} (data.marker): it is not the data directory "
             "of this broker. Is its file system mounted? `findmnt --target "
-            f"{directory}` says what is there. If the broker is to begin anew here: "
-            f"appliance install --data-dir {directory} --new-data-dir"
+            f"{directory}` says what is there. If the broker is to begin here, or a backup was "
+            f"restored here: appliance install --data-dir {directory} --new-data-dir"
         )

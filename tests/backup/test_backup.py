@@ -4,6 +4,7 @@ next backup reads, and what stays in a target."""
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from appliance.backup import manifest
 from appliance.backup.manifest import Manifest
+from appliance.data_dir import data_marker
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import DataNewer
 from appliance.testing import RunningBroker, running_broker
@@ -66,6 +68,34 @@ def test_a_restored_broker_has_what_was_acknowledged_and_its_groups_go_on(
         assert (topic["id"], topic["configs"]) == (before["id"], before["configs"])
         produce(broker, "clicks", ["more"])
         assert consumed(broker, "clicks", start=500) == [(500, "more")]
+
+
+def test_a_directory_that_an_installation_made_is_restored_into_and_keeps_its_marker(
+    appliance_broker: RunningBroker, backups: Backups, tmp_path: Path
+) -> None:
+    make_topic(appliance_broker, "clicks")
+    produce(appliance_broker, "clicks", ["one"])
+    backups.create(appliance_broker)
+    data = tmp_path / "installed"
+    data.mkdir()
+    data_marker.write(data, "3f6c02a8d1b47e95")
+    Shell("").out("backup restore", "--target", backups.target, "--data-dir", str(data))
+    with running_broker(data, {"data.marker": "3f6c02a8d1b47e95"}) as broker:
+        assert values(broker, "clicks") == ["one"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be refused in what others own")
+def test_root_restores_nothing_that_the_brokers_user_could_not_open(
+    appliance_broker: RunningBroker, backups: Backups, tmp_path: Path
+) -> None:
+    backups.create(appliance_broker)
+    data = tmp_path / "of-another"
+    data.mkdir()
+    os.chown(data, 4242, 4242)
+    told = Shell("").run("backup restore", "--target", backups.target, "--data-dir", str(data))
+    assert told.exit_code == 1
+    assert "sudo -u #4242 appliance backup restore" in told.output
+    assert list(data.iterdir()) == []
 
 
 def test_only_what_is_new_is_read(appliance_broker: RunningBroker, backups: Backups) -> None:

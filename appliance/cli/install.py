@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
@@ -15,6 +15,7 @@ from appliance.doctor.check import Check
 from appliance.installation import installation, removal
 from appliance.installation.installation import Step, Wish
 from appliance.installation.paths import Place
+from appliance.machine.kernel_files import KernelFiles
 from appliance.machine.watch import Machine
 from appliance.process.exit_codes import Command
 
@@ -51,10 +52,9 @@ def install(
     wish = Wish(place, command or this_command(), data_dir, may_begin, starts, restarts)
     steps = list(installation.install(wish))
     there = removal.data_of(place)
-    proposed = proposals(there) if place.is_machine else []
-    if may_tune and proposed:
-        for each in mend.mend(proposed, Machine(there).kernel):
-            steps.append(Step("changed", f"/{each.change.path}: {each.error or each.change.value}"))
+    proposed = proposals(place, there)
+    if may_tune:
+        steps += tuned(place, proposed)
         proposed = []
     if as_json:
         put_json({"steps": rows(steps), "data_dir": str(there),
@@ -90,12 +90,23 @@ def this_command() -> Path:
     return Path(sys.executable).with_name("appliance")
 
 
-def proposals(data_dir: Path) -> list[Check]:
-    """What the doctor would write, which is done only for who says so."""
-    machine = Machine(data_dir, is_guest=True)
+def proposals(place: Place, data_dir: Path) -> list[Check]:
+    """What the doctor would write, which is done only for who says so. A folder that has no kernel
+    yet needs nothing."""
+    there = place.below(data_dir)
+    machine = Machine(there, kernel=KernelFiles(place.root), is_guest=True)
     machine.look()
-    found = examination.checks(machine, BrokerConfig(data_dir=data_dir))
+    found = examination.checks(machine, BrokerConfig(data_dir=there))
     return [each for each in found if each.changes]
+
+
+def tuned(place: Place, proposed: list[Check]) -> Iterator[Step]:
+    for each in mend.mend(proposed, KernelFiles(place.root)):
+        path = f"/{each.change.path}"
+        if each.error:
+            yield Step("failed", f"{path}: {each.error}")
+        else:
+            yield Step("changed", f"{path}: {each.change.value}, was {each.before}")
 
 
 def rows(steps: Iterable[Step]) -> list[dict[str, str]]:

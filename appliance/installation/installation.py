@@ -32,7 +32,9 @@ class NotInstalled(ApplianceError):
 
 
 class Step(NamedTuple):
-    did: Literal["made", "changed", "kept", "removed", "started", "restarted", "stopped"]
+    did: Literal[
+        "made", "changed", "kept", "removed", "started", "restarted", "stopped", "failed"
+    ]
     what: str
 
 

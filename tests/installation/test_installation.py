@@ -17,6 +17,7 @@ from appliance.data_dir import data_marker
 from appliance.installation import installation, system_users, units
 from appliance.installation.installation import NotInstalled, Wish
 from appliance.installation.paths import Place
+from tests.support.recorded_machine import made
 
 SCORES = {  # at most: systemd-analyze security, where 10 is a process that may do everything
     "appliance.service": 1.5,
@@ -141,6 +142,67 @@ def test_the_disk_watch_is_set_where_smartctl_is(root: Path) -> None:
     (root / "usr/sbin/smartctl").touch()
     install(root)
     assert setting(root, "disk.watch.file") == "/var/lib/appliance-disk-watch/report.json"
+
+
+# The kernel's values, which are changed only for who says so
+
+UNTUNED = """< raid5
+proc/sys/vm/dirty_background_bytes = 0
+proc/sys/vm/dirty_background_ratio = 10
+! sys/class/rtc
+sys/block/sdb/queue/scheduler = [none] mq-deadline
+"""
+SYSCTLS, RULES = "etc/sysctl.d/90-appliance.conf", "etc/udev/rules.d/90-appliance.rules"
+
+
+def kernel_files(root: Path) -> dict[Path, str]:
+    found = [*(root / "proc").rglob("*"), *(root / "sys").rglob("*")]
+    return {each: each.read_text() for each in found if each.is_file()}
+
+
+def test_an_installation_proposes_what_the_doctor_would_write_and_changes_nothing(
+    root: Path,
+) -> None:
+    made(root, UNTUNED)
+    before = kernel_files(root)
+    told = install(root, "--data-dir", "/data")
+    assert told.exit_code == 0, told.output
+    assert "Proposed, and not done without your word (--tune):" in told.output
+    assert "sysctl -w vm.dirty_background_bytes='268435456'" in told.output
+    proposed = json.loads(install(root, "--json").output)["proposed"]
+    assert "echo mq-deadline > /sys/block/sdb/queue/scheduler" in proposed
+    assert kernel_files(root) == before
+    assert not (root / SYSCTLS).exists()
+    assert not (root / RULES).exists()
+
+
+def test_tune_writes_it_now_and_for_the_next_start(root: Path) -> None:
+    made(root, UNTUNED)
+    told = install(root, "--data-dir", "/data", "--tune")
+    assert told.exit_code == 0, told.output
+    assert "Proposed" not in told.output
+    assert "changed   /sys/block/sdb/queue/scheduler: mq-deadline, was none" in told.output
+    assert (root / "sys/block/sdb/queue/scheduler").read_text() == "mq-deadline\n"
+    assert (root / "proc/sys/vm/dirty_background_bytes").read_text() == "268435456\n"
+    assert "\nvm.dirty_background_bytes = 268435456\n" in (root / SYSCTLS).read_text()
+    assert 'ATTR{queue/scheduler}="mq-deadline"' in (root / RULES).read_text()
+
+
+def test_what_the_kernel_refuses_is_told_and_not_kept(root: Path) -> None:
+    made(root, UNTUNED)
+    file = root / "proc/sys/vm/dirty_background_bytes"
+    file.unlink()
+    file.mkdir()
+    steps = json.loads(install(root, "--data-dir", "/data", "--tune", "--json").output)["steps"]
+    failed = [each["what"] for each in steps if each["did"] == "failed"]
+    assert failed == ["/proc/sys/vm/dirty_background_bytes: Is a directory"]
+    assert "dirty_background_bytes" not in (root / SYSCTLS).read_text()
+
+
+def test_a_folder_without_a_kernel_needs_nothing(root: Path) -> None:
+    found = json.loads(install(root, "--tune", "--json").output)
+    assert found["proposed"] == []
+    assert not (root / SYSCTLS).exists()
 
 
 # The marker

@@ -141,5 +141,5 @@ def test_a_record_that_cannot_be_read_costs_only_what_it_said(log: Log) -> None:
 def test_a_value_of_a_newer_version_is_refused_and_not_left_out(log: Log) -> None:
     """What was acknowledged would be given again."""
     put(log, Record(snapshot(PLACE, some(), [], 1).key, b"\0\1"))
-    with pytest.raises(DataNewer, match="ShareSnapshotValue has format 1, .* knows up to 0: "):
+    with pytest.raises(DataNewer, match=r"ShareSnapshotValue has format 1, .* knows up to 0: "):
         replay([log])

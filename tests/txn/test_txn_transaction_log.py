@@ -134,5 +134,5 @@ def test_a_record_that_cannot_be_read_is_told_and_keeps_nobody_out(
 def test_a_value_of_a_newer_version_is_refused_and_not_left_out(log: Log) -> None:
     """Whose transaction it is would begin anew, and what was decided would be forgotten."""
     put(log, record(replace(OPEN, id="other")), Record(b"\0\0\0\2tx", b"\0\7"))
-    with pytest.raises(DataNewer, match="TransactionLogValue has format 7, .* knows up to 1: "):
+    with pytest.raises(DataNewer, match=r"TransactionLogValue has format 7, .* knows up to 1: "):
         replay([log])

@@ -54,8 +54,13 @@ size=$(du -sk --apparent-size "$tree/usr" | cut -f1)
 sed -e "s/@VERSION@/$version/; s/@ARCHITECTURE@/$architecture/; s/@SIZE@/$size/" \
     -e "s/@PYTHON@/python3 (>= $minor~), python3 (<< $next~)/; s/@LIBRARIES@/$libraries/" \
     packaging/debian/control >"$tree/DEBIAN/control"
-for each in postinst prerm postrm; do
-    install -m 755 "packaging/debian/$each" "$tree/DEBIAN/$each"
+formats='from appliance.data_dir.data_format import KNOWN_NEEDS, OURS; '
+major=$("$home/bin/python3" -c "$formats print(OURS.major)")
+needs=$("$home/bin/python3" -c "$formats print(*sorted(KNOWN_NEEDS))")
+for each in preinst postinst prerm postrm; do
+    sed -e "s/@MAJOR@/$major/; s/@NEEDS@/$needs/; s/@VERSION@/$version/" \
+        "packaging/debian/$each" >"$tree/DEBIAN/$each"
+    chmod 755 "$tree/DEBIAN/$each"
 done
 (cd "$tree" && find usr -type f -print0 | sort -z | xargs -0 md5sum >DEBIAN/md5sums)
 chmod -R u=rwX,go=rX "$tree"

@@ -47,6 +47,7 @@ LARGE = {  # where those are that import the engine, certificates or the client 
     "mirror": "appliance.mirror.command",
     "tls": "appliance.cli.tls",
     "uninstall": "appliance.cli.install",
+    "upgrade": "appliance.cli.upgrade",
 }
 
 

@@ -23,6 +23,9 @@ from typing import Any, NamedTuple
 
 from appliance import __version__
 from appliance._crc import crc32c
+from appliance.catalog.catalog import APPLICATION_ID
+from appliance.catalog.catalog import NAME as CATALOG
+from appliance.catalog.schema import SCHEMA
 from appliance.data_dir import durable_directories
 from appliance.data_dir.promised_offsets import BEGIN, HEADER, HEADERS_AT, RECORD
 from appliance.errors import ApplianceError, DataNewer
@@ -36,6 +39,7 @@ from appliance.process.spoken import moment
 NAME = "format"
 HEAD_BYTES = 8192  # of a file of ours that says of which version it is
 JOURNALS = ("checkpoint.0", "checkpoint.1")
+SCHEMA_AT, PROGRAM_AT = 60, 68  # in SQLite's header: user_version, application_id
 JOURNAL_VERSION = struct.Struct(">HH")
 WATERMARKS, WATERMARKS_MAGIC = "watermarks", b"wtrmarks"
 
@@ -167,7 +171,13 @@ class FileVersion(NamedTuple):
 
 
 def versions_of_files(directory: Path) -> Iterator[FileVersion]:
-    """Of those that are there and say it."""
+    """Of those that are there and say it. A change of the catalog that is in its log alone is seen
+    when it is opened."""
+    data = head(directory / CATALOG)
+    if data[PROGRAM_AT : PROGRAM_AT + 4] == APPLICATION_ID.to_bytes(4, "big"):
+        schema = int.from_bytes(data[SCHEMA_AT : SCHEMA_AT + 4], "big")
+        is_newer = schema > len(SCHEMA)
+        yield FileVersion(directory / CATALOG, str(schema), str(len(SCHEMA)), is_newer)
     for name in JOURNALS:
         version = of_journal(head(directory / name))
         if version is not None:

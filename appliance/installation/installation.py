@@ -57,14 +57,18 @@ def install(wish: Wish) -> Iterator[Step]:
     yield settings_written(place, values)
     data_dir: Path = values["data.dir"]
     yield data_directory(wish, data_dir, values["data.marker"])
+    of_broker = []
     for name, text in units.texts(wish.command):
-        yield put(place.units / name, text)
-    yield put(units.data_file(place), units.of_data(data_dir))
+        step = put(place.units / name, text)
+        of_broker += [step] if name == units.BROKER else []
+        yield step
+    of_broker.append(put(units.data_file(place), units.of_data(data_dir)))
+    yield of_broker[-1]
     if place.is_machine and units.is_running():
-        yield from _told_systemd(wish)
+        yield from _told_systemd(wish, is_same_unit=all(each.did == "kept" for each in of_broker))
 
 
-def _told_systemd(wish: Wish) -> Iterator[Step]:
+def _told_systemd(wish: Wish, *, is_same_unit: bool) -> Iterator[Step]:
     units.tell("daemon-reload")
     if wish.starts:
         wanted = [units.BROKER]
@@ -73,8 +77,14 @@ def _told_systemd(wish: Wish) -> Iterator[Step]:
         units.tell("enable", "--now", *wanted)
         yield Step("started", ", ".join(wanted))
     elif wish.restarts:
-        units.tell("try-restart", units.BROKER)
+        units.tell(restarting(is_same_unit), units.BROKER)
         yield Step("restarted", f"{units.BROKER}, if it ran")
+
+
+def restarting(is_same_unit: bool) -> str:
+    """A new process takes over, which clients hardly see. In the unit of before that one would be
+    in the sandbox of before; and what a unit of before started may not know how."""
+    return "try-reload-or-restart" if is_same_unit else "try-restart"
 
 
 def check(wish: Wish) -> None:

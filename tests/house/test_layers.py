@@ -27,7 +27,7 @@ LAYERS = [
     ("network", "catalog"),
     ("data_dir", "access"),
     ("bulk", "doctor", "export", "installation", "topics", "zookeeper"),
-    ("repair", "groups", "backup"),
+    ("repair", "groups", "backup", "upgrade"),
     ("share", "txn"),
     ("broker",),
     ("alerts", "api"),

@@ -115,7 +115,7 @@ class Server:
         self.registration: Registration | None = None
         self.kafka_addresses: list[Address] = []  # where clients come in, while they may
         self.admin_address: Address | None = None
-        self.has_users = has_users(config.data_dir / CATALOG)
+        self.has_users = False
         self.setup_secret = ""
         self.export_address: Address | None = None  # of bulk data
         self.https: Https | None = None
@@ -153,7 +153,6 @@ class Server:
         try:
             await self.serve(progress)
         finally:
-            stop_signals.on_succession = lambda: None
             stop_signals.tell(None)
 
     async def serve(self, progress: RecoveryProgress) -> None:
@@ -176,6 +175,7 @@ class Server:
         if not self.is_embedded and not self.config.access.may_dump:
             core_dumps.forbid()
         self.check()
+        self.has_users = has_users(self.config.data_dir / CATALOG)
         if not self.is_embedded:
             tell_of_root()
         limits.require(threads_of(self.config), limits.look())

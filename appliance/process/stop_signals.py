@@ -27,8 +27,11 @@ class StopSignals:
             signal.signal(each, self._on_signal)
 
     def tell(self, callback: Callback | None) -> None:
-        """Sets the callback for signals. A signal that came already is passed to it at once."""
+        """Sets the callback for signals. A signal that came already is passed to it at once. None:
+        nobody listens any more, to no signal."""
         self._callback = callback
+        if callback is None:
+            self.on_succession = lambda: None
         if callback is not None and self.came is not None:
             callback(self.came)
 

@@ -44,6 +44,8 @@ class Successor:
 
 def start(sockets: Mapping[str, socket.socket], command: list[str] | None = None) -> Successor:
     """Blocks until it could take over. `sockets` listen, by the addresses of the settings."""
+    if os.getpid() == 1:
+        raise NotSucceeded("this is process 1 of a container, which ends with it: restart that")
     ready, ready_fd = os.pipe()
     gone_fd, gone = os.pipe()
     named = {name: each.fileno() for name, each in sockets.items()}

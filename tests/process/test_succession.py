@@ -24,10 +24,12 @@ DEADLINE_S = 60.0
 class Followed:
     """A broker, and then its successors, which are no children of ours."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, admin_host: str = "127.0.0.1") -> None:
         port, admin, export = lasting_ports(3)
         named = {"export.address": f"127.0.0.1:{export}"}
-        self.serving = Serving(folder, port=port, admin_port=admin, **named)
+        self.serving = Serving(
+            folder, port=port, admin_port=admin, admin_host=admin_host, **named
+        )  # fmt: skip
         self.bootstrap = f"127.0.0.1:{port}"
         self.pid = self.serving.process.pid
 
@@ -118,6 +120,14 @@ def test_one_that_cannot_start_leaves_the_old_one(tmp_path: Path, why: str) -> N
     format_file.write_text(kept)
     broker.take_over()
     assert [each.value for each in consumed(broker.bootstrap, "orders")] == [b"still here"]
+    broker.stop()
+
+
+def test_pages_without_a_password_stay_on_loopback(tmp_path: Path) -> None:
+    """The new process is made while the old one has the catalog locked: it looks when it is not."""
+    broker = Followed(tmp_path, admin_host="0.0.0.0")
+    broker.take_over()
+    assert broker.serving.log.count("they and bulk data are on loopback until one is set") == 2
     broker.stop()
 
 

@@ -31,6 +31,7 @@ class Serving:
         data: Path | None = None,
         package: Path | None = None,
         protocol: str = "",
+        admin_host: str = "127.0.0.1",
         **settings: object,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -40,7 +41,7 @@ class Serving:
         self.data = (data or folder / "data").absolute()
         command += [str(self.data)]
         listen = f"{protocol and f'{protocol}://'}127.0.0.1:{port}"
-        command += ["--admin", f"127.0.0.1:{admin_port}", "--listen", listen]
+        command += ["--admin", f"{admin_host}:{admin_port}", "--listen", listen]
         if admin_port:  # the port beside it may be somebody else's
             settings = {"export.address": "127.0.0.1:0", **settings}
         for name, value in {**SMALL, **settings}.items():

@@ -28,13 +28,15 @@ from appliance.catalog.catalog import NAME as CATALOG
 from appliance.catalog.schema import SCHEMA
 from appliance.data_dir import durable_directories
 from appliance.data_dir.promised_offsets import BEGIN, HEADER, HEADERS_AT, RECORD
-from appliance.errors import ApplianceError, DataNewer
+from appliance.errors import ApplianceError, DataNewer, StorageFull
 from appliance.machine.believed_time_file import MAGIC as CLOCK_MAGIC
 from appliance.machine.believed_time_file import NAME as CLOCK
 from appliance.machine.believed_time_file import SLOT_SIZE
 from appliance.machine.believed_time_file import is_sound as is_sound_slot
-from appliance.process import owner_only
+from appliance.process import event_log, owner_only
 from appliance.process.spoken import moment
+
+events = event_log.named("log_dir")
 
 NAME = "format"
 HEAD_BYTES = 8192  # of a file of ours that says of which version it is
@@ -140,7 +142,14 @@ def take(directory: Path, now_ms: int, needs: Mapping[str, str] | None = None) -
         made = DataFormat(found.version, found.by, us, needs)
     else:
         return found
-    _write(directory, made)
+    try:
+        _write(directory, made)
+    except StorageFull as error:
+        known = FIRST if found is None else found.version
+        if known.major < OURS.major or needs.keys() - (found.needs.keys() if found else set()):
+            raise  # an older build would open what it must not
+        events.warning("the format of the data is not noted yet, the next start tries again",
+                       error=error)  # fmt: skip
     return made
 
 

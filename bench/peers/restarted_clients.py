@@ -4,7 +4,7 @@ or read, until SIGTERM.
     python -m bench.peers.restarted_clients WAY ADDRESS
 
 Producers have acks=all and send one record every 5 ms without waiting for the one before. Consumers
-read, in a group, what one of the producers sends. Defaults but for what is named here.
+read, in a group, what the producers send. Defaults but for what is named here.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ TOPIC, PARTITIONS = "restarted", 4
 EVERY_S = 0.005
 VALUE = bytes(100)
 DELIVERY_MS = 60_000  # who tries again for so long sees a restart as a pause
+# librdkafka begins from its bootstrap servers when its only broker closes a connection, and asks
+# then for metadata by a timer of one second.
+KEPT = {"metadata.recovery.strategy": "none"}
 
 stopped = threading.Event()
 
@@ -42,13 +45,23 @@ def paced() -> bool:
 
 
 def confluent_producer(address: str) -> None:
+    _confluent_producer(address, {})
+
+
+def confluent_producer_kept(address: str) -> None:
+    _confluent_producer(address, KEPT)
+
+
+def _confluent_producer(address: str, more: dict[str, str]) -> None:
     from confluent_kafka import Producer
 
     def acknowledged(error: object, message: object) -> None:
         if error is None:
             tell()
 
-    producer = Producer({"bootstrap.servers": address, "delivery.timeout.ms": DELIVERY_MS})
+    producer = Producer(
+        {"bootstrap.servers": address, "delivery.timeout.ms": DELIVERY_MS, **more}
+    )
     while paced():
         producer.produce(TOPIC, VALUE, on_delivery=acknowledged)
         producer.poll(0)
@@ -97,19 +110,22 @@ def our_producer(address: str) -> None:
 
 
 def confluent_consumer(address: str) -> None:
-    _confluent_consumer(address, "classic")
+    _confluent_consumer(address, {"group.id": "classic"})
 
 
-def confluent_consumer_new(address: str) -> None:
+def confluent_consumer_kept(address: str) -> None:
+    _confluent_consumer(address, {"group.id": "kept", **KEPT})
+
+
+def confluent_consumer_new_kept(address: str) -> None:
     """The group protocol of KIP-848."""
-    _confluent_consumer(address, "consumer")
+    _confluent_consumer(address, {"group.id": "new", "group.protocol": "consumer", **KEPT})
 
 
-def _confluent_consumer(address: str, protocol: str) -> None:
+def _confluent_consumer(address: str, more: dict[str, str]) -> None:
     from confluent_kafka import Consumer
 
-    consumer = Consumer({"bootstrap.servers": address, "group.id": f"confluent-{protocol}",
-                         "group.protocol": protocol})  # fmt: skip
+    consumer = Consumer({"bootstrap.servers": address, **more})
     consumer.subscribe([TOPIC])
     while not stopped.is_set():
         message = consumer.poll(0.1)
@@ -131,11 +147,13 @@ def kafka_python_consumer(address: str) -> None:
 
 WAYS: dict[str, Callable[[str], None]] = {
     "confluent-producer": confluent_producer,
+    "confluent-producer-kept": confluent_producer_kept,
     "kafka-python-producer": kafka_python_producer,
     "aiokafka-producer": aiokafka_producer,
     "our-producer": our_producer,
     "confluent-consumer": confluent_consumer,
-    "confluent-consumer-new": confluent_consumer_new,
+    "confluent-consumer-kept": confluent_consumer_kept,
+    "confluent-consumer-new-kept": confluent_consumer_new_kept,
     "kafka-python-consumer": kafka_python_consumer,
 }
 

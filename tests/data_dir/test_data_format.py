@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import struct
 from pathlib import Path
@@ -15,7 +16,7 @@ from appliance.data_dir import data_format
 from appliance.data_dir.data_format import FIRST, OURS, FormatUnreadable, Version, check, read, take
 from appliance.data_dir.locked_dir import LockedDir
 from appliance.data_dir.log_dir import LogDir
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, StorageFull
 from appliance.machine.believed_time_file import SLOT, SLOT_SIZE
 
 NEXT = Version(OURS.major + 1, 0)
@@ -109,6 +110,22 @@ def test_what_it_needs_and_we_know_is_kept_while_it_is_in_use(
     take(tmp_path, AT_MS)
     monkeypatch.setattr(data_format, "KNOWN_NEEDS", frozenset())
     check(tmp_path)
+
+
+def test_a_full_disk_keeps_nobody_from_starting_but_where_an_older_build_could_do_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(data_format.owner_only, "write", full)
+    assert take(tmp_path, AT_MS).version == OURS
+    assert not (tmp_path / "format").exists()
+    with pytest.raises(StorageFull):
+        take(tmp_path, AT_MS, {"log.dirs": "0.2.0"})
+    monkeypatch.setattr(data_format, "OURS", NEXT)
+    with pytest.raises(StorageFull):
+        take(tmp_path, AT_MS)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": "x"}', '{"appliance": "1"}', "7"])

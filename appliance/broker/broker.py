@@ -114,7 +114,8 @@ class Broker:
             self.transactions.decided_ends,
         )  # fmt: skip
         self.backup_reports = BackupReports(config.data_dir, config.backup_overdue_ms)
-        self.exports = Book(ExportRows(catalog), config.export.runs_max)
+        is_of_newer = data_format.is_of_newer(config.data_dir)
+        self.exports = Book(ExportRows(catalog), config.export.runs_max, is_of_newer=is_of_newer)
         self.scrubber = Scrubber(log_dir)
         self.refused_reads = RefusedReads(log_dir, self.scrubber)
 

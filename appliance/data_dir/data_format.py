@@ -131,6 +131,12 @@ def check(directory: Path) -> DataFormat | None:
     return found
 
 
+def is_of_newer(directory: Path) -> bool:
+    """Whether a newer minor version was here: what we do not know is not to be removed."""
+    found = read(directory)
+    return found is not None and found.version > OURS
+
+
 def take(directory: Path, now_ms: int, needs: Mapping[str, str] | None = None) -> DataFormat:
     """Whoever holds the lock opens it for writing: from now on it has at least our format. On disk
     when this returns, before anything is migrated."""

@@ -56,8 +56,10 @@ def fault_of(definition: Mapping[str, Any]) -> str:
 class Book:
     """Any thread may call its methods."""
 
-    def __init__(self, rows: ExportRows, runs_max: int) -> None:
+    def __init__(self, rows: ExportRows, runs_max: int, *, is_of_newer: bool = False) -> None:
+        """`is_of_newer`: a build that knows more options may have written them, and comes back."""
         self._rows = rows
+        self._is_of_newer = is_of_newer
         self._runs_max = runs_max
         self._lock = threading.Lock()
         self._unstored: set[str] = set()  # migrated, and not on disk yet
@@ -71,7 +73,7 @@ class Book:
         """Also removes from the disk what an older version accepted and this one does not: it may
         be a secret."""
         definition, dropped = migrated({"name": name, **json.loads(text)})
-        if dropped:
+        if dropped and not self._is_of_newer:
             self._store(definition)
             log.warning(
                 "dropped from an export's definition: only its scheduler may configure that",

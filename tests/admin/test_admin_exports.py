@@ -181,6 +181,18 @@ def test_secrets_that_an_older_version_kept_are_shown_to_nobody(tmp_path: Path) 
     found.close()
 
 
+def test_an_older_build_leaves_options_of_a_newer_one_on_the_disk(tmp_path: Path) -> None:
+    catalog = Catalog.open(tmp_path / "catalog.db")
+    newer = json.dumps({**EXPORT, "name": "daily", "options": {"of.newer": 1}})
+    ExportRows(catalog).put("daily", newer)
+    book = Book(ExportRows(catalog), 3, is_of_newer=True)
+    assert [each["options"] for each, _ in book.all()] == [{}]
+    assert ExportRows(catalog).all() == {"daily": newer}
+    Book(ExportRows(catalog), 3)
+    assert "of.newer" not in ExportRows(catalog).all()["daily"]
+    catalog.close()
+
+
 def test_a_full_disk_stops_no_start_that_migrates(tmp_path: Path) -> None:
     """What was migrated is stored with the next report; what was deleted meanwhile is not."""
     catalog = Catalog.open(tmp_path / "catalog.db")

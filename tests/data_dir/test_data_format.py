@@ -73,6 +73,7 @@ def test_a_newer_minor_version_is_opened_and_stays(tmp_path: Path) -> None:
     newer = Version(OURS.major, OURS.minor + 3)
     said(tmp_path, format=str(newer), appliance="0.9.0", what_we_do_not_know=[1])
     check(tmp_path)
+    assert data_format.is_of_newer(tmp_path)
     found = take(tmp_path, AT_MS + 5)
     assert (found.version, found.by.appliance) == (newer, "0.9.0")
     assert found.last == (__version__, str(OURS), AT_MS + 5)

@@ -16,7 +16,6 @@ import asyncio
 import gc
 import secrets
 import signal
-import socket
 import sys
 import time
 from collections.abc import (
@@ -61,7 +60,7 @@ from appliance.process import core_dumps, event_log, succession
 from appliance.process.detached_tasks import LoggedTasks
 from appliance.process.interval import Interval
 from appliance.process.stop_signals import stop_signals
-from appliance.process.succession import Predecessor, Successor
+from appliance.process.succession import Predecessor
 from appliance.process.systemd_notify import notify
 from appliance.repair import refused_reads, scrub
 
@@ -101,9 +100,6 @@ class Server:
         self.config = config
         self.is_embedded = is_embedded
         self._succeeds = succeeds
-        self._sockets: dict[str, socket.socket] = {}  # that Kafka clients come in by
-        self._successor: Successor | None = None
-        self._unattended = LoggedTasks(log, "a succession")
         self.status = "recovering"
         self.recovered = (0, 0)
         event_log.repeats.similar_max = config.log_similar_lines_max
@@ -125,6 +121,8 @@ class Server:
         self.started = time.monotonic()
         self.ready = asyncio.Event()
         self.stopping = asyncio.Event()
+        self._handover = succession.Handover(self.stopping.is_set)
+        self._unattended = LoggedTasks(log, "a succession")
 
     # what the admin pages ask
 
@@ -236,7 +234,7 @@ class Server:
         if self._succeeds is not None:
             self._succeeds.close_rest()
         names = (str(each.address) for each in self.config.listeners)
-        self._sockets = dict(zip(names, listeners, strict=True))
+        self._handover.sockets = dict(zip(names, listeners, strict=True))
         self.kafka_addresses = [Address(*each.getsockname()[:2]) for each in listeners]
         assert self.admin_address is not None, "the admin pages listen before recovery"
         broker.listens(self.kafka_addresses, self.admin_address)
@@ -353,18 +351,14 @@ class Server:
         self.stop()
 
     def _begin_succession(self) -> None:
-        if self.ready.is_set() and not self.stopping.is_set() and self._successor is None:
+        if self.ready.is_set():
             self._unattended.run(self._hand_over())
 
     async def _hand_over(self) -> None:
-        try:
-            self._successor = await asyncio.to_thread(succession.start, self._sockets)
-        except ApplianceError as error:
-            log.error("no other process takes over, this one goes on", error=error)
-            return
-        log.info("stopping, another process takes over", pid=self._successor.pid)
-        self._notify(f"MAINPID={self._successor.pid}")
-        self.stop()
+        """A new process takes over, or this one goes on."""
+        if (pid := await self._handover.begin()) is not None:
+            self._notify(f"MAINPID={pid}")
+            self.stop()
 
     def stop(self) -> None:
         """Ends `serve`; on its event loop."""
@@ -372,7 +366,7 @@ class Server:
         if self.broker is not None:
             self.broker.scrubber.stop()
         self.stopping.set()
-        if self._successor is None:
+        if not self._handover.is_done:
             self._notify("STOPPING=1")
 
     def _notify(self, state: str) -> None:

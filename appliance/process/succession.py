@@ -12,12 +12,14 @@ A new one that cannot start says why and ends, and the old one goes on.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import select
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 
 from appliance.errors import ApplianceError
 from appliance.process import event_log
@@ -27,6 +29,7 @@ log = event_log.named("server")
 VARIABLE = "APPLIANCE_SUCCEEDS"
 READY = b"1"
 PATIENCE_S = 120.0  # for what takes a second, on a machine that does other things, too
+LOOK_S = 0.1  # whether this process is to stop meanwhile
 
 
 class NotSucceeded(ApplianceError):
@@ -41,9 +44,49 @@ class Successor:
         self._process = process
         self._gone_fd = gone_fd  # closed by the end of this process, and not before
 
+    def end(self) -> int:
+        """It is not wanted any more, and will not serve. Its exit code."""
+        self._process.kill()
+        code = self._process.wait()
+        os.close(self._gone_fd)
+        return code
 
-def start(sockets: Mapping[str, socket.socket], command: list[str] | None = None) -> Successor:
-    """Blocks until it could take over. `sockets` listen, by the addresses of the settings."""
+
+class Handover:
+    """The old one's side: one successor at a time. `sockets` listen, by the addresses of the
+    settings."""
+
+    def __init__(self, is_stopping: Callable[[], bool]) -> None:
+        self.sockets: Mapping[str, socket.socket] = {}
+        self.is_done = False
+        self._is_stopping = is_stopping
+        self._is_begun = False
+
+    async def begin(self) -> int | None:
+        """The process that takes over once this one is gone; None: this one goes on."""
+        if self._is_begun or self._is_stopping():
+            return None
+        self._is_begun = True
+        try:
+            found = await asyncio.to_thread(start, self.sockets, self._is_stopping)
+        except ApplianceError as error:
+            self._is_begun = False
+            log.error("no other process takes over, this one goes on", error=error)
+            return None
+        if self._is_stopping():  # who stopped it wants no other
+            found.end()
+            return None
+        log.info("stopping, another process takes over", pid=found.pid)
+        self._successor, self.is_done = found, True
+        return found.pid
+
+
+def start(
+    sockets: Mapping[str, socket.socket],
+    is_stopping: Callable[[], bool],
+    command: Sequence[str] | None = None,
+) -> Successor:
+    """Blocks until it could take over."""
     if os.getpid() == 1:
         raise NotSucceeded("this is process 1 of a container, which ends with it: restart that")
     ready, ready_fd = os.pipe()
@@ -56,22 +99,28 @@ def start(sockets: Mapping[str, socket.socket], command: list[str] | None = None
             pass_fds=[ready_fd, gone_fd, *named.values()],
         )  # fmt: skip
     except OSError as error:
-        for fd in (ready, ready_fd, gone_fd, gone):
-            os.close(fd)
+        os.close(ready)
+        os.close(gone)
         raise NotSucceeded(f"no new process can be started: {error.strerror}") from error
-    os.close(ready_fd)
-    os.close(gone_fd)
+    finally:
+        os.close(ready_fd)
+        os.close(gone_fd)
+    found = Successor(process, gone)
     try:
-        found, _, _ = select.select([ready], [], [], PATIENCE_S)
-        if not found or os.read(ready, 1) != READY:
-            os.close(gone)
-            process.kill()
-            code = process.wait()
-            raise NotSucceeded(f"the new process ended with code {code}, or said nothing for "
-                               f"{PATIENCE_S:g} s; its reason is above")  # fmt: skip
+        if not _is_ready(ready, is_stopping):
+            raise NotSucceeded(f"the new process ended with code {found.end()}, or said nothing "
+                               f"for {PATIENCE_S:g} s; its reason is above")  # fmt: skip
     finally:
         os.close(ready)
-    return Successor(process, gone)
+    return found
+
+
+def _is_ready(ready: int, is_stopping: Callable[[], bool]) -> bool:
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end and not is_stopping():
+        if select.select([ready], [], [], LOOK_S)[0]:
+            return os.read(ready, 1) == READY
+    return False
 
 
 class Predecessor:

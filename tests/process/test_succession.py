@@ -16,6 +16,8 @@ import pytest
 
 from loadtest.ports import lasting_ports
 from tests.support.consumed import consumed
+from tests.support.logs import until
+from tests.support.release import gate_has
 from tests.support.serving import Serving
 
 DEADLINE_S = 60.0
@@ -99,7 +101,9 @@ def test_who_connects_before_the_new_one_serves_waits(tmp_path: Path) -> None:
     broker.stop()
 
 
-@pytest.mark.parametrize("why", ["newer data", "damage"])
+@pytest.mark.parametrize(
+    "why", gate_has(["newer data"], "another refusal of the same check", ["newer data", "damage"])
+)
 def test_one_that_cannot_start_leaves_the_old_one(tmp_path: Path, why: str) -> None:
     broker = Followed(tmp_path)
     format_file = broker.serving.data / "format"
@@ -128,6 +132,22 @@ def test_pages_without_a_password_stay_on_loopback(tmp_path: Path) -> None:
     broker = Followed(tmp_path, admin_host="0.0.0.0")
     broker.take_over()
     assert broker.serving.log.count("they and bulk data are on loopback until one is set") == 2
+    broker.stop()
+
+
+def test_who_stops_a_broker_that_hands_over_wants_no_other(tmp_path: Path) -> None:
+    """And two signals make one successor."""
+    broker = Followed(tmp_path)
+    for _ in range(2):
+        os.kill(broker.pid, signal.SIGUSR2)
+    threads = Path(f"/proc/{broker.pid}/task")
+    until(lambda: any(each.read_text() for each in threads.glob("*/children")))
+    os.kill(broker.pid, signal.SIGTERM)
+    assert broker.serving.process.wait(DEADLINE_S) == 0
+    output = broker.serving.process.stdout
+    assert output is not None
+    assert output.readline() == "", "nobody else has it"
+    assert "takes over pid=" not in broker.serving.log
     broker.stop()
 
 

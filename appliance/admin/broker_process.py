@@ -6,14 +6,25 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from appliance.alerts.alerts import Alerts
-from appliance.broker.health import Health, Subject, Watch
+from appliance.broker.health import Health, Registered, Subject, Watch
 from appliance.certificates.https import Https
 from appliance.config import Address
+from appliance.zookeeper.cluster_health import RegisteredBroker
+
+
+class ClusterPath(Registered, Protocol):
+    """A path in a ZooKeeper."""
+
+    def brokers(self) -> list[RegisteredBroker]:
+        """Waits for ZooKeeper. Raises ClusterUnread."""
+        ...
 
 
 class Process(Subject, Protocol):
     """All methods are fast, and run on the event loop."""
 
+    @property
+    def registration(self) -> ClusterPath | None: ...
     @property
     def kafka_addresses(self) -> Sequence[Address]: ...
     @property

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-import json
-import urllib.error
-import urllib.request
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import Any
+import asyncio
 
 import click
 
 from appliance.cli.remote.output import put_json, table
-from appliance.config import Address, Ensemble
-from appliance.process.exit_codes import NOT_FOUND, UNHEALTHY, UNREACHABLE, Command, Failed
+from appliance.config import Ensemble
+from appliance.config.zookeeper import url_of
+from appliance.process.exit_codes import (
+    FAILED,
+    NOT_FOUND,
+    UNHEALTHY,
+    UNREACHABLE,
+    Command,
+    Failed,
+)
 from appliance.process.spoken import some
-from appliance.process.tls_client import explained, trusting
-from appliance.zookeeper.cluster import ClusterUnread, RegisteredBroker, brokers_of
+from appliance.process.tls_client import CaFileInvalid, ca_in
+from appliance.zookeeper.cluster import brokers_of
+from appliance.zookeeper.cluster_health import (
+    AdminPages,
+    ClusterHealth,
+    ClusterUnread,
+    cluster_health,
+)
 
-TIMEOUT_S = 10.0
-AT_ONCE = 16  # brokers that are asked
-ANSWER_MAX = 1 << 20
+TIMEOUT_S = 10.0  # of ZooKeeper
 ADMIN_PORT = 8780
 
 
@@ -33,13 +40,10 @@ def ensemble(ctx: click.Context, param: click.Parameter, text: str) -> Ensemble:
 
 
 def urls(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[int, str]:
-    found = {}
-    for each in given:
-        number, equals, url = each.partition("=")
-        if not equals or not number.isdecimal() or not url.startswith(("http://", "https://")):
-            raise click.BadParameter(f"got {each!r}, wanted ID=http://HOST:PORT")
-        found[int(number)] = url.rstrip("/")
-    return found
+    try:
+        return dict(map(url_of, given))
+    except ValueError as error:
+        raise click.BadParameter(f"got {str(error)!r}, wanted ID=http://HOST:PORT") from None
 
 
 @click.command(cls=Command)
@@ -73,14 +77,8 @@ def cluster(
         raise Failed(str(error), UNREACHABLE) from error
     if not brokers:
         raise Failed(f"no broker is registered in {place}", NOT_FOUND)
-    admins = [given.get(each.id) or admin_of(each, admin_port) for each in brokers]
-    with ThreadPoolExecutor(AT_ONCE) as threads:
-        healths = [*threads.map(partial(health_of, ca_file=ca_file), admins)]
-    rows = [
-        {"id": each.id, "address": each.address, "admin": url, "topics": each.topics, **health}
-        for each, url, health in zip(brokers, admins, healths, strict=True)
-    ]
-    answer = {"status": worst(rows), "brokers": rows, "topics": topics_of(brokers)}
+    pages = AdminPages(admin_port, given=given, ca=authorities(ca_file))
+    answer = asyncio.run(cluster_health(brokers, pages))
     if as_json:
         put_json(answer)
     else:
@@ -89,56 +87,14 @@ def cluster(
         click.get_current_context().exit(UNHEALTHY)
 
 
-def admin_of(broker: RegisteredBroker, port: int) -> str:
+def authorities(file: str) -> str:
     try:
-        host = Address.parse(broker.address).host
-    except ValueError:
-        host = broker.address  # its node has something else: asking says so
-    return f"http://{Address(host, port)}"
+        return ca_in(file) if file else ""
+    except CaFileInvalid as error:
+        raise Failed(str(error), FAILED) from error
 
 
-def health_of(url: str, ca_file: str) -> dict[str, Any]:
-    """By /healthz, which wants no login; one that is not well answers 503."""
-    try:
-        handlers = []
-        if url.startswith("https:"):
-            handlers.append(urllib.request.HTTPSHandler(context=trusting(ca_file)))
-        opener = urllib.request.build_opener(*handlers)
-        try:
-            with opener.open(f"{url}/healthz", timeout=TIMEOUT_S) as answer:
-                data = answer.read(ANSWER_MAX)
-        except urllib.error.HTTPError as error:
-            with error:
-                data = error.read(ANSWER_MAX)
-        found = json.loads(data)
-        return {"status": str(found["status"]), "reasons": [str(each) for each in found["reasons"]]}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = getattr(error, "reason", error)
-        return {"status": "unreachable", "reasons": [f"{url}: {explained(reason) or reason}"]}
-
-
-ORDER = ("ok", "degraded")  # all others are worse
-
-
-def worst(rows: list[dict[str, Any]]) -> str:
-    states = {str(each["status"]) for each in rows}
-    bad = sorted(states - {*ORDER})
-    return bad[0] if bad else "degraded" if "degraded" in states else "ok"
-
-
-def topics_of(brokers: list[RegisteredBroker]) -> list[dict[str, Any]]:
-    names = sorted({name for each in brokers for name in each.topics})
-    return [
-        {
-            "topic": name,
-            "partitions": sum(each.topics.get(name, 0) for each in brokers),
-            "brokers": [each.id for each in brokers if name in each.topics],
-        }
-        for name in names
-    ]
-
-
-def put(answer: dict[str, Any]) -> None:
+def put(answer: ClusterHealth) -> None:
     rows = answer["brokers"]
     click.echo(table(
         ("broker", "address", "health", "topics", "partitions", "why"),

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from appliance.config.addresses import NO_ENSEMBLE, Ensemble
-from appliance.config.setting import HOUR_MS, SECOND_MS, Part, setting
+from appliance.config.names import NO_NAMES, Names
+from appliance.config.setting import HOUR_MS, SECOND_MS, Part, SettingInvalid, setting
 from appliance.config.tls import NO_FILE
 
 
@@ -70,3 +71,31 @@ class ZooKeeperConfig(Part):
         minimum=1,
         maximum=HOUR_MS,
     )
+    cluster_pages: Names = setting(
+        "cluster.admin.urls",
+        NO_NAMES,
+        "Where the admin pages of other brokers of the path are, as 2=https://box2:8780, for the "
+        "console's page of all of them.",
+        default_words="at the host of their listener, and at this broker's admin port",
+    )
+    cluster_ca_file: Path = setting(
+        "cluster.ca.file",
+        NO_FILE,
+        "Certificates (PEM) that are trusted for the admin pages of other brokers.",
+        default_words="those of the system",
+    )
+
+    def __post_init__(self) -> None:
+        try:
+            dict(map(url_of, self.cluster_pages.all))
+        except ValueError as error:
+            told = f"got {str(error)!r}, wanted ID=http://HOST:PORT"
+            raise SettingInvalid(f"cluster.admin.urls: {told}") from None
+
+
+def url_of(text: str) -> tuple[int, str]:
+    """Of ID=URL. ValueError: it is none."""
+    number, equals, url = text.partition("=")
+    if not equals or not number.isdecimal() or not url.startswith(("http://", "https://")):
+        raise ValueError(text)
+    return int(number), url.rstrip("/")

@@ -14,6 +14,7 @@ import { Topic } from "./pages/topic.js";
 import { Groups } from "./pages/groups.js";
 import { Group } from "./pages/group.js";
 import { Clients } from "./pages/clients.js";
+import { Cluster } from "./pages/cluster.js";
 import { Exports } from "./pages/exports.js";
 import { Export } from "./pages/export.js";
 import { Settings } from "./pages/settings.js";
@@ -26,12 +27,21 @@ import { Machine } from "./pages/machine.js";
 import { Mirrors } from "./pages/mirrors.js";
 import { Login, Setup } from "./pages/login.js";
 
-// `wants`: an operation on the cluster. `isByRole`: rules do not open it.
+// `wants`: an operation on the cluster. `isByRole`: rules do not open it. `isOf`: whether a broker
+// has it in the menu; its address is always there.
 const PAGES = [
   { key: "h", path: "", title: "Home", page: Home },
   { key: "t", path: "topics", title: "Topics", page: Topics, one: Topic },
   { key: "g", path: "groups", title: "Consumers", page: Groups, one: Group },
   { key: "m", path: "mirrors", title: "Mirrors", page: Mirrors, wants: "describe" },
+  {
+    key: "b",
+    path: "cluster",
+    title: "Cluster",
+    page: Cluster,
+    wants: "describe",
+    isOf: (health) => health?.zookeeper != null,
+  },
   { key: "c", path: "clients", title: "Clients", page: Clients, wants: "describe" },
   { key: "e", path: "exports", title: "Exports", page: Exports, one: Export },
   { key: "d", path: "ledger", title: "Losses and damage", page: Ledger, wants: "describe" },
@@ -170,7 +180,7 @@ function Side({ route, me, onLogout }) {
         Menu
       </button>
       <nav aria-label="Pages">
-        ${PAGES.filter((page) => isOpen(page, me)).map(
+        ${PAGES.filter((page) => isOpen(page, me) && (page.isOf?.(health) ?? true)).map(
           (page) => html`
             ${page.head && html`<h3>${page.head}</h3>`}
             <a href=${href([page.path].filter(Boolean))}

@@ -5,42 +5,41 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
 from appliance.config import Ensemble
-from appliance.errors import ApplianceError
+from appliance.zookeeper.cluster_health import ClusterUnread, RegisteredBroker
 from appliance.zookeeper.nodes import IDS, TOPICS, address_in, from_json
+from appliance.zookeeper.questions import answers
 
-TOPICS_MAX = 10_000  # that are read
-
-
-class ClusterUnread(ApplianceError):
-    """The text says why."""
-
-
-@dataclass(frozen=True)
-class RegisteredBroker:
-    id: int
-    address: str  # of its first listener
-    topics: dict[str, int]  # partitions
+BROKERS_MAX, TOPICS_MAX = 1000, 10_000  # that are read
 
 
 def brokers_of(ensemble: Ensemble, timeout_s: float) -> list[RegisteredBroker]:
+    """By a session of its own."""
     with connected(ensemble, timeout_s) as client:
-        tree = ReadTree(client, ensemble.root)
-        found = {each: address_in(tree.content(f"{IDS}/{each}")) for each in tree.brokers()}
+        return brokers_in(client, ensemble.root, timeout_s)
+
+
+def brokers_in(client: KazooClient, root: str, timeout_s: float) -> list[RegisteredBroker]:
+    with explained(str(root or "/")):
+        tree = ReadTree(client, root, timeout_s)
+        names = sorted(filter(is_number, tree.children_of(IDS)), key=int)[:BROKERS_MAX]
+        nodes = tree.contents(f"{IDS}/{each}" for each in names)
+        found = {int(each): address_in(nodes.get(f"{IDS}/{each}", b"")) for each in names}
         topics: dict[int, dict[str, int]] = {each: {} for each in found}
-        for name in sorted(tree.children(TOPICS))[:TOPICS_MAX]:
-            for broker, partitions in tree.partitions(name).items():
+        for topic, partitions in tree.partitions():
+            for broker, count in partitions.items():
                 if broker in topics:
-                    topics[broker][name] = partitions
-    return [RegisteredBroker(each, found[each], topics[each]) for each in sorted(found)]
+                    topics[broker][topic] = count
+    return [RegisteredBroker(each, found[each], topics[each]) for each in found]
 
 
 @contextmanager
@@ -50,50 +49,72 @@ def connected(ensemble: Ensemble, timeout_s: float) -> Iterator[KazooClient]:
     quiet.setLevel(logging.CRITICAL)
     client = KazooClient(servers, timeout=timeout_s, logger=quiet)
     try:
-        client.start(timeout_s)
+        with explained(servers):
+            client.start(timeout_s)
         yield client
-    except (KazooException, KazooTimeoutError) as error:
-        raise ClusterUnread(f"ZooKeeper {servers}: {error!r}") from error
     finally:
         client.stop()
         client.close()
+
+
+@contextmanager
+def explained(where: str) -> Iterator[None]:
+    try:
+        yield
+    except (KazooException, KazooTimeoutError) as error:
+        raise ClusterUnread(f"ZooKeeper {where}: {error!r}") from error
 
 
 @dataclass(frozen=True)
 class ReadTree:
     client: KazooClient
     root: str
+    timeout_s: float
 
-    def brokers(self) -> list[int]:
-        return [int(each) for each in self.children(IDS) if is_number(each)]
+    def partitions(self) -> Iterator[tuple[str, dict[int, int]]]:
+        """Of each topic, by broker."""
+        names = sorted(self.children_of(TOPICS))[:TOPICS_MAX]
+        nodes = self.contents(f"{TOPICS}/{each}" for each in names)
+        as_json = {each: in_json(nodes.get(f"{TOPICS}/{each}", b"")) for each in names}
+        others = self._counts(each for each in names if as_json[each] is None)
+        for each in names:
+            yield each, as_json[each] or others.get(each, {})
 
-    def partitions(self, topic: str) -> dict[int, int]:
-        """By broker."""
-        path = f"{TOPICS}/{topic}"
-        fields = from_json(self.content(path))
-        if isinstance(fields, dict) and isinstance(fields.get("partitions"), dict):
-            brokers = fields["partitions"].values()
-            leaders = [each[0] for each in brokers if isinstance(each, list) and each]
-            return Counter(each for each in leaders if isinstance(each, int))
-        counts = {each: self.content(f"{path}/{each}") for each in self.children(path)}
-        return {
-            int(broker): int(data)
-            for broker, data in counts.items()
-            if is_number(broker) and data.isdigit() and len(data) < 10
-        }
+    def _counts(self, names: Iterable[str]) -> dict[str, dict[int, int]]:
+        """In the original form: /brokers/topics/[topic]/[broker] has a number."""
+        below = self._children(f"{TOPICS}/{each}" for each in names)
+        nodes = self.contents(
+            f"{path}/{each}" for path, found in below.items() for each in found if is_number(each)
+        )
+        counts: dict[str, dict[int, int]] = {}
+        for path, data in nodes.items():
+            if data.isdigit() and len(data) < 10:
+                topic, broker = path.removeprefix(f"{TOPICS}/").split("/")
+                counts.setdefault(topic, {})[int(broker)] = int(data)
+        return counts
 
-    def children(self, path: str) -> list[str]:
-        try:
-            return list(self.client.get_children(self.root + path))
-        except NoNodeError:
-            return []
+    def children_of(self, path: str) -> list[str]:
+        return self._children([path]).get(path, [])
 
-    def content(self, path: str) -> bytes:
-        try:
-            data, _ = self.client.get(self.root + path)
-        except NoNodeError:
-            return b""  # it went meanwhile
-        return data or b""
+    def _children(self, paths: Iterable[str]) -> dict[str, list[str]]:
+        return dict(self._answers(self.client.get_children_async, paths))
+
+    def contents(self, paths: Iterable[str]) -> dict[str, bytes]:
+        found = self._answers(self.client.get_async, paths)
+        return {path: data or b"" for path, (data, _) in found}
+
+    def _answers(self, question: Any, paths: Iterable[str]) -> Iterator[tuple[str, Any]]:
+        return answers(question, self.root, paths, self.timeout_s)
+
+
+def in_json(data: bytes) -> dict[int, int] | None:
+    """None: it has the original form."""
+    fields = from_json(data)
+    if not isinstance(fields, dict) or not isinstance(fields.get("partitions"), dict):
+        return None
+    brokers = fields["partitions"].values()
+    leaders = [each[0] for each in brokers if isinstance(each, list) and each]
+    return Counter(each for each in leaders if isinstance(each, int))
 
 
 def is_number(name: str) -> bool:

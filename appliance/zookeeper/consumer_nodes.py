@@ -15,9 +15,8 @@ says how many it left out. Calls wait for ZooKeeper: for a thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 from uuid import UUID
 
 from kazoo.client import KazooClient
@@ -26,10 +25,10 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from appliance.errors import ApplianceError
 from appliance.zookeeper.group_in_zookeeper import GroupInZooKeeper, Look, Place
+from appliance.zookeeper.questions import IN_FLIGHT, answers
 
 GROUPS_MAX = 1000
 NODES_MAX = 100_000  # a node takes some 50 us, and 200 bytes of memory
-IN_FLIGHT = 500  # questions at a time: an answer takes a round trip, so they go out together
 NAME_MAX = 249  # characters of a group's, as of a topic's
 DATA_MAX = 1000  # bytes of a node that are looked at
 
@@ -149,24 +148,13 @@ class ConsumerNodes:
     # questions
 
     def _children(self, paths: Iterable[str]) -> dict[str, list[str]]:
-        return dict(self._asked(self._client.get_children_async, paths))
+        question = self._client.get_children_async
+        return dict(answers(question, self._root, paths, self._timeout_s))
 
     def _data(self, paths: Iterable[str]) -> Iterator[tuple[str, tuple[bytes, int]]]:
-        for path, (data, stat) in self._asked(self._client.get_async, paths):
+        question = self._client.get_async
+        for path, (data, stat) in answers(question, self._root, paths, self._timeout_s):
             yield path, (data or b"", stat.mtime)
-
-    def _asked(
-        self, question: Callable[[str], Any], paths: Iterable[str]
-    ) -> Iterator[tuple[str, Any]]:
-        """Those that are there."""
-        known = [*paths]
-        for first in range(0, len(known), IN_FLIGHT):
-            asked = [(each, question(self._root + each)) for each in known[first:][:IN_FLIGHT]]
-            for path, each in asked:
-                try:
-                    yield path, each.get(timeout=self._timeout_s)
-                except NoNodeError:
-                    continue  # it is gone, or a group has no nodes of this kind
 
 
 @contextmanager

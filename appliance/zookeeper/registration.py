@@ -43,6 +43,8 @@ from appliance.config import NO_FILE, SettingInvalid, ZooKeeperConfig
 from appliance.config.listeners import Listeners, Protocols
 from appliance.errors import ApplianceError
 from appliance.process import event_log, owner_only
+from appliance.zookeeper.cluster import brokers_in
+from appliance.zookeeper.cluster_health import ClusterUnread, RegisteredBroker
 from appliance.zookeeper.consumer_nodes import ConsumerNodes
 from appliance.zookeeper.nodes import FORMS, Form, Node, NodeIdTaken, Tree
 from appliance.zookeeper.tls import tls_of, trouble_with
@@ -144,6 +146,14 @@ class Registration:
             self._client, config.ensemble.root, self.us.node_id, self.form.has_persistent,
             config.session_timeout_ms / 1000,
         )  # fmt: skip
+
+    def brokers(self) -> list[RegisteredBroker]:
+        """All of our path. Waits for ZooKeeper: for a thread."""
+        if not self._client.connected:
+            raise ClusterUnread("ZooKeeper is away")
+        config = self.config
+        timeout_s = config.session_timeout_ms / 1000
+        return brokers_in(self._client, config.ensemble.root, timeout_s)
 
     # called by the broker
 

@@ -8,10 +8,12 @@ import json
 from typing import TypedDict
 
 from aiohttp import web
+from typing_extensions import NotRequired
 
+from appliance.admin.body_schema import Natural
 from appliance.admin.route import ADMIN, Call, delete, post, put
 from appliance.backup.point import PointAnswer, to_json
-from appliance.broker.backup_reports import Kind
+from appliance.broker.backup_reports import Kind, Outcome
 
 
 async def take_point(call: Call) -> web.Response:
@@ -23,20 +25,22 @@ async def take_point(call: Call) -> web.Response:
     return web.Response(body=body, status=201, content_type="application/json")
 
 
-class Outcome(TypedDict):
+class OutcomeTold(TypedDict):
     kind: Kind
     target: str
     backup: str  # its id; "": there is none
     point_ms: int
     fault: str  # "": it is whole
+    partitions: NotRequired[Natural]  # what it has; of a test, what was restored and compared
+    records: NotRequired[Natural]
+    bytes: NotRequired[Natural]
+    took_s: NotRequired[float]
 
 
 async def report(call: Call) -> None:
-    broker, body = call.broker, call.body
-    await asyncio.to_thread(
-        broker.backup_reports.note, body["kind"], broker.clock.now_ms(), body["target"],
-        body["backup"], body["point_ms"], body["fault"],
-    )  # fmt: skip
+    facts = {**call.body, "at_ms": call.broker.clock.now_ms()}
+    kind, facts["good_ms"] = facts.pop("kind"), facts.pop("point_ms")
+    await asyncio.to_thread(call.broker.backup_reports.note, kind, Outcome(**facts))
 
 
 def renew_point(call: Call) -> None:
@@ -54,7 +58,7 @@ ROUTES = [
         None,
         "Tell what a backup or a test of a restore came to: health says when one failed, or none "
         "was made for long.",
-        body=Outcome,
+        body=OutcomeTold,
         role=ADMIN,
         status=204,
         is_noted=False,

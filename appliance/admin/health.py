@@ -15,6 +15,7 @@ from appliance.admin.partition_snapshot import Survey, Taken
 from appliance.admin.rights import DESCRIBE_CLUSTER
 from appliance.admin.route import Call, get
 from appliance.admin.zookeeper_groups import all_in
+from appliance.broker.backup_reports import Kind
 from appliance.broker.broker import Broker
 from appliance.broker.finding import Level
 from appliance.broker.health import sentence
@@ -65,6 +66,25 @@ class ExportsNow(TypedDict):
     worst: WorstExport | None
 
 
+class BackupNow(TypedDict):
+    """The last backup, or the last test of a restore."""
+
+    target: str
+    at_ms: int
+    good_s: float | None  # age of the last that is whole, by its point; None: there is none
+    fault: str  # "": it is whole
+    partitions: int
+    records: int
+    bytes: int
+    took_s: float
+
+
+class BackupsNow(TypedDict):
+    last: BackupNow | None  # None: there was none
+    test: BackupNow | None
+    is_overdue: bool
+
+
 class TrafficNow(TypedDict):
     """Over the last 4 to 30 seconds, while somebody looks."""
 
@@ -96,6 +116,7 @@ class HealthAnswer(TypedDict):
     unflushed: Unflushed | None
     most_behind: Behind | None
     exports: ExportsNow | None
+    backups: BackupsNow | None
     traffic: TrafficNow | None
     clock: ClockNow
 
@@ -133,6 +154,7 @@ async def health_of(process: Process, survey: Survey) -> HealthAnswer:
         "unflushed": unflushed,
         "most_behind": most_behind(broker) if broker else None,
         "exports": exports_now(broker) if broker else None,
+        "backups": backups_now(broker) if broker else None,
         "traffic": traffic_of(taken) if taken else None,
         "clock": machine.clock.now(),
     }
@@ -220,6 +242,23 @@ def exports_now(broker: Broker) -> ExportsNow:
         default=None,
     )
     return {"exports": len(rows), "failed": failed, "worst": worst}
+
+
+def backups_now(broker: Broker) -> BackupsNow:
+    reports, now_ms = broker.backup_reports, broker.clock.now_ms()
+
+    def told(kind: Kind) -> BackupNow | None:
+        found = reports.outcomes.get(kind)
+        if found is None:
+            return None
+        good_s = None if found.good_ms is None else max(0, now_ms - found.good_ms) / 1000
+        return row_of(BackupNow, found, good_s=good_s)
+
+    return {
+        "last": told("backup"),
+        "test": told("restore test"),
+        "is_overdue": reports.is_overdue(now_ms),
+    }
 
 
 def last_flush(unflushed: Unflushed) -> str:

@@ -12,7 +12,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -40,6 +40,10 @@ class Outcome:
     backup: str = ""  # its id; "": there is none
     good_ms: int | None = None
     fault: str = ""
+    partitions: int = 0  # what it has; of a test, what was restored and compared
+    records: int = 0
+    bytes: int = 0
+    took_s: float = 0.0
 
 
 class BackupReports:
@@ -47,7 +51,7 @@ class BackupReports:
 
     def __init__(self, data_dir: Path, overdue_ms: int) -> None:
         self._path = data_dir / NAME
-        self._overdue_ms = overdue_ms
+        self.overdue_ms = overdue_ms  # 0: never
         self._guard = threading.Lock()
         self.outcomes = self._loaded()
 
@@ -61,15 +65,14 @@ class BackupReports:
             logger.warning("earlier backups are not known", path=self._path, error=error)
             return {}
 
-    def note(
-        self, kind: Kind, now_ms: int, target: str, backup: str, point_ms: int, fault: str
-    ) -> None:
-        """Blocks: for a thread."""
+    def note(self, kind: Kind, found: Outcome) -> None:
+        """`good_ms` is its own point; if it failed, that of the one before stays. Blocks: for a
+        thread."""
         with self._guard:
-            before = self.outcomes.get(kind)
-            good_ms = None if before is None else before.good_ms
-            good_ms = good_ms if fault else point_ms
-            found = Outcome(target, now_ms, backup, good_ms, fault[:TEXT_MAX])
+            if found.fault:
+                before = self.outcomes.get(kind)
+                good_ms = None if before is None else before.good_ms
+                found = replace(found, good_ms=good_ms, fault=found.fault[:TEXT_MAX])
             self.outcomes = {**self.outcomes, kind: found}
             self._save()
 
@@ -88,13 +91,18 @@ class BackupReports:
                 yield Finding("degraded", "backup", f"the last {kind} ({each.target}) failed at "
                               f"{moment(each.at_ms)}: {each.fault}")  # fmt: skip
         last = self.outcomes.get("backup")
-        if last is None or not self._overdue_ms:
+        if last is None or not self.is_overdue(now_ms):
             return
-        if last.good_ms is None or now_ms - last.good_ms > self._overdue_ms:
-            found = "there is no whole backup"
-            if last.good_ms is not None:
-                age = duration((now_ms - last.good_ms) / 1000)
-                found = f"the last whole backup is of {moment(last.good_ms)}, {age} ago"
-            wanted = duration(self._overdue_ms / 1000)
-            yield Finding("degraded", "backup", f"{found}, wanted one every {wanted} "
-                          "(backup.overdue.ms): `appliance backup create` makes one")  # fmt: skip
+        found = "there is no whole backup"
+        if last.good_ms is not None:
+            age = duration((now_ms - last.good_ms) / 1000)
+            found = f"the last whole backup is of {moment(last.good_ms)}, {age} ago"
+        wanted = duration(self.overdue_ms / 1000)
+        yield Finding("degraded", "backup", f"{found}, wanted one every {wanted} "
+                      "(backup.overdue.ms): `appliance backup create` makes one")  # fmt: skip
+
+    def is_overdue(self, now_ms: int) -> bool:
+        last = self.outcomes.get("backup")
+        if last is None or not self.overdue_ms:
+            return False
+        return last.good_ms is None or now_ms - last.good_ms > self.overdue_ms

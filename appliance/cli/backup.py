@@ -131,7 +131,9 @@ def created(access: Access, target: Target, rate: float, keep: int) -> Manifest:
     source, progress = BrokerSource(access.rest), ProgressBar("backed up", size)
     with reporting(source, "backup", target) as outcome:
         made = Creation(source, target, Rate(rate), progress).run(keep)
-        outcome |= {"backup": made.id, "point_ms": made.at_ms, "fault": "".join(made.missing[:1])}
+        outcome |= {"backup": made.id, "point_ms": made.at_ms, "fault": "".join(made.missing[:1]),
+                    "partitions": len(made.partitions), "records": made.records,
+                    "bytes": made.size, "took_s": made.took_ms / 1000}  # fmt: skip
     return made
 
 
@@ -274,7 +276,10 @@ def restore(
         source = None if told is ParameterSource.DEFAULT else BrokerSource(access.rest)
         with reporting(source, "restore test", target) as outcome:
             outcome |= {"backup": manifest.id, "point_ms": manifest.at_ms}
+            began = time.monotonic()
             found = tested(target, manifest, data_dir)
+            outcome |= {"partitions": found.partitions, "records": found.records,
+                        "bytes": found.bytes, "took_s": time.monotonic() - began}  # fmt: skip
     elif data_dir is None:
         raise click.UsageError("--data-dir: wanted an empty directory")
     else:

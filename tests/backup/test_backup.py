@@ -315,6 +315,9 @@ def test_health_tells_of_backups_that_fail_or_are_overdue(tmp_path: Path, backup
         victim.write_bytes(content)
         Shell("").out("backup restore --test", *test)
         assert findings(broker) == []
+        told = Rest(broker.admin).get("/health")["backups"]
+        assert (told["is_overdue"], told["last"]["fault"], told["test"]["fault"]) == (False, "", "")
+        assert told["last"]["bytes"] > told["test"]["bytes"] == 0
 
 
 def test_a_flipped_bit_is_found_wherever_it_is(

@@ -5,7 +5,7 @@ import { Badge, Bar, Head, LEVELS, Mark, Tile } from "../parts/bits.js";
 import { Chart } from "../parts/chart.js";
 import { DoubtedClock } from "./clock.js";
 import { OpenLosses } from "./loss_ledger.js";
-import { bytes, clock, count, duration, percent, rate, short, some } from "../format.js";
+import { ago, bytes, clock, count, duration, percent, rate, short, some, time } from "../format.js";
 
 function Sentence({ facts }) {
   const level = LEVELS[facts.status];
@@ -195,6 +195,52 @@ function Exports({ of }) {
   `;
 }
 
+const NoBackup = () => html`
+  <${Tile} title="Backups" value="none yet">
+    <p>Arrays do not replace one: fire, theft and a wrong retention take all disks at once.</p>
+    <p><code>appliance backup create --target /mnt/backup/box</code></p>
+    <p><code>appliance backup restore --test --target /mnt/backup/box</code></p>
+    <p>
+      On a timer: <code>systemctl enable --now appliance-backup.timer appliance-restore-test.timer</code>
+    </p>
+  <//>
+`;
+
+const holds = (of) =>
+  `${some(of.partitions, "partition")}, ${some(of.records, "record")}, ${bytes(of.bytes)}`;
+
+function Tested({ test }) {
+  if (!test)
+    return html`
+      <p>no restore was tested yet: <code>appliance backup restore --test</code></p>
+    `;
+  if (test.fault) return html`<p>the last test of a restore failed at ${time(test.at_ms)}</p>`;
+  return html`
+    <p>a restore was tested ${ago(test.at_ms)}: ${holds(test)}, all counts and checksums right</p>
+  `;
+}
+
+function Backups({ of }) {
+  const { last, test } = of;
+  if (!last) return html`<${NoBackup} />`;
+  const isBad = last.fault || of.is_overdue || test?.fault;
+  return html`
+    <${Tile} title="Backups" level=${isBad ? "warn" : "good"}
+        value=${last.good_s === null ? "none is whole" : duration(last.good_s)}
+        unit=${last.good_s === null ? "" : of.is_overdue ? "old, overdue" : "old"}>
+      <p>
+        ${
+          last.fault
+            ? `the last one failed at ${time(last.at_ms)}`
+            : `${holds(last)}, took ${duration(last.took_s)}`
+        }
+      </p>
+      <p>in ${last.target}</p>
+      <${Tested} test=${test} />
+    <//>
+  `;
+}
+
 /** The state of a broker that does not answer. Its last health is old, and is not shown. */
 function NotKnown({ since, samples }) {
   return html`
@@ -237,6 +283,7 @@ export function Home({ me }) {
         <p>${some(facts.partitions, "partition")} with internal topics</p>
         <p>${bytes(facts.size_bytes)} of logs</p>
       <//>
+      ${facts.backups && html`<${Backups} of=${facts.backups} />`}
       <${Raid} arrays=${facts.raid} />
       <${Tile} title="Service" value=${duration(facts.uptime_s)} unit="up" href="#/settings">
         <p>version ${facts.version}, node ${facts.node_id}</p>

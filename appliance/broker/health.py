@@ -27,13 +27,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from appliance.broker.broker import Broker
-from appliance.broker.finding import Finding, first_of
+from appliance.broker.finding import Finding, Level, first_of
 from appliance.broker.health_of_every_log import of_holes, of_timestamps
 from appliance.catalog.loss_ledger import WHOLE, Damage, Entry
 from appliance.config import BrokerConfig, MachineConfig
 from appliance.data_dir import descriptor_budget
 from appliance.doctor import state
 from appliance.doctor.check import Check
+from appliance.doctor.tls import CertificateLook
 from appliance.export.definitions_and_runs import fault_of
 from appliance.export.due import overdue
 from appliance.machine.clock_state import told as told_of_doubt
@@ -122,10 +123,11 @@ class Subject(Protocol):
 
 
 class Watch:
-    """What takes time to look at: the machine, and every log."""
+    """What takes time to look at: the machine, certificates, and every log."""
 
     def __init__(self, directory: Path, config: MachineConfig) -> None:
         self.machine = Machine(directory, config)
+        self.certificates = CertificateLook()
         self.of_logs: list[Finding] = []  # at the last look
         self.has_looked = asyncio.Event()
         self.looked_at = time.monotonic()  # at the machine, to the end
@@ -148,8 +150,10 @@ class Watch:
 
     async def look(self, subject: Subject) -> None:
         try:
-            await asyncio.get_running_loop().run_in_executor(self._thread, self.machine.look)
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._thread, self.machine.look)
             self.looked_at = time.monotonic()
+            await loop.run_in_executor(self._thread, self.certificates.again, subject.config)
         finally:
             self.has_looked.set()
         broker = subject.broker
@@ -196,9 +200,7 @@ def _all(subject: Subject, broker: Broker, watch: Watch) -> Iterator[Finding]:
     yield from of_listeners(broker.configs.in_force.config)
     if subject.data_plane is not None:
         yield from of_waiting(subject.config, subject.data_plane)
-    for listener in subject.kafka_tls.values():
-        for has_ended, text in listener.ends(time.time()):
-            yield Finding("failing" if has_ended else "degraded", "certificate", text)
+    yield from of_certificates(watch.certificates)
     for each in subject.connections:
         yield from of_port(each)
     yield from of_syncs(broker)
@@ -284,6 +286,14 @@ def of_listeners(config: BrokerConfig) -> Iterator[Finding]:
     for each in config.open_listeners:
         text = f"whoever reaches {each} may read, write and delete everything: there is no login"
         yield Finding("degraded", "listeners", f"{text} (allow.open.listeners)")
+
+
+def of_certificates(look: CertificateLook) -> Iterator[Finding]:
+    """In the words of `appliance doctor`, of all ports."""
+    for each in look.checks:
+        if each.is_wrong:
+            level: Level = "failing" if each.verdict == "failing" else "degraded"
+            yield Finding(level, "certificate", each.found)
 
 
 def of_waiting(config: BrokerConfig, data_plane: DataPlane) -> Iterator[Finding]:

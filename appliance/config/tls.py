@@ -138,6 +138,13 @@ class TlsConfig(Part):
         return self.truststore != NO_FILE
 
     @property
+    def files(self) -> list[Path]:
+        """All that are read, and may change."""
+        named = (self.keystore, self.keystore_password_file, self.key, self.truststore,
+                 self.truststore_password_file)  # fmt: skip
+        return [each for each in named if each != NO_FILE]
+
+    @property
     def ciphers(self) -> str:
         """Of TLS 1.2, as OpenSSL wants them."""
         wanted = [each for each in self.cipher_suites.all if each in SUITES_1_2] or SUITES_1_2

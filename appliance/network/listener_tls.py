@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 from appliance.certificates.https import mark_of
 from appliance.certificates.keystore import content_of, password_in
@@ -15,10 +13,6 @@ from appliance.network._tls_context import Certificate, Rules, Store, TlsContext
 
 # As long are the keys of session tickets used; who has one of before does a full handshake.
 TICKET_KEYS_S = 12 * 3600
-
-DAY_S = 24 * 3600
-EXPIRY_S = 30 * DAY_S  # so long before its end a certificate is told of
-LATE_S = 1 << 62  # of what never ends
 
 Seen = tuple[tuple[int, int, int] | None, ...]
 
@@ -43,15 +37,6 @@ class ListenerTls:
         self._load()
         is_new, self._seen = seen != self._seen, seen  # only now: a fault is told of until it ends
         return int(is_new)
-
-    def ends(self, now_s: float) -> Iterator[tuple[bool, str]]:
-        """Of its own certificates and those it trusts, what has ended, or will soon."""
-        for what, found in (("certificate", self.certificates), ("trust store", self.trusted)):
-            left_s = min((each.not_after_s for each in found), default=LATE_S) - now_s
-            if left_s < EXPIRY_S:
-                end = "has ended" if left_s < 0 else f"ends in {left_s / DAY_S:.0f} days"
-                told = f"the {what} of listener {self.name} {end}: put a new one in its place"
-                yield left_s < 0, told
 
     def _load(self) -> None:
         config = self.config
@@ -87,14 +72,7 @@ class ListenerTls:
         )
 
     def _look(self) -> Seen:
-        return tuple(mark_of(each) for each in self._files() if each != NO_FILE)
-
-    def _files(self) -> list[Path]:
-        config = self.config
-        return [
-            config.keystore, config.keystore_password_file, config.key, config.truststore,
-            config.truststore_password_file,
-        ]  # fmt: skip
+        return tuple(mark_of(each) for each in self.config.files)
 
 
 def tls_of_listeners(config: BrokerConfig) -> dict[str, ListenerTls]:

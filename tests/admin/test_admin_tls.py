@@ -56,6 +56,33 @@ def asked(
         yield connection.getresponse()
 
 
+def test_health_tells_of_a_certificate_that_ends_in_the_words_of_the_doctor(
+    tmp_path: Path, authority: Authority
+) -> None:
+    """Of a port of HTTP alone, until there is a new one."""
+    store = authority.keystore(days=20, file="ending.pem")
+    settings = {"ssl.keystore.location": str(store), "admin.tls": "on", "export.tls": "off"}
+
+    def told(path: str, rows: str) -> list[dict[str, Any]]:
+        with asked(broker.admin, authority.trusted(), "GET", f"/api/v1/{path}") as answer:
+            found: list[dict[str, Any]] = json.loads(answer.read())[rows]
+        return found
+
+    def findings() -> list[str]:
+        return [each["text"] for each in told("health", "findings")
+                if each["area"] == "certificate"]  # fmt: skip
+
+    with running_broker(tmp_path, settings) as broker:
+        eventually(lambda: len(findings()) == 1)
+        (text,) = findings()
+        assert text.startswith("certificate of admin port 127.0.0.1:0: ")
+        assert "it expires at 2" in text
+        assert [text] == [each["found"] for each in told("doctor", "checks")
+                          if each["name"] == "certificate ending.pem"]  # fmt: skip
+        authority.keystore(days=90, file="ending.pem")
+        eventually(lambda: findings() == [])
+
+
 def address_of(broker: RunningBroker) -> tuple[str, int]:
     host, _, port = broker.admin.rpartition(":")
     return host, int(port)

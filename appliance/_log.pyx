@@ -18,8 +18,10 @@ from appliance.native._descriptors cimport (
 from appliance.native._files cimport error_of, failure_forget
 from appliance.native._histogram cimport TIME_BUCKETS
 from appliance.native._native cimport monotonic_ns, mutex
-from appliance.storage._checkpoint cimport log_raise_epoch
-from appliance.storage._checkpoint_journal cimport Journal, journal_knows, journal_remove
+from appliance.storage._checkpoint cimport log_hand_over, log_raise_epoch
+from appliance.storage._checkpoint_journal cimport (
+    Checkpoint, Journal, journal_knows, journal_put, journal_remove,
+)
 from appliance.storage._commit_requests cimport (
     SYNC_AUTO, SYNC_FILES, SYNC_FILESYSTEM, Committer, committer_ask, committer_checkpoint,
     committer_forget, committer_notify,
@@ -112,9 +114,10 @@ cdef class Engine(DataDirectory):
         self._raise(code, "the checkpoint journal cannot be written")
         self.is_started = True
 
-    def open_log(self, str name not None, settings, *, bint is_again=False):
+    def open_log(self, str name not None, settings, *, bint is_again=False, bint is_moved=False):
         """The log in directory `name`, which must exist, and what recovery met there. `is_again`:
-        it could not be opened before, or failed, so that nothing of it is trusted."""
+        it could not be opened before, or failed, so that nothing of it is trusted. `is_moved`: as
+        `take_over` says."""
         cdef Log log = Log.__new__(Log)
         cdef LogSettings c_settings
         cdef string c_name = name.encode()
@@ -133,13 +136,28 @@ cdef class Engine(DataDirectory):
             failure_forget()
             # Once started, only a new log's directory is known to be as this process left it.
             is_trusted = not journal_knows(journal, c_name) if is_started else journal.was_clean
-            code = log_open(self.storage, c_name, &c_settings, is_trusted, &log.log, &recovered)
+            code = log_open(self.storage, c_name, &c_settings, is_trusted, is_moved, &log.log,
+                            &recovered)
             if code == OK:
+                log.log.get().committer = self.committer.get()
                 open_logs_add(&self.committer.get().open_logs, log.log)
         if code != OK:
             raise error_of(code, f"{name}: the log cannot be opened")
         relief_watch(self.committer, log.log)
         return log, _recovered(&recovered)
+
+    def take_over(self, Log log not None):
+        """The journal knows, durably, a log of another directory as that one does, which has
+        closed it: its files are copied to here, and it is to be opened with `is_moved`."""
+        cdef string c_name = log.name.encode()
+        cdef Checkpoint checkpoint
+        cdef int code
+        with nogil:
+            failure_forget()
+            log_hand_over(log.log.get(), &checkpoint)
+            journal_put(&self.storage.get().journal, c_name, &checkpoint)
+            code = storage_commit(self.storage.get())
+        self._raise(code, "the checkpoint journal cannot be written")
 
     def forget_names(self, list names not None):
         """Takes logs that are closed, or never were open, out of the journal, durably."""

@@ -238,7 +238,7 @@ class Server:
         self.kafka_addresses = [Address(*each.getsockname()[:2]) for each in listeners]
         assert self.admin_address is not None, "the admin pages listen before recovery"
         broker.listens(self.kafka_addresses, self.admin_address)
-        self.data_plane = data_plane = DataPlane(broker.log_dir.engine, network)
+        self.data_plane = data_plane = DataPlane(network)
         broker.connect(data_plane, network.max_connections)
         dispatcher = Dispatcher(broker, data_plane)
         dispatcher.start()
@@ -387,6 +387,7 @@ class Server:
             *self._alerting(),
             *self._certificates(),
             broker.reopening.run(lambda ms: self._stops_before(Interval(ms))),
+            broker.moves.run(lambda ms: self._stops_before(Interval(ms))),
             self._every_so_often(Interval(COUNTED_LINES_MS), event_log.repeats.flush),
             self._every_so_often(
                 Interval(self.config.delegation_tokens.check_interval_ms),

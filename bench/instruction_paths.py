@@ -128,7 +128,7 @@ def ask(client: socket.socket, frame: bytes) -> None:
 @contextmanager
 def serving(log_dir: LogDir, log: Log, rights: int) -> Iterator[tuple[str, int]]:
     """`rights`: those that are known to be allowed, where they are enforced."""
-    plane = DataPlane(log_dir.engine, NetworkConfig())
+    plane = DataPlane(NetworkConfig())
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = listener.getsockname()
         plane.listen(listener)

@@ -8,7 +8,6 @@ none in the first minute.
 
 from __future__ import annotations
 
-import os
 from typing import TypedDict
 
 from appliance.admin.broker_process import Process
@@ -37,7 +36,6 @@ async def storage_of(broker: Broker, process: Process, survey: Survey) -> Storag
 
 
 def storage_at(broker: Broker, process: Process, taken: Taken) -> Storage:
-    disk = os.statvfs(broker.log_dir.path)
     config, free = broker.log_dir.config, broker.log_dir.free_bytes
     seconds = taken.at - process.started
     sizes = {name: sum(each.size for each in own) for name, own in taken.facts.items()}
@@ -50,7 +48,7 @@ def storage_at(broker: Broker, process: Process, taken: Taken) -> Storage:
     room = max(0, free - config.low_water_bytes)
     is_filling = rate is not None and rate > 0 and (steady is None or steady > size + room)
     return {
-        "total_bytes": disk.f_blocks * disk.f_frsize,
+        "total_bytes": broker.log_dir.total_bytes(),
         "free_bytes": free,
         "low_water_bytes": config.low_water_bytes,
         "reserve_bytes": config.reserve_bytes,

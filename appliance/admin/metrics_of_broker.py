@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import time
 from collections import Counter
@@ -159,9 +158,8 @@ def of_zookeeper(status: str) -> Metric:
 
 def of_storage(broker: Broker) -> Iterator[Metric]:
     log_dir = broker.log_dir
-    disk = os.statvfs(log_dir.path)
-    total = gauge("storage_total_bytes", "Size of the file system that holds the logs.")
-    yield one(total, disk.f_blocks * disk.f_frsize)
+    total = gauge("storage_total_bytes", "Size of the file systems that hold the logs.")
+    yield one(total, log_dir.total_bytes())
     free = gauge("storage_free_bytes", "Free space at the broker's last look.")
     yield one(free, log_dir.free_bytes)
     low = gauge("storage_low_water_bytes", "Free space below which writes are refused.")
@@ -169,14 +167,30 @@ def of_storage(broker: Broker) -> Iterator[Metric]:
     full = gauge("storage_full", "1: writes are refused for want of space.")
     yield one(full, log_dir.is_full)
     proven = gauge("file_system_proven", "0: nothing is proven of the syncs of this file system.")
-    yield one(proven, log_dir.syncs.is_proven)
+    yield one(proven, all(each.logs.syncs.is_proven for each in log_dir.directories if each.logs))
     journal = gauge("checkpoints_failing", "1: recovery points cannot be saved.")
     yield one(journal, log_dir.journal_failed)
     yield one(gauge("logs_not_opened", "Partitions that could not be opened."),
               len(broker.topics.not_open()))  # fmt: skip
     open_entries = gauge("ledger_open_entries", "Losses and damages that nobody acknowledged.")
     yield one(open_entries, len(broker.ledger.open()))
+    yield from of_directories(broker)
     yield from of_commits(broker)
+
+
+def of_directories(broker: Broker) -> Iterator[Metric]:
+    """Each of `log.dirs`; without it the one that there is."""
+    free = gauge("log_directory_free_bytes", "Free space of a directory of records.", ["directory"])
+    full = gauge("log_directory_full", "1: writes to it are refused for want of space.",
+                 ["directory"])  # fmt: skip
+    offline = gauge("log_directory_offline", "1: it is not open, and its partitions are not served",
+                    ["directory"])  # fmt: skip
+    for each in broker.log_dir.directories:
+        offline.add_metric([str(each.path)], not each.is_open)
+        if each.logs is not None:
+            free.add_metric([str(each.path)], each.logs.free_bytes)
+            full.add_metric([str(each.path)], each.logs.is_full)
+    yield from (free, full, offline)
 
 
 def of_commits(broker: Broker) -> Iterator[Metric]:
@@ -188,7 +202,7 @@ def of_commits(broker: Broker) -> Iterator[Metric]:
     syncs = counter("syncs", "Files and directories that were synced.")
     yield one(syncs, counts["syncs"])
     times = histogram("commit_seconds", "What the syncs of one group commit took together.")
-    add_times(times, [], *broker.log_dir.engine.commit_times())
+    add_times(times, [], *broker.log_dir.commit_times())
     yield times
 
 

@@ -18,7 +18,7 @@ from appliance.admin.produce import append, partition_for
 from appliance.admin.rights import DESCRIBE_TOPIC
 from appliance.admin.route import ADMIN, Call, get, post
 from appliance.admin.topic_lookup import PartitionUnknown
-from appliance.data_dir.log_dir import LogDir
+from appliance.data_dir.log_dirs import LogDirs
 from appliance.data_dir.partition_names import Key, directory_name
 from appliance.errors import RequestInvalid
 from appliance.process.spoken import some
@@ -79,7 +79,8 @@ class Repaired(TypedDict):
 def get_repair(call: Call) -> Repairable:
     key, log_dir = key_of(call), call.broker.log_dir
     log = log_dir.logs().get(key)
-    files = set_aside.files_of(log_dir.path, directory_name(*key))
+    folder = log_dir.path_of(*key).parent
+    files = set_aside.files_of(folder, directory_name(*key))
     why = why_not_well(log_dir, key)
     return {
         "topic": key[0],
@@ -91,7 +92,7 @@ def get_repair(call: Call) -> Repairable:
             for each in (_hole_repair.holes(log) if log else [])
             if log is not None and each.end_offset > log.log_start_offset
         ],
-        "set_aside": [aside_row(log_dir.path, each) for each in files[:FILES_MAX]],
+        "set_aside": [aside_row(folder, each) for each in files[:FILES_MAX]],
     }
 
 
@@ -116,7 +117,7 @@ def key_of(call: Call) -> Key:
     return key
 
 
-def why_not_well(log_dir: LogDir, key: Key) -> str:
+def why_not_well(log_dir: LogDirs, key: Key) -> str:
     log = log_dir.logs().get(key)
     if log is None:
         return log_dir.unopened.get(key, "the partition is being opened")

@@ -22,7 +22,7 @@ from appliance._log import Log
 from appliance.backup.point import LogAt, Point, SegmentAt, Unserved
 from appliance.catalog import kafka_uuid
 from appliance.catalog.catalog import Catalog
-from appliance.data_dir.log_dir import LogDir
+from appliance.data_dir.log_dirs import LogDirs
 from appliance.errors import ApplianceError, ResourceUnknown
 from appliance.process import event_log
 from appliance.process.detached_tasks import Changes
@@ -57,7 +57,7 @@ class BackupPoints:
     def __init__(
         self,
         topics: Topics,
-        log_dir: LogDir,
+        log_dir: LogDirs,
         catalog: Catalog,
         broker_id: int,
         change: Changes,

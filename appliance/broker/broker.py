@@ -46,14 +46,15 @@ from appliance.broker.config_overrides import RunTimeConfigs
 from appliance.broker.topics_for_coordinators import GroupPlaces, TransactionPlaces
 from appliance.catalog.catalog import NAME, Catalog
 from appliance.catalog.config_rows import ConfigRows
+from appliance.catalog.log_directory_rows import LogDirectoryRows
 from appliance.catalog.loss_ledger import Ledger
 from appliance.catalog.loss_ledger_rows import LedgerRows
 from appliance.catalog.producer_id_rows import ProducerIdRows
 from appliance.config import Address, BrokerConfig, dynamic_broker_config
 from appliance.config.dynamic_broker_config import BrokerConfigs
 from appliance.data_dir import data_format, unfinished_restore
-from appliance.data_dir.locked_dir import LockedDir
-from appliance.data_dir.log_dir import LogDir
+from appliance.data_dir.control_dir import ControlDir
+from appliance.data_dir.log_dirs import LogDirs
 from appliance.data_dir.recovery import RecoveryProgress
 from appliance.export.definitions_and_runs import Book
 from appliance.export.export_rows import ExportRows
@@ -69,6 +70,7 @@ from appliance.repair.refused_reads import RefusedReads
 from appliance.repair.scrub import Scrubber, missing_entries
 from appliance.share.coordinator import ShareCoordinator
 from appliance.share.partitions import SharePartitions
+from appliance.topics.partition_moves import PartitionMoves
 from appliance.topics.reconciliation import Reconciliation
 from appliance.topics.reopening import Reopening
 from appliance.topics.topic import check_own
@@ -90,7 +92,7 @@ class Broker:
         self,
         config: BrokerConfig,
         catalog: Catalog,
-        log_dir: LogDir,
+        log_dir: LogDirs,
         ledger: Ledger,
         holds: Holds,
     ) -> None:
@@ -109,6 +111,10 @@ class Broker:
         self._own_groups()
         self._own_access()
         self.reopening = Reopening(self.topics, self.transactions, self.change)
+        self.moves = PartitionMoves(
+            self.topics, self.transactions, self.change,
+            lambda: config.storage.move_bytes_per_second,
+        )  # fmt: skip
         self.backup_points = BackupPoints(
             self.topics, log_dir, catalog, self.node_id, self.change,
             self.transactions.decided_ends,
@@ -233,18 +239,20 @@ class Broker:
         """Recovers the data directory and makes it agree with the catalog. Blocks: for a thread."""
         unfinished_restore.check(config.data_dir)
         with ExitStack() as undo:
-            locked = LockedDir.lock(
-                config.data_dir, config.storage, config.network.max_connections,
-                config.admin.connections_max,
-            )  # fmt: skip
-            undo.callback(locked.release)
-            data_format.take(locked.path, locked.clock.now_ms())
+            control = ControlDir.lock(config)
+            undo.callback(control.release)
+            now_ms = control.belief.clock.now_ms()
+            data_format.take(control.path, now_ms)
             catalog = Catalog.open(config.data_dir / NAME)
             undo.callback(catalog.close)
             ledger = Ledger(LedgerRows(catalog))
-            holds = Holds(HoldRows(catalog), lambda: locked.engine.is_full)
-            log_dir = LogDir(locked, ledger, holds)
+            holds = Holds(HoldRows(catalog), lambda: log_dir.is_full)
+            log_dir = LogDirs(
+                control, config, LogDirectoryRows(catalog), ledger, holds,
+                may_hold_records=not TopicRows(catalog).is_settled,
+            )  # fmt: skip
             undo.callback(log_dir.abandon)
+            data_format.take(control.path, now_ms, log_dir.needs)
             broker = cls(config, catalog, log_dir, ledger, holds)
             broker._recover(progress)
             undo.pop_all()
@@ -257,6 +265,7 @@ class Broker:
         notes = self.log_dir.report.notes
         notes += [f"{each}. Nothing is cleaned by default." for each in self._config_faults]
         start.run()
+        self.moves.load()
         faults = self.group_configs.faults
         notes += [f"{each}. The group has the settings of all." for each in faults]
 

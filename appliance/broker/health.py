@@ -28,10 +28,12 @@ from typing import Any, Protocol
 
 from appliance.broker.broker import Broker
 from appliance.broker.finding import Finding, Level, first_of
+from appliance.broker.health_of_directories import of_hanging_syncs, of_storage, of_syncs
 from appliance.broker.health_of_every_log import of_holes, of_timestamps
 from appliance.catalog.loss_ledger import WHOLE, Damage, Entry
 from appliance.config import BrokerConfig, MachineConfig
 from appliance.data_dir import descriptor_budget
+from appliance.data_dir.record_dirs import HANGS_S
 from appliance.doctor import state
 from appliance.doctor.check import Check
 from appliance.doctor.tls import CertificateLook
@@ -43,7 +45,7 @@ from appliance.native import _descriptors
 from appliance.network._data_plane import DataPlane
 from appliance.network.listener_tls import ListenerTls
 from appliance.process import event_log
-from appliance.process.spoken import disk_full, duration, size, some
+from appliance.process.spoken import duration, some
 
 log = event_log.named("health")
 
@@ -52,7 +54,6 @@ TROUBLE_MS = 60_000  # so long it is told of when descriptors ran out: a probe c
 NEARLY_ALL = 0.9  # of the descriptors
 GROUPS_TOLD = 10  # of a damaged partition of `__consumer_offsets`
 IN_LEDGER = "entries of the ledger"  # alerts tell of each entry by itself
-HANGS_S = 30.0  # a disk that is slow answers sooner; what takes longer makes clients give up
 
 
 @dataclass(frozen=True)
@@ -224,7 +225,11 @@ def _all(subject: Subject, broker: Broker, watch: Watch) -> Iterator[Finding]:
 
 
 def of_logs(broker: Broker) -> Iterator[Finding]:
-    unopened = [f"not opened: {text}" for _, text in sorted(broker.topics.not_open().items())]
+    unopened = [
+        f"not opened: {text}"
+        for key, text in sorted(broker.topics.not_open().items())
+        if not broker.log_dir.away(*key)  # of those their directory tells
+    ]
     failed = [
         f"{topic}-{partition}: {each.failed_text}"
         for (topic, partition), each in broker.log_dir.logs().items()
@@ -240,28 +245,11 @@ def of_logs(broker: Broker) -> Iterator[Finding]:
 
 
 def of_hangs(broker: Broker, watch: Watch) -> Iterator[Finding]:
-    """A disk that never answers fails nothing: whoever asks it waits."""
-    sync_s = broker.log_dir.counters()["sync_age_ns"] / 1e9
-    if sync_s > HANGS_S:
-        text = f"a sync has not ended for {duration(sync_s)}: nothing is acknowledged meanwhile"
-        yield Finding("failing", "storage", text)
+    yield from of_hanging_syncs(broker)
     look_s = time.monotonic() - watch.looked_at
     if look_s > HANGS_S + LOOK_S:
         text = f"disks and file systems have not answered for {duration(look_s)}"
         yield Finding("failing", "storage", f"{text}: what is said of them here is as old")
-
-
-def of_storage(broker: Broker) -> Iterator[Finding]:
-    log_dir = broker.log_dir
-    if log_dir.journal_failed:
-        text = "recovery points cannot be saved: a start after a crash would take long"
-        yield Finding("failing", "storage", text)
-    free, low_water = log_dir.free_bytes, log_dir.config.low_water_bytes
-    room = f"{size(free)} free, and below {size(low_water)} writes are refused"
-    if log_dir.is_full:
-        yield Finding("failing", "storage", disk_full(free, low_water))
-    elif free < 2 * low_water:
-        yield Finding("degraded", "storage", f"the disk is nearly full: {room}")
 
 
 def of_descriptors(up_s: float) -> Iterator[Finding]:
@@ -317,12 +305,6 @@ def of_port(connections: PortConnections) -> Iterator[Finding]:
             "others"
         )
         yield Finding("degraded", connections.port, text)
-
-
-def of_syncs(broker: Broker) -> Iterator[Finding]:
-    syncs = broker.log_dir.syncs
-    if not syncs.is_accepted(broker.log_dir.config.file_system_accepted):
-        yield Finding("degraded", "file system", syncs.text)
 
 
 def of_machine(machine: Machine) -> Iterator[Finding]:

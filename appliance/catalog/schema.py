@@ -27,6 +27,9 @@
     alerts          alerts that were sent or wait, as JSON, with what became of each
     alert_conditions  what was told to be wrong, and has not ended yet, as JSON
     alert_targets   where alerts went when last somebody looked
+    log_directories       directories of records, by the id in each, once there were several
+    partition_directories  in which of them each partition is
+    partition_moves       moves from one to another that are under way
 
 One module reads and writes a table: `*_rows.py` in the room of its owner, and `config_rows.py` for
 all tables of names and values.
@@ -287,6 +290,25 @@ SCHEMA = [
     CREATE TABLE alert_targets (
         channel TEXT PRIMARY KEY NOT NULL,
         target TEXT NOT NULL
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE log_directories (
+        id TEXT PRIMARY KEY NOT NULL,
+        path TEXT NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE partition_directories (
+        topic TEXT NOT NULL REFERENCES topics (name) ON DELETE CASCADE,
+        partition INTEGER NOT NULL,
+        directory TEXT NOT NULL,
+        PRIMARY KEY (topic, partition)
+    ) WITHOUT ROWID;
+    CREATE TABLE partition_moves (
+        topic TEXT NOT NULL REFERENCES topics (name) ON DELETE CASCADE,
+        partition INTEGER NOT NULL,
+        source TEXT NOT NULL,
+        target TEXT NOT NULL,
+        PRIMARY KEY (topic, partition)
     ) WITHOUT ROWID
     """,
 ]

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from appliance.cli.remote.log_dirs import dirs
 from appliance.cli.remote.repair import repair
 from appliance.data_dir import data_format, log_files, log_verify, promised_offsets
 from appliance.process import event_log
@@ -31,9 +32,11 @@ AS_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object 
 def log() -> None:
     """Log files: list, dump and verify those of a stopped broker, repair those of a running one.
 
-    The first three need no broker and change nothing. They also read files of Apache Kafka."""
+    `list`, `dump` and `verify` need no broker and change nothing. They also read files of Apache
+    Kafka. `repair` and `dirs` ask a running broker."""
 
 
+log.add_command(dirs)
 log.add_command(repair)
 
 

@@ -31,6 +31,7 @@ from appliance.config.listeners import (
     Protocols,
 )
 from appliance.config.machine import MachineConfig
+from appliance.config.names import NO_PATHS, Paths
 from appliance.config.network import NetworkConfig
 from appliance.config.oidc import OidcConfig
 from appliance.config.partition_log import LogConfig
@@ -62,6 +63,14 @@ class BrokerConfig(Part):
         "data.dir",
         Path("data"),
         "The directory that holds everything the broker knows. One broker at a time may use it.",
+    )
+    log_dirs: Paths = setting(
+        "log.dirs",
+        NO_PATHS,
+        "Directories that hold the records, one for each disk. A disk that fails takes its own "
+        "partitions alone. A new partition goes where most room is for it. `data.dir` holds all "
+        "else then, and may be one of them.",
+        default_words="data.dir alone",
     )
     data_marker: str = setting(
         "data.marker",
@@ -250,6 +259,11 @@ class BrokerConfig(Part):
     def _told(self, name: str) -> Address | None:
         """What clients of a listener are told, if it is not where they came in."""
         return next((it.address for it in self.advertised_listeners if it.name == name), None)
+
+    @property
+    def record_dirs(self) -> list[Path]:
+        """Directories that hold records."""
+        return [Path(each).absolute() for each in self.log_dirs.all] or [self.data_dir.absolute()]
 
     @property
     def export_listens(self) -> Address:

@@ -49,5 +49,11 @@ class Principals(Names):
         return ";".join(self.all)
 
 
+@dataclass(frozen=True)
+class Paths(Names):
+    """Directories."""
+
+
 NO_NAMES = Names()
+NO_PATHS = Paths()
 NO_PRINCIPALS = Principals()

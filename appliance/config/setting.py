@@ -17,7 +17,15 @@ from appliance.config.addresses import (
     Hosts,
 )
 from appliance.config.listeners import NO_LISTENERS, NO_PROTOCOLS, Listeners, Protocols
-from appliance.config.names import NO_NAMES, NO_PRINCIPALS, Mechanisms, Names, Principals
+from appliance.config.names import (
+    NO_NAMES,
+    NO_PATHS,
+    NO_PRINCIPALS,
+    Mechanisms,
+    Names,
+    Paths,
+    Principals,
+)
 from appliance.errors import ApplianceError
 
 LONG_MAX = 2**63 - 1
@@ -27,10 +35,13 @@ SECOND_MS, HOUR_MS, DAY_MS = 1000, 3_600_000, 86_400_000
 
 PARSED: dict[type, Callable[[str], Any]] = {
     each: each.parse
-    for each in (Address, Ensemble, Hosts, Listeners, Mechanisms, Names, Principals, Protocols)
+    for each in (
+        Address, Ensemble, Hosts, Listeners, Mechanisms, Names, Paths, Principals, Protocols,
+    )
 }
 NONE = (
-    NO_ADDRESS, NO_ENSEMBLE, NO_HOSTS, NO_LISTENERS, NO_NAMES, NO_PRINCIPALS, NO_PROTOCOLS,
+    NO_ADDRESS, NO_ENSEMBLE, NO_HOSTS, NO_LISTENERS, NO_NAMES, NO_PATHS, NO_PRINCIPALS,
+    NO_PROTOCOLS,
 )  # fmt: skip
 
 ENVIRONMENT_PREFIX = "APPLIANCE_"
@@ -108,6 +119,7 @@ class Setting:
                 Listeners: "[NAME://]HOST:PORT[,...]",
                 Mechanisms: "MECHANISM[,...]",
                 Names: "NAME[,...]",
+                Paths: "PATH[,...]",
                 Principals: "TYPE:NAME[;...]",
                 Protocols: "NAME:PROTOCOL[,...]",
                 bool: "true or false",

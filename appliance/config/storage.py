@@ -74,6 +74,14 @@ class StorageConfig(Part):
         minimum=0,
     )
 
+    move_bytes_per_second: int = setting(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        64 * MIB,
+        "How fast partitions are copied when they move to another directory of log.dirs, all "
+        "together. A disk of 150 MB/s has as much left for clients. 0: as fast as the disks are.",
+        unit="bytes",
+        minimum=0,
+    )
     scrub_bytes_per_second: int = setting(
         "scrub.bytes.per.second",
         8 * MIB,

@@ -67,7 +67,9 @@ class Version(NamedTuple):
 
 FIRST = Version(1, 0)
 OURS = Version(1, 1)  # the file `format`, and a version in the journal's first record
-KNOWN_NEEDS: frozenset[str] = frozenset()
+# Features that not every build of this major knows, and the version that has them first.
+LOG_DIRS = {"log.dirs": "0.1.0"}
+KNOWN_NEEDS = frozenset(LOG_DIRS)
 
 
 class Opened(NamedTuple):
@@ -139,9 +141,10 @@ def is_of_newer(directory: Path) -> bool:
 
 def take(directory: Path, now_ms: int, needs: Mapping[str, str] | None = None) -> DataFormat:
     """Whoever holds the lock opens it for writing: from now on it has at least our format. On disk
-    when this returns, before anything is migrated."""
+    when this returns, before anything is migrated. `needs` None: as they are."""
     found, us = read(directory), Opened(__version__, str(OURS), now_ms)
-    needs = dict(needs or {})
+    if needs is None:
+        needs = {} if found is None else found.needs
     if found is None or found.version < OURS:
         made = DataFormat(OURS, us, us, needs)
     elif found.last[:2] != us[:2] or found.needs != needs:

@@ -41,16 +41,18 @@ class LockedDir:
         config: StorageConfig | None = None,
         clients: int = 0,
         admin: int = 0,
+        belief: BelievedClock | None = None,
     ) -> LockedDir:
         """`clients` and `admin` are the largest numbers of connections: the logs get the remaining
-        descriptors."""
+        descriptors. `belief`: the time is another directory's to keep, and so are these."""
         config = config or StorageConfig()
         path = Path(path).absolute()
         data_format.check(path)
         durable_directories.make(path)
         tighten(path)
-        descriptor_budget.take(clients, admin)
-        remembered = load(path)  # before the journal is touched: its age may stand in for the file
+        if belief is None:
+            descriptor_budget.take(clients, admin)
+            belief = believed_in(path)  # before the journal is touched: its age may stand in
         syncs = syncs_on(path)
         engine = Engine(
             str(path),
@@ -61,24 +63,28 @@ class LockedDir:
             sync_threads=config.sync_threads,
             write_behind_bytes=config.write_behind_bytes,
         )
-        clock = WallClock(
-            is_synchronised=is_kept_right_by_the_kernel, remembered=remembered, boot_id=boot_id()
-        )
-        return cls(path, config, engine, syncs, clock, BelievedClock(path, clock))
+        return cls(path, config, engine, syncs, belief.clock, belief)
 
     def release(self) -> None:
         """Like a killed process."""
         self.engine.close(False)
 
     def open_log(
-        self, name: str, config: LogConfig, is_again: bool = False
+        self, name: str, config: LogConfig, is_again: bool = False, is_moved: bool = False
     ) -> tuple[Log, Recovered]:
         try:
-            return self.engine.open_log(name, config, is_again=is_again)
+            return self.engine.open_log(name, config, is_again=is_again, is_moved=is_moved)
         except FilesExhausted:
             if not _descriptors.relieve():
                 raise
-            return self.engine.open_log(name, config, is_again=is_again)
+            return self.engine.open_log(name, config, is_again=is_again, is_moved=is_moved)
+
+
+def believed_in(path: Path) -> BelievedClock:
+    clock = WallClock(
+        is_synchronised=is_kept_right_by_the_kernel, remembered=load(path), boot_id=boot_id()
+    )
+    return BelievedClock(path, clock)
 
 
 def _sync_by(chosen: str, syncs: Syncs) -> str:

@@ -14,7 +14,7 @@ import itertools
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -37,6 +37,7 @@ from appliance.data_dir.recovery_report import Knowledge, RecoveryReport
 from appliance.errors import ApplianceError
 from appliance.machine.believed_time import Doubt
 from appliance.process.owner_only import make_directory
+from appliance.storage._data_directory import ReadFaultInfo
 
 # how long a reopened log waits for its readers: longer than the transfer of a response
 READERS_S = 10.0
@@ -106,9 +107,11 @@ class LogDir:
         self,
         progress: RecoveryProgress = lambda done, found: None,
         log_config: LogConfigs = lambda topic, partition: LogConfig(),
+        is_elsewhere: Callable[[Key], bool] = lambda key: False,
     ) -> None:
-        """Opens every log. `log_config` returns the settings of each."""
-        start = Recovery(self._where, self.report, self.ledger)
+        """Opens every log. `log_config` returns the settings of each, `is_elsewhere` whether its
+        place is in another directory."""
+        start = Recovery(self._where, self.report, self.ledger, is_elsewhere)
         self._logs, self.unopened, self.missing = start.logs, start.unopened, start.missing
         try:
             start.run(progress, log_config)
@@ -161,8 +164,32 @@ class LogDir:
             self._let_go(self._logs[key])
             del self._logs[key]
             self.unopened[key] = "it is being reopened"
+        return self._open(key, name, config or LogConfig(), is_again=True)
+
+    def reopen_closed(self, topic: str, partition: int, config: LogConfig) -> Log:
+        """One whose move to another directory came to nothing."""
+        key = (topic, partition)
+        self._logs.pop(key, None)
+        self.unopened[key] = "its move to another directory failed"
+        return self._open(key, directory_name(topic, partition), config, is_again=True)
+
+    def adopt(self, topic: str, partition: int, config: LogConfig) -> Log:
+        """One that came from another directory, with its files and its state (`take_over`)."""
+        key = (topic, partition)
+        self.unopened[key] = "it was moved here, and is not open yet"
+        return self._open(key, directory_name(topic, partition), config, is_moved=True)
+
+    def _open(
+        self,
+        key: Key,
+        name: str,
+        config: LogConfig,
+        *,
+        is_again: bool = False,
+        is_moved: bool = False,
+    ) -> Log:
         try:
-            log, recovered = self._where.open_log(name, config or LogConfig(), is_again=True)
+            log, recovered = self._where.open_log(name, config, is_again, is_moved)
         except ApplianceError as error:
             self.unopened[key] = str(error)
             raise
@@ -179,13 +206,31 @@ class LogDir:
         del self.unopened[key]
         return log
 
+    def let_go(self) -> None:
+        """Closes all of it before it is opened again as after a crash, or its disk is taken out.
+        Where a log is still read it raises, and those that are closed by then are not open."""
+        alive = [each for each in self._logs.values() if each.failed is None]
+        for log in alive:
+            log.ask_commit()
+        deadline = time.monotonic() + READERS_S
+        for key, log in self.logs().items():
+            with suppress(ApplianceError):  # what the disk does not take was not acknowledged
+                if log.failed is None:
+                    log.flush(max(0.0, deadline - time.monotonic()))
+            self._close_unread(log, deadline)
+            self._logs.pop(key, None)
+            self.unopened[key] = "its directory is being opened again"
+        self.engine.close(False)
+
     def _let_go(self, log: Log) -> None:
         """Closes a log before it is reopened."""
         if log.failed is None:
             log.flush()
+        self._close_unread(log, time.monotonic() + READERS_S)
+
+    def _close_unread(self, log: Log, deadline: float) -> None:
         # A page that a reader holds cannot be dropped from the page cache, and after a failed write
         # the cache cannot be trusted.
-        deadline = time.monotonic() + READERS_S
         while log.files_held():
             if time.monotonic() > deadline:
                 raise LogBusy(f"{log.name} is still read after {READERS_S:g} s, and cannot be "
@@ -288,9 +333,12 @@ class LogDir:
     def retain(self, now_ms: int | None = None) -> int:
         """Applies retention to every log; returns the number of deleted segments."""
         now = self.clock.now_ms() if now_ms is None else now_ms
+        with self.keeper.judged(self.logs(), now) as keeps_from:
+            return self.retain_by(now, keeps_from)
+
+    def retain_by(self, now_ms: int, keeps_from: Callable[[Log], int]) -> int:
         try:
-            with self.keeper.judged(self.logs(), now) as keeps_from:
-                return self._each(lambda log: log.retain(now, keeps_from(log)))
+            return self._each(lambda log: log.retain(now_ms, keeps_from(log)))
         finally:
             self.rest(self.config.sealed_files_idle_ms)
 
@@ -340,8 +388,28 @@ class LogDir:
     def free_bytes(self) -> int:
         return self.engine.free_bytes
 
+    @property
+    def hangs_s(self) -> float:
+        """For how long the sync that is under way has lasted."""
+        return self.engine.counters()["sync_age_ns"] / 1e9
+
     def counters(self) -> dict[str, int]:
         return self.engine.counters()
+
+    def commit_times(self) -> tuple[list[int], int]:
+        return self.engine.commit_times()
+
+    # Reads that failed
+
+    @property
+    def read_faults(self) -> tuple[int, int]:
+        return self.engine.read_faults
+
+    def wake_at_read_faults(self) -> int:
+        return self.engine.wake_at_read_faults()
+
+    def take_read_faults(self) -> list[ReadFaultInfo]:
+        return self.engine.take_read_faults()
 
     def close(self) -> None:
         """A clean stop, if every log can be made durable; otherwise an unclean one, also safe."""

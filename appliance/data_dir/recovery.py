@@ -55,11 +55,18 @@ class NoLedger:
 
 
 class Recovery:
-    def __init__(self, where: LockedDir, report: RecoveryReport, ledger: Losses) -> None:
+    def __init__(
+        self,
+        where: LockedDir,
+        report: RecoveryReport,
+        ledger: Losses,
+        is_elsewhere: Callable[[Key], bool] = lambda key: False,
+    ) -> None:
         self.where = where
         self.engine = where.engine
         self.report = report
         self.ledger = ledger
+        self.is_elsewhere = is_elsewhere
         self.logs: dict[Key, Log] = {}
         self.unopened: dict[Key, str] = {}  # too damaged to open; with the reason
         self.missing: dict[Key, str] = {}  # had records, but the directory is gone; its name
@@ -105,8 +112,10 @@ class Recovery:
             if key is None or name in names:
                 continue
             first, end = self.engine.promised(name)
-            if first >= end or any((self.where.path / ORPHANS).glob(f"{name}*")):
-                empty.append(name)  # its creation or its move into `orphans` was interrupted
+            is_moved = any((self.where.path / ORPHANS).glob(f"{name}*")) or self.is_elsewhere(key)
+            if first >= end or is_moved:
+                # Its creation, or its move into `orphans` or to another directory was interrupted.
+                empty.append(name)
                 continue
             self.missing[key] = name
             self.report.losses.append(Damage(*key, first, end - 1, "the directory is gone"))

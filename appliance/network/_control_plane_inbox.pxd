@@ -133,10 +133,10 @@ cdef cppclass Counters:
 
 # `new Plane()` zeroes it.
 cdef cppclass Plane:
-    Limits limits                  # constant, as is the committer
+    Limits limits                  # constant
     ListenerState[LISTENERS_MAX] listeners
     ConnectionQuota connections    # of all listeners together
-    CommitterRef committer
+    vector[CommitterRef] committers  # of every log that it was ever told; the GIL guards it
     vector[TlsListenerRef] tls     # by the number of a listener; empty: plain. Constant after start
     Peers peers
     TopicTable topics

@@ -2,7 +2,7 @@ import socket
 
 from typing_extensions import disjoint_base
 
-from appliance._log import Engine, Log
+from appliance._log import Log
 from appliance.config import NetworkConfig
 from appliance.network._handed_out import (
     Arrival,
@@ -30,7 +30,7 @@ class Punt:
 
 @disjoint_base
 class DataPlane:
-    def __new__(cls, engine: Engine, config: NetworkConfig) -> DataPlane: ...
+    def __new__(cls, config: NetworkConfig) -> DataPlane: ...
     def listen(
         self, listener: socket.socket, asks_login: bool = ..., tls: TlsContext | None = ...
     ) -> None: ...

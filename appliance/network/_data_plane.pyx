@@ -14,7 +14,7 @@ from libcpp.vector cimport vector
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
-from appliance._log cimport Engine, Log
+from appliance._log cimport Log
 from appliance.native._histogram cimport (
     API_KEYS, ROW_FETCH_WAITED, ROWS, TIME_BUCKETS, Times, Traffic,
 )
@@ -46,6 +46,7 @@ from appliance.network._topic_table cimport (
     TOPIC_COUNTS, Topic, TopicRef, topics_counted, topics_put, topics_remove,
 )
 from appliance.storage._cold_reads cimport cold_readers_start, cold_readers_stop
+from appliance.storage._commit_requests cimport CommitterRef
 from appliance.storage._partition_log cimport LogRef
 from appliance.storage._partition_waits cimport (
     MAIL_CLOSE, MAIL_DECIDED, MAIL_LAST, MAIL_LOGIN, MAIL_RAW, MAIL_REPLY, MAIL_RULES, Mail,
@@ -123,19 +124,16 @@ cdef class DataPlane:
     cdef Plane* plane
     cdef Acceptor* acceptor
     cdef vector[Processor*] processors
-    cdef Engine engine
     cdef list listeners
     cdef bint is_running
 
-    def __cinit__(self, Engine engine not None, config not None):
+    def __cinit__(self, config not None):
         cdef int32_t i
         cdef Processor* processor
-        self.engine = engine
         self.listeners = []
         self.plane = new Plane()
         self.acceptor = new Acceptor()
         plane_set_limits(self.plane, config)
-        self.plane.committer = engine.committer
         self.plane.punt_fd = _checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))
         self.acceptor.plane = self.plane
         self.acceptor.processors = &self.processors
@@ -334,8 +332,19 @@ cdef class DataPlane:
         topic.get().counts = make_shared[CounterLines](self.processors.size())
         for log in logs:
             topic.get().logs.push_back(none if log is None else (<Log?>log).log)
+            if log is not None:
+                self._keep((<Log>log).committer)
         with nogil:
             topics_put(&self.plane.topics, topic)
+
+    cdef void _keep(self, const CommitterRef& committer):
+        """For as long as a thread may find one of its logs: there are few, one for each directory
+        and each time that one is opened again."""
+        cdef size_t i
+        for i in range(self.plane.committers.size()):
+            if self.plane.committers[i].get() == committer.get():
+                return
+        self.plane.committers.push_back(committer)
 
     def remove_topic(self, str name not None):
         cdef string c_name = name.encode()

@@ -19,7 +19,7 @@ from appliance.network._topic_table cimport (
 )
 from appliance.protocol._error_codes cimport kafka_error
 from appliance.storage._cold_reads cimport LOOKUP_BYTES, LOOKUPS_MAX, Lookup
-from appliance.storage._commit_requests cimport committer_ask
+from appliance.storage._commit_requests cimport committer_ask, log_committer
 from appliance.storage._last_stable_offset cimport log_high_watermark, log_last_stable_offset
 from appliance.storage._partition_log cimport PartitionLog
 from appliance.storage._partition_waits cimport watch_rearm
@@ -89,7 +89,7 @@ cdef void _look_at(Plane* plane, Fetch* fetch, FetchResult* result, int64_t left
     elif result.visible < log.log_end_offset.load():
         # Somebody waits for what is written: that is a reason to make it durable now.
         # Where appended is visible, who waits waits for what is still to come, and for no disk.
-        committer_ask(plane.committer.get(), target.log, 0)
+        committer_ask(log_committer(log), target.log, 0)
 
 
 cdef void _tell_no_less(Fetch* fetch, FetchResult* result) noexcept nogil:

@@ -50,6 +50,7 @@ from appliance.record._batch_check cimport batch_check, batch_check_keys
 from appliance.storage._append cimport (
     ORIGIN_UNVERIFIED, AppendOptions, Appended, log_append, log_append_mirrored, log_txn_is_open,
 )
+from appliance.storage._commit_requests cimport log_committer
 from appliance.storage._free_space cimport space_resume_bytes
 from appliance.storage._partition_log cimport LogRef, PartitionLog
 from appliance.storage._partition_waits cimport WATCH_DURABLE, Watch, watch_add, watch_remove
@@ -328,7 +329,7 @@ cdef int _append(Connection* connection, Request* request, Target* target,
     options.leader_epoch = -1
     options.is_awaited = request.acks == -1
     storage_now(target.log.get().storage.get(), &options.earliest_ms, &options.latest_ms)
-    code = log_append(connection.plane.committer.get(), target.log, <uint8_t*>target.batch.data,
+    code = log_append(log_committer(target.log.get()), target.log, <uint8_t*>target.batch.data,
                       &header, &options, appended)
     if code == OK:
         connection.plane.counters.produced_bytes.fetch_add(target.batch.size)
@@ -341,7 +342,7 @@ cdef int _append_mirrored(Connection* connection, Request* request, Target* targ
     cdef int code
     if target.batch.size <= 0:
         return BATCH_TORN
-    code = log_append_mirrored(connection.plane.committer.get(), target.log,
+    code = log_append_mirrored(log_committer(target.log.get()), target.log,
                                <uint8_t*>target.batch.data, target.batch.size,
                                request.acks == -1, appended)
     if code == OK:

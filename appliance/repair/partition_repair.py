@@ -12,8 +12,7 @@ from pathlib import Path
 
 from appliance._log import Log
 from appliance.catalog.loss_ledger import Damage, Ledger
-from appliance.data_dir.log_dir import LogDir
-from appliance.data_dir.partition_names import directory_name
+from appliance.data_dir.log_dirs import LogDirs
 from appliance.errors import ApplianceError
 from appliance.record import _batch
 from appliance.record._records import Record
@@ -84,8 +83,8 @@ def skip(log: Log, plan: Skipping, ledger: Ledger, who: str) -> None:
 # Restoring
 
 
-def plan_import(log_dir: LogDir, log: Log, file: str) -> Importing:
-    path = set_aside.file_named(log_dir.path, directory_name(log.topic, log.partition), file)
+def plan_import(log_dir: LogDirs, log: Log, file: str) -> Importing:
+    path = set_aside.file_named(Path(log.directory).parent, log.name, file)
     holes = _hole_repair.holes(log)
     batches: list[Whole] = []
     left_out, last = 0, -1
@@ -102,14 +101,14 @@ def plan_import(log_dir: LogDir, log: Log, file: str) -> Importing:
     return importing
 
 
-def put_back(log_dir: LogDir, log: Log, plan: Importing, ledger: Ledger, who: str) -> None:
+def put_back(log_dir: LogDirs, log: Log, plan: Importing, ledger: Ledger, who: str) -> None:
     ledger.note_act([])  # damage must be in the ledger before it is repaired
     _seal(log_dir, log, plan.batches[-1].last_offset)
     _fill(log, plan, dry_run=False)
     acknowledge(log, plan.spans, ledger, who)
 
 
-def _seal(log_dir: LogDir, log: Log, last_offset: int) -> None:
+def _seal(log_dir: LogDirs, log: Log, last_offset: int) -> None:
     """Seals the segments: only segments that recovery will not read again are rewritten."""
     if log.segments()[-1].base_offset <= last_offset:
         log.roll()
@@ -139,9 +138,9 @@ def records_of(plan: Importing, log: Log) -> Iterator[Record]:
                 yield Record(record.timestamp, record.key, record.value, headers)
 
 
-def plan_copy(log_dir: LogDir, log: Log, file: str) -> Importing:
+def plan_copy(log_dir: LogDirs, log: Log, file: str) -> Importing:
     """Plans a copy of all good batches, whatever their offsets."""
-    path = set_aside.file_named(log_dir.path, directory_name(log.topic, log.partition), file)
+    path = set_aside.file_named(Path(log.directory).parent, log.name, file)
     return Importing(path, list(set_aside.whole_batches(path)), 0, [])
 
 

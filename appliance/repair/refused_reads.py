@@ -21,7 +21,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-from appliance.data_dir.log_dir import LogDir
+from appliance.data_dir.log_dirs import LogDirs
 from appliance.process import event_log
 from appliance.process.spoken import some
 from appliance.repair.scrub import Scrubber, SegmentKey, Verified
@@ -77,9 +77,8 @@ class Refused:
 class RefusedReads:
     """One thread calls `look`; all other methods are quick enough for the event loop."""
 
-    def __init__(self, log_dir: LogDir, scrubber: Scrubber) -> None:
+    def __init__(self, log_dir: LogDirs, scrubber: Scrubber) -> None:
         self._log_dir = log_dir
-        self._engine = log_dir.engine
         self._scrubber = scrubber
         self._lock = threading.Lock()
         self._refused: dict[SegmentKey, Refused] = {}
@@ -89,10 +88,10 @@ class RefusedReads:
     @property
     def count(self) -> int:
         """Since the start of the broker."""
-        return self._engine.read_faults[0]
+        return self._log_dir.read_faults[0]
 
     def wake_fd(self) -> int:
-        return self._engine.wake_at_read_faults()
+        return self._log_dir.wake_at_read_faults()
 
     def gather(self) -> bool:
         """Returns whether a segment with read errors was not verified yet."""
@@ -100,9 +99,9 @@ class RefusedReads:
             now = time.monotonic()
             self._forget(now)
             is_new = False
-            for each in self._engine.take_read_faults():
+            for each in self._log_dir.take_read_faults():
                 is_new = self._take(each, now) or is_new
-            unnamed = self._engine.read_faults[1]
+            unnamed = self._log_dir.read_faults[1]
             if unnamed > self._unnamed:
                 self._unnamed, self._unnamed_at = unnamed, now
             return is_new

@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 from appliance._log import Log
 from appliance.bulk._bulk_page_cache import lower_io_priority
 from appliance.catalog.loss_ledger import Damage, Entry, Kind
-from appliance.data_dir.log_dir import LogDir, LogUnknown
+from appliance.data_dir.log_dir import LogUnknown
+from appliance.data_dir.log_dirs import LogDirs
 from appliance.data_dir.partition_names import Key
 from appliance.errors import ApplianceError, Refused
 from appliance.process import event_log, owner_only
@@ -92,7 +93,7 @@ class Verified(NamedTuple):
 class Scrubber:
     """One thread calls `turn`, another one `start` and the properties."""
 
-    def __init__(self, log_dir: LogDir, now_ms: Callable[[], int] | None = None) -> None:
+    def __init__(self, log_dir: LogDirs, now_ms: Callable[[], int] | None = None) -> None:
         self._log_dir = log_dir
         self._now_ms = now_ms or log_dir.clock.now_ms
         self.config = log_dir.config
@@ -421,7 +422,7 @@ class Scrubber:
             events.warning("how far the scrub is cannot be stored", error=error)
 
 
-def missing_entries(log_dir: LogDir, entries: Iterable[Entry]) -> list[Damage]:
+def missing_entries(log_dir: LogDirs, entries: Iterable[Entry]) -> list[Damage]:
     """Known damaged or lost ranges that the ledger lacks: a full disk may have prevented entries,
     and older versions had no ledger."""
     noted: dict[Key, list[Damage]] = {}
@@ -463,7 +464,7 @@ def _facts(course: Round) -> dict[str, int]:
     }
 
 
-def known_damage(log_dir: LogDir, topics: list[str]) -> dict[Key, list[tuple[int, int]]]:
+def known_damage(log_dir: LogDirs, topics: list[str]) -> dict[Key, list[tuple[int, int]]]:
     """Ranges at which readers get an error, by partition."""
     damaged = {
         key: [

@@ -19,6 +19,10 @@ cdef void log_put_locked(PartitionLog* log) noexcept nogil
 # Puts the saved checkpoint into the journal and makes it durable; saved_guard is held.
 cdef int log_save_locked(PartitionLog* log) noexcept nogil
 
+# The last saved checkpoint of a log that is closed, for the journal of the directory that the log
+# moves to: recovery there begins where it would have begun here.
+cdef void log_hand_over(PartitionLog* log, Checkpoint* checkpoint) noexcept nogil
+
 # The present leader epoch is at least that: of a log that was restored, whose last epochs are in no
 # batch. With the journal's next commit it is on disk. Takes saved_guard and guard.
 cdef void log_raise_epoch(PartitionLog* log, int32_t epoch) noexcept nogil

@@ -100,6 +100,13 @@ cdef void log_raise_epoch(PartitionLog* log, int32_t epoch) noexcept nogil:
         log_put_locked(log)
 
 
+cdef void log_hand_over(PartitionLog* log, Checkpoint* checkpoint) noexcept nogil:
+    cdef ScopeLock saved
+    saved.hold(log.saved_guard)
+    checkpoint[0] = log.saved
+    log_list_segments(log, checkpoint)
+
+
 cdef void log_list_segments(PartitionLog* log, Checkpoint* checkpoint) noexcept nogil:
     cdef size_t i
     cdef ScopeLock lock

@@ -8,7 +8,7 @@ from libcpp.vector cimport vector
 from appliance.native._histogram cimport Times
 from appliance.native._native cimport atomic_bool, atomic_i64, condition, mutex, pthread_t
 from appliance.storage._open_logs cimport OpenLogs
-from appliance.storage._partition_log cimport LogRef
+from appliance.storage._partition_log cimport LogRef, PartitionLog
 from appliance.storage._storage cimport StorageRef
 
 
@@ -80,7 +80,12 @@ cdef cppclass Committer:
 
 ctypedef shared_ptr[Committer] CommitterRef
 
-# Ask for a commit by `deadline_ns` (0: now).
+# The committer of a log's engine. Whoever was given the log keeps that alive: a `Log` of Python has
+# a reference, and the data plane keeps the committer of every log that it was ever told.
+cdef inline Committer* log_committer(PartitionLog* log) noexcept nogil:
+    return <Committer*>log.committer
+
+# Ask for a commit by `deadline_ns` (0: now). One that stopped takes nothing.
 cdef void committer_ask(Committer* committer, const LogRef& log, int64_t deadline_ns) noexcept nogil
 
 # Blocks until all records up to `offset` are durable: OK, LOG_FAILED, LOG_CLOSED, TIMED_OUT, or

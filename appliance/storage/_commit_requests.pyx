@@ -19,6 +19,8 @@ cdef void committer_ask(Committer* committer, const LogRef& log,
     if deadline_ns == 0 and log.get().commit_is_wanted.exchange(True):
         return
     lock.hold(committer.guard)
+    if committer.is_stopping:
+        return
     if deadline_ns == 0:
         committer.wanted.push_back(log)
     else:

@@ -59,6 +59,18 @@ cdef void committer_stop(Committer* committer) noexcept nogil:
     pthread_join(committer.thread, NULL)
     write_behind_stop(committer)
     sync_pool_stop(committer)
+    _drop_all(committer)
+
+
+cdef void _drop_all(Committer* committer) noexcept nogil:
+    """It may outlive its logs: the data plane keeps it."""
+    cdef vector[LogRef] wanted, changed
+    cdef multimap[int64_t, LogRef] deadlines
+    committer.guard.lock()
+    wanted.swap(committer.wanted)
+    deadlines.swap(committer.deadlines)
+    committer.guard.unlock()
+    changed.swap(committer.changed)
 
 
 cdef void* _run(void* argument) noexcept nogil:

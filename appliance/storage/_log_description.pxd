@@ -7,5 +7,5 @@ cdef class LogView:
     cdef readonly str name         # "<topic>-<partition>"
     cdef readonly str topic
     cdef readonly int partition
-    cdef str directory             # its path
+    cdef readonly str directory    # its path
     cdef _raise(self, int code, str doing)

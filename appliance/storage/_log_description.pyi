@@ -23,6 +23,7 @@ class LogView:
     name: str
     topic: str
     partition: int
+    directory: str
     @property
     def log_start_offset(self) -> int: ...
     @property

@@ -63,6 +63,7 @@ cdef cppclass PartitionLog:
     string name                    # "<topic>-<partition>", the directory's name
     DirectoryRef directory         # open while somebody holds it
     StorageRef storage
+    void* committer                # its engine's: `log_committer` of `_commit_requests.pxd`
 
     mutex maintenance
     Unreadable unreadable          # maintenance; what compaction stops before

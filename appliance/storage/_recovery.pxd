@@ -9,8 +9,10 @@ from appliance.storage._storage cimport StorageRef
 
 # Opens or creates the log in directory `name` below the data directory. `is_trusted`: the last life
 # ended with a clean stop, so that the page cache tells the truth and nothing need be read.
+# `is_moved`: it comes from another directory with all that clients saw, and has the same epoch.
 cdef int log_open(const StorageRef& storage, const string& name, const LogSettings* settings,
-                  bint is_trusted, LogRef* opened, Recovered* recovered) noexcept nogil
+                  bint is_trusted, bint is_moved, LogRef* opened,
+                  Recovered* recovered) noexcept nogil
 
 # Takes no more appends. The caller commits and checkpoints first.
 cdef void log_close(PartitionLog* log) noexcept nogil

@@ -62,7 +62,8 @@ cdef extern from "fcntl.h" nogil:
 # ---- without the GIL ----
 
 cdef int log_open(const StorageRef& storage, const string& name, const LogSettings* settings,
-                  bint is_trusted, LogRef* opened, Recovered* recovered) noexcept nogil:
+                  bint is_trusted, bint is_moved, LogRef* opened,
+                  Recovered* recovered) noexcept nogil:
     cdef LogRef log = make_shared[PartitionLog]()
     cdef PartitionLog* it = log.get()
     cdef Checkpoint checkpoint
@@ -92,7 +93,7 @@ cdef int log_open(const StorageRef& storage, const string& name, const LogSettin
         code = sync_directory(directory.get().fd)
     if code != OK:
         return code
-    _publish(it, &checkpoint, is_trusted and recovered.losses.empty())
+    _publish(it, &checkpoint, (is_trusted or is_moved) and recovered.losses.empty())
     code = txn_indexes_mend(it, recovered)
     if code != OK:
         return code

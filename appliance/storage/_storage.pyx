@@ -20,6 +20,9 @@ cdef extern from "sys/file.h" nogil:
     enum:
         LOCK_EX, LOCK_NB
 
+cdef extern from "unistd.h" nogil:
+    int dup2(int fd, int other)
+
 cdef extern from "sys/statvfs.h" nogil:
     struct c_statvfs "statvfs":
         unsigned long f_flag
@@ -73,7 +76,19 @@ cdef int storage_close(Storage* storage, bint cleanly) noexcept nogil:
     if storage.lock_fd > 0:
         close(storage.lock_fd)
     storage.lock_fd = -1
+    _let_go(storage)
     return code
+
+
+cdef void _let_go(Storage* storage) noexcept nogil:
+    """Who is silent for hours may keep a closed log, and with it the directory's descriptor: that
+    is nothing's from now on, and the file system can be unmounted."""
+    cdef int fd = open_file(-100, b"/dev/null", O_RDONLY)
+    if fd < 0:
+        return
+    if storage.directory.get() != NULL:
+        dup2(fd, storage.directory.get().fd)
+    close(fd)
 
 
 cdef bint storage_takes_writes(Storage* storage) noexcept nogil:

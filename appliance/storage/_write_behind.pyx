@@ -57,6 +57,7 @@ cdef void write_behind_stop(Committer* committer) noexcept nogil:
     committer.behind_wake.notify_one()
     committer.behind_guard.unlock()
     pthread_join(committer.behind_thread, NULL)
+    committer.behind.clear()
 
 
 cdef void* _run(void* argument) noexcept nogil:

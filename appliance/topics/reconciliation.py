@@ -5,18 +5,20 @@ that may hold records is deleted but what the catalog says was deleted.
                                              known, so nothing of them is cleaned until somebody
                                              sets `cleanup.policy`
     a deletion that was begun                is finished
-    a directory of no topic                  goes to `orphans/`
+    a directory of no topic                  goes to `orphans/`, as does one whose place is in
+                                             another directory of `log.dirs`
     a partition without a directory          is created, empty; one that had records goes on where
                                              these ended, and they are told as lost
     a directory with another topic's id      is served; the file that tells the id is corrected
-    a partition that cannot be opened        is not served, the others of its topic are
+    a partition that cannot be opened        is not served, the others of its topic are; nor is one
+                                             whose directory of `log.dirs` is not open
 """
 
 from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from appliance._log import Log
 from appliance.catalog import kafka_uuid, producer_id_rows
@@ -24,8 +26,8 @@ from appliance.catalog.loss_ledger import of_directory
 from appliance.config import LogConfig, TopicsConfig, topic_config
 from appliance.config.topic_config import NOT_CLEANED, TopicConfigs
 from appliance.data_dir import partition_metadata
-from appliance.data_dir.log_dir import LogDir
-from appliance.data_dir.partition_names import directory_name
+from appliance.data_dir.log_dirs import LogDirs
+from appliance.data_dir.partition_names import Key, directory_name
 from appliance.errors import ApplianceError
 from appliance.process import event_log
 from appliance.topics.topic import METADATA, Topic
@@ -74,11 +76,13 @@ class Reconciliation:
         for each in self.rows.deletions():
             self._finish(each)
         rows = self.rows.all()
-        self._set_orphans_aside(rows)
+        self.set_strays_aside()
+        self.set_orphans_aside()
         for row in rows:
             self.serve(row)
         wanted = {(row.name, partition) for row in rows for partition in range(row.partitions)}
         self.log_dir.forget_missing([key for key in self.log_dir.missing if key not in wanted])
+        self.log_dir.adopt(wanted)
 
     def _note(self, text: str) -> None:
         events.warning(text)
@@ -116,14 +120,14 @@ class Reconciliation:
     def _check_count(self, name: str, last: int) -> None:
         if last >= self.limits.partitions_per_topic_max:
             raise DirectoryUnexpected(
-                f"{self.log_dir.path / directory_name(name, last)}: there is no catalog, and by "
+                f"{self.log_dir.path_of(name, last)}: there is no catalog, and by "
                 f"this directory topic {name} has {last + 1} partitions; wanted at most "
                 f"{self.limits.partitions_per_topic_max}. Set max.partitions.per.topic higher, or "
                 "move the directory elsewhere"
             )
 
     def _id_on_disk(self, name: str, partitions: Iterable[int]) -> uuid.UUID | None:
-        paths = (self.log_dir.path / directory_name(name, each) for each in partitions)
+        paths = (self.log_dir.path_of(name, each) for each in partitions)
         return next(filter(None, map(partition_metadata.read, paths)), None)
 
     def _next_producer_id(self) -> int:
@@ -141,8 +145,19 @@ class Reconciliation:
             self.topics.undeleted[name] = str(error)
             self._note(f"{name} was deleted, and its files stay for now: {error}")
 
-    def _set_orphans_aside(self, rows: Iterable[TopicRow]) -> None:
-        wanted = {row.name: row.partitions for row in rows}
+    def set_strays_aside(self) -> None:
+        self.log_dir.settle_moves()
+        for directory, key in self.log_dir.strays():
+            text = f"{directory.path / directory_name(*key)} has its place in another directory"
+            try:
+                place = self.log_dir.set_stray_aside(directory, key)
+            except ApplianceError as error:
+                self._note(f"{text}, and cannot be set aside: {error}")
+            else:
+                self._note(f"{text}: set aside as {place}. Nothing deletes it.")
+
+    def set_orphans_aside(self) -> None:
+        wanted = {row.name: row.partitions for row in self.rows.all()}
         for name, partitions in self._held().items():
             if name in self.topics.undeleted:
                 continue  # to be deleted, not kept
@@ -155,7 +170,7 @@ class Reconciliation:
         try:
             place = self.log_dir.set_aside(name, partition)
         except ApplianceError as error:
-            self.log_dir.unowned.add((name, partition))
+            self.log_dir.disown(name, partition)
             self._note(f"{directory} is no topic's, and cannot be set aside: {error}")
         else:
             self._note(f"{directory} is no topic's: set aside as {place}. Nothing deletes it.")
@@ -168,7 +183,10 @@ class Reconciliation:
             self._note(f"{row.name}: {fault}. Nothing of it is cleaned until that is set right.")
         topic = Topic(row.name, row.id, configs, created_ms=row.created_ms)
         created: list[str] = []
-        topic.logs = [self._log(topic, each, config, created) for each in range(row.partitions)]
+        unopened = self.log_dir.unopened
+        topic.logs = [
+            self._log(topic, each, config, created, unopened) for each in range(row.partitions)
+        ]
         if created:
             self._note(
                 f"{', '.join(created)} had no directory and {'is' if len(created) == 1 else 'are'} "
@@ -176,12 +194,26 @@ class Reconciliation:
             )
         self.topics.take(topic)
 
+    def complete(self, topic: Topic, partition: int) -> Log:
+        """One that was away."""
+        created: list[str] = []
+        config = self.log_config(topic.name, partition)
+        log = self._complete(topic, partition, config, created)
+        if created:
+            self._note(f"{created[0]} had no directory and is empty now.")
+        return log
+
     def _log(
-        self, topic: Topic, partition: int, config: LogConfig, created: list[str]
+        self,
+        topic: Topic,
+        partition: int,
+        config: LogConfig,
+        created: list[str],
+        unopened: Mapping[Key, str],
     ) -> Log | None:
         key = (topic.name, partition)
-        if key in self.log_dir.unopened:
-            topic.unserved[partition] = self.log_dir.unopened[key]
+        if why := self.log_dir.away(*key) or unopened.get(key):
+            topic.unserved[partition] = why
             return None
         try:
             return self._complete(topic, partition, config, created)
@@ -212,9 +244,9 @@ class Reconciliation:
         return log
 
 
-def identify(log_dir: LogDir, topic: Topic, partition: int) -> uuid.UUID | None:
+def identify(log_dir: LogDirs, topic: Topic, partition: int) -> uuid.UUID | None:
     """Its directory tells the topic's id from now on; what it told before."""
-    path = log_dir.path / directory_name(topic.name, partition)
+    path = log_dir.path_of(topic.name, partition)
     found = partition_metadata.read(path)
     if found != topic.id:
         partition_metadata.write(path, topic.id)

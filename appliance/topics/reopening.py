@@ -6,6 +6,7 @@
     failed                  a sync or a write of an open log failed. Never tried again by itself (a
                             second sync would succeed over a hole), but on an operator's word
 
+    a directory of log.dirs  could not be opened. Tried again; its partitions are not, one by one
     not made                a directory that is missing could not be made anew. Tried again
     not deleted             files of a deleted topic that could not be removed. Tried again
 
@@ -19,14 +20,14 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
 
-from appliance._log import Log
 from appliance.config import LogConfig, topic_config
 from appliance.data_dir.partition_names import Key, directory_name
+from appliance.data_dir.record_dir import RecordDir
 from appliance.errors import ApplianceError
 from appliance.process import event_log
 from appliance.process.detached_tasks import Changes
+from appliance.topics.directory_reopening import DirectoryReopening, Transactions
 from appliance.topics.reconciliation import identify
 from appliance.topics.topic_directories import finish_deletion
 from appliance.topics.topics import Topics
@@ -38,17 +39,7 @@ events = event_log.named("reopening")
 RETRY_MIN_MS = 1_000
 RETRY_MAX_MS = 60_000
 
-Job = Key | str
-
-
-class Transactions(Protocol):
-    def opened_anew(self, topic: str, partition: int) -> None:
-        """Its log is to be read again before a transaction writes there."""
-        ...
-
-    async def read_again(self, log: Log) -> None:
-        """What a log has open that was opened anew."""
-        ...
+Job = Key | str | RecordDir
 
 
 @dataclass
@@ -73,6 +64,7 @@ class Reopening:
         self._transactions = transactions
         self._change = change
         self._clock_ms = clock_ms
+        self.directories = DirectoryReopening(topics, transactions, change)
         self._attempts: dict[Job, Attempts] = {}
 
     async def run(self, stops_within: Callable[[int], Awaitable[bool]]) -> None:
@@ -99,11 +91,13 @@ class Reopening:
         return bool(self._jobs())
 
     def _jobs(self) -> list[Job]:
-        """Partitions to open, to make or to set aside; then what is left of deleted topics."""
+        """Directories; partitions to open, to make or to set aside; what is left of deleted topics.
+        """
         undeleted = self._topics.undeleted
         closed = {each for each in self._log_dir.unopened if each[0] not in undeleted}
-        keys = {*closed, *self._topics.unserved(), *self._log_dir.unowned}
-        return [*sorted(keys), *sorted(undeleted)]
+        unserved = {each for each in self._topics.unserved() if not self._log_dir.away(*each)}
+        keys = {*closed, *unserved, *self._log_dir.unowned}
+        return [*self._log_dir.offline(), *sorted(keys), *sorted(undeleted)]
 
     async def retry(self) -> int:
         """All of it at once; of all that is not open, how much is now."""
@@ -130,6 +124,8 @@ class Reopening:
         return is_done
 
     def _tell(self, job: Job, error: ApplianceError) -> None:
+        if isinstance(job, RecordDir):
+            return  # it is told of by the directory
         if isinstance(job, str):
             if job in self._topics.undeleted:
                 self._topics.undeleted[job] = str(error)
@@ -141,6 +137,10 @@ class Reopening:
     async def _try(self, job: Job) -> bool:
         """False: it was deleted, or opened, before its turn came."""
         topics, log_dir = self._topics, self._log_dir
+        if isinstance(job, RecordDir):
+            if not job.is_open:
+                await self.directories.open(job)
+            return True
         if isinstance(job, str):
             if job not in topics.undeleted:
                 return False
@@ -181,4 +181,6 @@ class Reopening:
 
 
 def shown(job: Job) -> str:
+    if isinstance(job, RecordDir):
+        return str(job.path)
     return job if isinstance(job, str) else directory_name(*job)

@@ -12,20 +12,32 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from appliance._log import Log
 from appliance.config import LogConfig
 from appliance.data_dir import partition_metadata
-from appliance.data_dir.log_dir import LogDir
+from appliance.data_dir.log_dirs import LogDirs
 from appliance.errors import ApplianceError
 from appliance.process import event_log
+from appliance.topics.topic import INTERNAL, SHARE_STATE, TRANSACTIONS
 from appliance.topics.topic_rows import TopicRow, TopicRows
 
 events = event_log.named("topics")
 
+# Nobody is served from these before all of them was read: on several disks each would be needed.
+WHOLE = {TRANSACTIONS, SHARE_STATE}
 
-def create(rows: TopicRows, log_dir: LogDir, row: TopicRow, config: LogConfig) -> list[Log]:
-    rows.put(row)
+
+def create(rows: TopicRows, log_dir: LogDirs, row: TopicRow, config: LogConfig) -> list[Log]:
+    places = log_dir.place(
+        row.name, range(row.partitions), must=row.name in INTERNAL, together=row.name in WHOLE
+    )
+    try:
+        rows.put(row, places)
+    except ApplianceError:
+        log_dir.unplace(row.name)
+        raise
     try:
         return _make(log_dir, row.name, row.id, range(row.partitions), config)
     except Exception:
@@ -34,39 +46,42 @@ def create(rows: TopicRows, log_dir: LogDir, row: TopicRow, config: LogConfig) -
 
 
 def extend(
-    rows: TopicRows, log_dir: LogDir, row: TopicRow, total: int, config: LogConfig
+    rows: TopicRows, log_dir: LogDirs, row: TopicRow, total: int, config: LogConfig
 ) -> list[Log]:
     """The logs of the partitions that are new."""
     more = range(row.partitions, total)
-    rows.set_partitions(row.name, total)
+    rows.set_partitions(row.name, total, log_dir.place(row.name, more))
     try:
         return _make(log_dir, row.name, row.id, more, config)
     except Exception:
         _undo(lambda: rows.set_partitions(row.name, row.partitions))
         _undo(lambda: _remove(log_dir, row.name, more))
+        log_dir.unplace(row.name, more)
         raise
 
 
-def delete(rows: TopicRows, log_dir: LogDir, name: str) -> None:
+def delete(rows: TopicRows, log_dir: LogDirs, name: str) -> None:
     rows.begin_deletion(name)
     finish_deletion(rows, log_dir, name)
 
 
-def finish_deletion(rows: TopicRows, log_dir: LogDir, name: str) -> None:
+def finish_deletion(rows: TopicRows, log_dir: LogDirs, name: str) -> None:
+    """What is in a directory that is not open is set aside when that comes back."""
     _remove(log_dir, name, [number for topic, number in log_dir.held() if topic == name])
+    log_dir.unplace(name)
     rows.end_deletion(name)
 
 
 def _make(
-    log_dir: LogDir, name: str, topic_id: uuid.UUID, partitions: Iterable[int], config: LogConfig
+    log_dir: LogDirs, name: str, topic_id: uuid.UUID, partitions: Iterable[int], config: LogConfig
 ) -> list[Log]:
     logs = log_dir.create_all(name, partitions, config)
     for log in logs:
-        partition_metadata.write(log_dir.path / log.name, topic_id)
+        partition_metadata.write(Path(log.directory), topic_id)
     return logs
 
 
-def _remove(log_dir: LogDir, name: str, partitions: Iterable[int]) -> None:
+def _remove(log_dir: LogDirs, name: str, partitions: Iterable[int]) -> None:
     log_dir.delete_all(name, [number for number in partitions if log_dir.holds(name, number)])
 
 

@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 
 from appliance.catalog.catalog import Catalog, Run
 from appliance.catalog.config_rows import ConfigRows
+from appliance.catalog.log_directory_rows import Places, insert_places
 from appliance.catalog.producer_id_rows import skip_to
+
+NO_PLACES: Places = {}
 
 
 @dataclass(frozen=True)
@@ -48,9 +51,11 @@ class TopicRows:
             for name, raw, partitions, created_ms in self._catalog.rows(query)
         ]
 
-    def put(self, topic: TopicRow) -> None:
+    def put(self, topic: TopicRow, places: Places = NO_PLACES) -> None:
+        """`places`: the directories of its partitions, where there are several."""
         with self._catalog.change() as run:
             self._insert(run, topic)
+            insert_places(run, places)
 
     def _insert(self, run: Run, topic: TopicRow) -> None:
         created_ms = topic.created_ms or time.time_ns() // 1_000_000
@@ -58,8 +63,12 @@ class TopicRows:
         run("INSERT INTO topics VALUES (?, ?, ?, ?)", row)
         self._configs.insert(run, topic.name, topic.configs)
 
-    def set_partitions(self, topic: str, partitions: int) -> None:
-        self._catalog.run("UPDATE topics SET partitions = ? WHERE name = ?", (partitions, topic))
+    def set_partitions(self, topic: str, partitions: int, places: Places = NO_PLACES) -> None:
+        with self._catalog.change() as run:
+            run("UPDATE topics SET partitions = ? WHERE name = ?", (partitions, topic))
+            behind = "DELETE FROM partition_directories WHERE topic = ? AND partition >= ?"
+            run(behind, (topic, partitions))
+            insert_places(run, places)
 
     def set_configs(self, topic: str, configs: Mapping[str, str]) -> None:
         """All of them: those not given are back at their defaults."""

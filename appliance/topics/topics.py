@@ -14,7 +14,7 @@ from appliance._log import Log
 from appliance.catalog import kafka_uuid
 from appliance.config import LogConfig, TopicsConfig, topic_config
 from appliance.config.topic_config import Configs, TopicConfigs
-from appliance.data_dir.log_dir import LogDir
+from appliance.data_dir.log_dirs import LogDirs
 from appliance.data_dir.partition_names import Key
 from appliance.errors import ApplianceError
 from appliance.process import event_log
@@ -46,7 +46,7 @@ class Topics(dict[str, Topic]):
     def __init__(
         self,
         rows: TopicRows,
-        log_dir: LogDir,
+        log_dir: LogDirs,
         limits: TopicsConfig,
         base: LogConfig,
         change: Changes,
@@ -57,7 +57,7 @@ class Topics(dict[str, Topic]):
         self.base = base  # what logs do whose topic says nothing
         self.undeleted: dict[str, str] = {}  # topics of which only files are left; why these are
         self.version = 0  # counts what happens to topics
-        self._limits = limits
+        self.limits = limits
         self._change = change
         self._names: dict[uuid.UUID, str] = {}
         self._tables: list[TopicTable] = []
@@ -116,7 +116,7 @@ class Topics(dict[str, Topic]):
             why = self.undeleted[name]
             raise TopicUnavailable(f"the deletion of a topic {name} cannot be finished: {why}")
         checked = topic_config.validate(configs, self.base)
-        return check_partitions(name, partitions, self._partitions(), self._limits), checked
+        return check_partitions(name, partitions, self._partitions(), self.limits), checked
 
     async def create(
         self, name: str, partitions: int = DEFAULT, configs: Configs = NO_CONFIGS
@@ -154,7 +154,7 @@ class Topics(dict[str, Topic]):
         count = len(topic.logs)
         if total <= count:
             raise PartitionsInvalid(f"{name}: got {total} partitions, wanted more than its {count}")
-        check_partitions(name, total, self._partitions() - count, self._limits)
+        check_partitions(name, total, self._partitions() - count, self.limits)
         return topic
 
     async def create_partitions(self, name: str, total: int) -> None:
@@ -174,7 +174,7 @@ class Topics(dict[str, Topic]):
         await self._change(self._delete(name))
 
     async def _delete(self, name: str) -> None:
-        if not self._limits.may_delete:
+        if not self.limits.may_delete:
             raise TopicDeletionDisabled(f"{name}: delete.topic.enable is false")
         if name not in self.undeleted:
             self.named(name)

@@ -96,18 +96,18 @@ def test_of_a_newer_major_version_only_the_number_need_be_there(tmp_path: Path) 
 
 
 def test_what_the_data_needs_and_we_do_not_know_is_refused(tmp_path: Path) -> None:
-    said(tmp_path, needs={"log.dirs": "0.2.0"})
+    said(tmp_path, needs={"mirrors": "0.2.0"})
     told = refused(tmp_path)
-    assert "needs what this appliance does not know: log.dirs (since 0.2.0)" in told
+    assert "needs what this appliance does not know: mirrors (since 0.2.0)" in told
 
 
 def test_what_it_needs_and_we_know_is_kept_while_it_is_in_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(data_format, "KNOWN_NEEDS", frozenset({"log.dirs"}))
-    take(tmp_path, AT_MS, {"log.dirs": "0.2.0"})
+    take(tmp_path, AT_MS, {"mirrors": "0.2.0"})
     check(tmp_path)
-    assert dict(take(tmp_path, AT_MS, {"log.dirs": "0.2.0"}).needs) == {"log.dirs": "0.2.0"}
+    assert dict(take(tmp_path, AT_MS, {"mirrors": "0.2.0"}).needs) == {"log.dirs": "0.2.0"}
     take(tmp_path, AT_MS)
     monkeypatch.setattr(data_format, "KNOWN_NEEDS", frozenset())
     check(tmp_path)
@@ -123,7 +123,7 @@ def test_a_full_disk_keeps_nobody_from_starting_but_where_an_older_build_could_d
     assert take(tmp_path, AT_MS).version == OURS
     assert not (tmp_path / "format").exists()
     with pytest.raises(StorageFull):
-        take(tmp_path, AT_MS, {"log.dirs": "0.2.0"})
+        take(tmp_path, AT_MS, {"mirrors": "0.2.0"})
     monkeypatch.setattr(data_format, "OURS", NEXT)
     with pytest.raises(StorageFull):
         take(tmp_path, AT_MS)

@@ -62,7 +62,7 @@ from appliance.network._data_plane import DataPlane
 from appliance.config import NetworkConfig
 from appliance.data_dir.log_dir import LogDir
 log_dir = LogDir.open(Path(sys.argv[1]))
-data_plane = DataPlane(log_dir.engine, NetworkConfig(disk_threads=8, network_threads=8))
+data_plane = DataPlane(NetworkConfig(disk_threads=8, network_threads=8))
 used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + 50_000_000, resource.RLIM_INFINITY))
 try:

@@ -30,7 +30,7 @@ class Site:
     def __init__(self, path: Path) -> None:
         self.log_dir = LogDir.open(path)
         log = self.log_dir.create("t", 0, LogConfig())
-        self.plane = DataPlane(self.log_dir.engine, NetworkConfig())
+        self.plane = DataPlane(NetworkConfig())
         opened = [socket.create_server(("127.0.0.1", 0), backlog=1024) for _ in range(2)]
         self.addresses = [each.getsockname() for each in opened]
         for each in opened:

@@ -48,7 +48,7 @@ class Plane:
     def __init__(self, path: Path, network: NetworkConfig, log: LogConfig) -> None:
         self.log_dir = LogDir.open(path)
         self.logs = [self.log_dir.create("t", each, log) for each in range(PARTITIONS)]
-        self.data_plane = DataPlane(self.log_dir.engine, network)
+        self.data_plane = DataPlane(network)
         listener = socket.create_server(("127.0.0.1", 0))
         self.address = listener.getsockname()
         self.data_plane.listen(listener)

@@ -41,7 +41,7 @@ class SmallControl:
         self.log_dir = LogDir.open(path)
         self.log_config = LogConfig(visibility="appended")
         self.logs = [self.log_dir.create("t", each, self.log_config) for each in range(PARTITIONS)]
-        self.plane = DataPlane(self.log_dir.engine, replace(NETWORK, **limits))
+        self.plane = DataPlane(replace(NETWORK, **limits))
         listeners = [socket.create_server((HOST, 0), backlog=1024) for _ in range(2)]
         self.open, self.gated = (each.getsockname() for each in listeners)
         for each, asks_login in zip(listeners, (False, True), strict=True):

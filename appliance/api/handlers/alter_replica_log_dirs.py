@@ -1,10 +1,11 @@
-"""AlterReplicaLogDirs 1-2: all partitions are in the only data directory.
+"""AlterReplicaLogDirs 1-2: moves partitions to another directory of `log.dirs`.
 
-A move to it succeeds without effect. Another path gets LOG_DIR_NOT_FOUND.
+The answer comes when the move is noted; DescribeLogDirs tells how far it is. Records are taken
+meanwhile. Asking for the directory in which a partition is already cancels its move, as in Kafka.
+A path that is none of them gets LOG_DIR_NOT_FOUND, one that is offline or has no room
+KAFKA_STORAGE_ERROR.
 
 Rights: ALTER on the cluster.
-
-Left out: moves between directories.
 """
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ from appliance.api.handlers.authorization import check_cluster
 from appliance.api.handlers.call import Call
 from appliance.api.handlers.partition_lookup import find_log, find_topic
 from appliance.broker.broker import Broker
-from appliance.errors import ApplianceError, Refused
-from appliance.protocol import ErrorCode
+from appliance.errors import ApplianceError
 from appliance.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
@@ -28,13 +28,13 @@ TopicRow = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
 PartitionRow = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
 
 
-def handle(
+async def handle(
     broker: Broker, request: AlterReplicaLogDirsRequest, call: Call
 ) -> AlterReplicaLogDirsResponse:
     rows = [
         TopicRow(
             topic.name,
-            [_answer(broker, call, each.path, topic.name, i) for i in topic.partitions],
+            [await _answer(broker, call, each.path, topic.name, i) for i in topic.partitions],
         )
         for each in request.dirs
         for topic in each.topics
@@ -42,15 +42,15 @@ def handle(
     return AlterReplicaLogDirsResponse(results=rows)
 
 
-def _answer(
+async def _answer(
     broker: Broker, call: Call, path: str, topic: str, partition: int
 ) -> PartitionRow:
     row = PartitionRow(partition_index=partition)
     try:
         check_cluster(call, Operation.ALTER)
-        if path != str(broker.config.data_dir):
-            raise Refused(ErrorCode.LOG_DIR_NOT_FOUND, f"{path!r} is no data directory")
+        broker.log_dir.named(path)
         find_log(find_topic(broker, topic), partition)
+        await broker.moves.ask(topic, partition, path)
     except ApplianceError as error:
         row.error_code = error.kafka_code
     return row

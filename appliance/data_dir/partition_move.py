@@ -1,0 +1,243 @@
+"""Copies a partition's files into another directory of records while it is written to, and puts the
+copy in its place.
+
+    copy      `<topic>-<partition>.<hex>-future` in the target gets what the log has, round by round
+    switch    the log is closed, and clients come again; the last bytes; the journal of the target;
+              the name; the catalog's row, which decides; the new log is opened, the old one deleted
+
+Whatever is interrupted before the row is done again from its beginning, and after it is finished:
+`LogDirs.settle_moves`. All of it blocks.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from appliance._log import Log
+from appliance.config import LogConfig
+from appliance.data_dir import durable_directories
+from appliance.data_dir.durable_directories import storage_error
+from appliance.data_dir.log_dir import LogDir
+from appliance.errors import ApplianceError, StorageFull
+from appliance.process.owner_only import FILE_MODE, make_directory
+from appliance.process.spoken import size
+
+CHUNK = 1 << 20
+LITTLE = 1 << 20  # copied while nobody can write: some milliseconds
+ROUNDS_MAX = 20  # of a partition that is written to faster than it may be copied
+
+_FUTURE = re.compile(r"(.+-\d{1,5})\.[0-9a-f]{32}-future")
+_SEGMENT = re.compile(r"(\d{20})\.log")
+_PASSING = (".swap", ".cleaned", ".new", ".deleted")  # of work that is under way
+
+
+class MoveCancelled(ApplianceError):
+    """Somebody wants it elsewhere, or nowhere, or the broker stops."""
+
+    kafka_code = 56
+
+
+class Stamp(NamedTuple):
+    """By which a file that was copied is known to be the same."""
+
+    inode: int
+    modified_ns: int
+    size: int
+
+
+def futures_in(directory: Path) -> list[Path]:
+    """What moves that did not end have left."""
+    return [each for each in directory.iterdir() if _FUTURE.fullmatch(each.name)]
+
+
+class PartitionMove:
+    def __init__(
+        self,
+        log: Log,
+        source: LogDir,
+        target: LogDir,
+        bytes_per_s: Callable[[], int],
+        is_cancelled: threading.Event,
+    ) -> None:
+        self.log = log
+        self.source = source
+        self.target = target
+        self.folder = target.path / f"{log.name}.{secrets.token_hex(16)}-future"
+        self.copied_bytes = 0
+        self.offset = log.log_start_offset  # up to which the last round copied
+        self._bytes_per_s = bytes_per_s
+        self._is_cancelled = is_cancelled
+        self._stamps: dict[str, Stamp] = {}
+        self._unsynced: set[str] = set()
+        self._began = time.monotonic()
+
+    # Copying
+
+    def begin(self) -> None:
+        self._check_room()
+        try:
+            make_directory(self.folder)
+        except OSError as error:
+            raise storage_error(error, f"{self.folder} cannot be made") from error
+
+    def _check_room(self) -> None:
+        wanted, low = self.log.size, self.target.config.low_water_bytes
+        if self.target.free_bytes < wanted + low:
+            raise StorageFull(
+                f"{self.log.name}: {self.target.path} has {size(self.target.free_bytes)} free, "
+                f"wanted {size(wanted)} and {size(low)} that stay free"
+            )
+
+    def copy(self) -> None:
+        """Until little is left."""
+        for _ in range(ROUNDS_MAX):
+            if self.round() <= LITTLE:
+                return
+
+    def round(self, is_paced: bool = True) -> int:
+        """What changed since the last one; how many bytes that was."""
+        before = self.copied_bytes
+        end_offset = self.log.log_end_offset
+        try:
+            found = dict(self._files())
+            for name in self._stamps.keys() - found.keys():
+                (self.folder / name).unlink(missing_ok=True)
+                del self._stamps[name]
+                self._unsynced.discard(name)
+            for name, wanted in found.items():
+                self._copy_file(name, wanted, is_paced)
+        except OSError as error:
+            raise storage_error(error, f"{self.log.name} cannot be copied to {self.target.path}"
+                                ) from error  # fmt: skip
+        self.offset = end_offset
+        return self.copied_bytes - before
+
+    def _files(self) -> Iterator[tuple[str, Stamp]]:
+        """Those of the log with their sizes: of segments what is whole."""
+        sizes = {each.base_offset: each.size for each in self.log.segments()}
+        with os.scandir(self.log.directory) as entries:
+            for entry in entries:
+                if entry.name.endswith(_PASSING) or not entry.is_file(follow_symlinks=False):
+                    continue
+                try:
+                    status = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue  # retention was faster
+                length = status.st_size
+                if segment := _SEGMENT.fullmatch(entry.name):
+                    if int(segment[1]) not in sizes:
+                        continue
+                    length = min(length, sizes[int(segment[1])])
+                yield entry.name, Stamp(status.st_ino, status.st_mtime_ns, length)
+
+    def _copy_file(self, name: str, wanted: Stamp, is_paced: bool) -> None:
+        known = self._stamps.get(name)
+        if known == wanted:
+            return
+        # A segment grows at its end; whatever else changed is another file.
+        is_longer = known is not None and (known.inode, name[-4:]) == (wanted.inode, ".log")
+        start = known.size if known and is_longer and known.size <= wanted.size else 0
+        try:
+            source = os.open(f"{self.log.directory}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+        target = os.open(self.folder / name, flags, FILE_MODE)
+        try:
+            os.ftruncate(target, start)
+            self._copy_bytes(source, target, start, wanted.size, is_paced)
+        finally:
+            os.close(source)
+            os.close(target)
+        self._stamps[name] = wanted
+        self._unsynced.add(name)
+
+    def _copy_bytes(
+        self, source: int, target: int, start: int, end: int, is_paced: bool
+    ) -> None:
+        while start < end:
+            if is_paced and self._is_cancelled.is_set():
+                raise MoveCancelled(f"{self.log.name}: the move is cancelled")
+            data = os.pread(source, min(CHUNK, end - start), start)
+            if not data:
+                return  # a file that is no segment's became shorter
+            os.pwrite(target, data, start)
+            start += len(data)
+            self.copied_bytes += len(data)
+            if is_paced:
+                self._pause()
+
+    def _pause(self) -> None:
+        rate = self._bytes_per_s()
+        if rate > 0:
+            ahead_s = self.copied_bytes / rate - (time.monotonic() - self._began)
+            if ahead_s > 0:
+                self._is_cancelled.wait(min(ahead_s, 1.0))
+
+    def sync(self) -> None:
+        try:
+            for name in sorted(self._unsynced):
+                descriptor = os.open(self.folder / name, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
+            self._unsynced.clear()
+            durable_directories.sync_name(self.folder)
+        except OSError as error:
+            raise storage_error(error, f"{self.folder} cannot be synced") from error
+
+    def discard(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    # The switch
+
+    def switch(self, decide: Callable[[], None], config: LogConfig) -> Log:
+        """Between two changes of topics. `decide` writes the row."""
+        self.sync()
+        self.source.checkpoint()  # recovery in the target reads what comes after it
+        self.log.flush()
+        key = (self.log.topic, self.log.partition)
+        with self.log.directory_held():
+            try:
+                self._close_and_put(decide)
+            except BaseException:
+                self._take_back(config)
+                raise
+        new = self.target.adopt(*key, config)
+        self.source.delete(*key)
+        return new
+
+    def _close_and_put(self, decide: Callable[[], None]) -> None:
+        name = self.log.name
+        self.log.close()
+        self.log.settle()
+        if self.log.failed is not None:
+            raise MoveCancelled(f"{name}: {self.log.failed_text}")
+        self.round(is_paced=False)
+        self.sync()
+        self.target.engine.forget_names([name])
+        self.target.engine.take_over(self.log)
+        try:
+            self.folder.rename(self.target.path / name)
+        except OSError as error:
+            raise storage_error(error, f"{self.folder} cannot be renamed") from error
+        self.target.engine.sync_directory()
+        decide()
+
+    def _take_back(self, config: LogConfig) -> None:
+        """Nothing was decided: the old log is the log."""
+        placed = self.target.path / self.log.name
+        if placed.exists():
+            placed.rename(self.folder)
+            self.target.engine.sync_directory()
+        self.target.engine.forget_names([self.log.name])
+        self.source.reopen_closed(self.log.topic, self.log.partition, config)

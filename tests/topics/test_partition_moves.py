@@ -1,0 +1,372 @@
+"""Partitions move to another directory of records while they are written to."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance._log import Log
+from appliance.broker.broker import Broker
+from appliance.catalog.log_directory_rows import LogDirectoryRows
+from appliance.data_dir import durable_directories
+from appliance.data_dir.log_dir import LogDir
+from appliance.data_dir.log_dirs import LogDirs
+from appliance.data_dir.partition_move import PartitionMove, futures_in
+from appliance.data_dir.record_dir import DirectoryOffline, LogDirUnknown
+from appliance.errors import ApplianceError, LogClosed, StorageFull, StorageIoFailed
+from appliance.topics import partition_moves
+from tests.support.logs import batch, end_txn, everything, log_config, produced, values
+from tests.support.several_dirs import away, come_back, found, live, records
+
+
+async def finish(broker: Broker) -> None:
+    """All moves that are under way."""
+
+    async def stops(wait_ms: int) -> bool:
+        await asyncio.sleep(0.001)
+        return not broker.moves.under_way
+
+    await broker.moves.run(stops)
+
+
+async def move(broker: Broker, topic: str = "t", partition: int = 0) -> None:
+    log = broker.topics[topic].log(partition)
+    path = next(
+        each.path
+        for each in broker.log_dir.directories
+        if not log.directory.startswith(f"{each.path}/")
+    )
+    await broker.moves.ask(topic, partition, str(path))
+
+
+def place(root: Path, name: str = "t-0") -> list[str]:
+    return [each for each in ("a", "b") if (root / each / name).exists()]
+
+
+def nothing_is_left(root: Path) -> None:
+    assert [each for name in ("a", "b") for each in futures_in(root / name)] == []
+    for name in ("a", "b"):
+        deleted = root / name / durable_directories.DELETED
+        assert not deleted.exists() or [*deleted.iterdir()] == []
+
+
+def facts(log: Log) -> tuple[Any, ...]:
+    """What must be the same in another directory."""
+    return (
+        everything(log), log.log_start_offset, log.log_end_offset, log.leader_epoch,
+        log.high_watermark, log.last_stable_offset, sorted(log.producers()), log.holes(),
+        [each[:3] for each in log.segments()],
+    )  # fmt: skip
+
+
+async def fill_with_all(broker: Broker) -> Log:
+    """Segments, a start inside of one, sequences, an aborted transaction and an open one."""
+    topic = await broker.topics.create("t", 1)
+    log = topic.log(0)
+    for each in range(5):
+        log.append(produced(each, pid=3))
+    log.roll()
+    log.append(produced(0, pid=7, txn=True), origin="coordinator")
+    end_txn(log, "abort", pid=7)
+    log.append(produced(0, count=2, pid=8, txn=True), origin="coordinator")
+    log.flush()
+    log.delete_before(3)
+    log.append_durable(produced(5, pid=3))
+    return log
+
+
+def test_a_log_is_the_same_in_the_other_directory(tmp_path: Path) -> None:
+    async def use(broker: Broker) -> None:
+        old = await fill_with_all(broker)
+        before, (source,) = facts(old), place(tmp_path)
+        await move(broker)
+        await finish(broker)
+        new = broker.topics["t"].log(0)
+        assert new is not old
+        assert place(tmp_path) == [{"a": "b", "b": "a"}[source]]
+        assert facts(new) == before
+        assert new.append(produced(5, pid=3)).duplicate
+        assert new.append_durable(produced(6, pid=3)).base_offset == before[2]
+        end_txn(new, "commit", pid=8)
+        new.flush()
+        with pytest.raises(LogClosed):
+            old.append(batch("too late"))
+        nothing_is_left(tmp_path)
+
+    async def look(broker: Broker) -> None:
+        assert broker.log_dir.report.losses == []
+        assert broker.log_dir.report.notes == []
+        log = broker.topics["t"].log(0)
+        assert log.log_start_offset == 3
+        assert log.append(produced(6, pid=3)).duplicate
+        assert log.last_stable_offset == log.high_watermark
+
+    live(tmp_path, use, is_killed=True)
+    live(tmp_path, look)
+
+
+class Writing:
+    """Writes to a partition as clients do: what is refused is tried again."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.acknowledged: list[str] = []
+        self._broker = broker
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._ends.is_set():
+            log = self._broker.topics["t"].logs[0]
+            try:
+                assert log is not None
+                log.append_durable(batch(f"{number} {'x' * 2000}"))
+            except (ApplianceError, AssertionError):
+                self._ends.wait(0.001)
+                continue
+            self.acknowledged.append(f"{number} {'x' * 2000}")
+            number += 1
+
+    def end(self) -> list[str]:
+        self._ends.set()
+        self._thread.join()
+        return self.acknowledged
+
+
+def test_it_is_written_to_meanwhile(tmp_path: Path) -> None:
+    async def use(broker: Broker) -> list[str]:
+        await broker.topics.create("t", 1)
+        writing = Writing(broker)
+        try:
+            for _ in range(4):
+                await asyncio.sleep(0.1)
+                written = len(writing.acknowledged)
+                await move(broker)
+                await finish(broker)
+                assert len(writing.acknowledged) > written
+        finally:
+            acknowledged = await asyncio.to_thread(writing.end)
+        got = values(everything(broker.topics["t"].log(0)))
+        assert {*acknowledged} <= {*got}
+        nothing_is_left(tmp_path)
+        return acknowledged
+
+    acknowledged = live(tmp_path, use, is_killed=True)
+
+    async def look(broker: Broker) -> None:
+        assert {*acknowledged} <= {*values(everything(broker.topics["t"].log(0)))}
+        assert broker.log_dir.report.losses == []
+
+    live(tmp_path, look)
+
+
+def test_retention_and_compaction_go_on_meanwhile(tmp_path: Path) -> None:
+    async def use(broker: Broker) -> None:
+        topic = await broker.topics.create("t", 1, {"cleanup.policy": "compact"})
+        log = topic.log(0)
+        for each in range(4):
+            log.append_durable(batch(*(f"{each}.{i}" for i in range(50))))
+            log.roll()
+        copy = PartitionMove(
+            log, broker.log_dir.directories[0].opened(), broker.log_dir.directories[1].opened(),
+            lambda: 0, threading.Event(),
+        )  # fmt: skip
+        if place(tmp_path) == ["b"]:
+            copy.source, copy.target = copy.target, copy.source
+            copy.folder = copy.target.path / copy.folder.name
+        copy.begin()
+        copy.round()
+        log.flush()
+        broker.log_dir.checkpoint()
+        log.configure(log_config(cleanup_policy="compact", min_cleanable_dirty_ratio=0.0))
+        assert log.compact()
+        before = facts(log)
+        target = broker.log_dir.named(str(copy.target.path))
+        new = copy.switch(lambda: broker.log_dir.moved(("t", 0), target), log_config())
+        assert facts(new) == before
+        topic.put_log(0, new)
+
+    live(tmp_path, use)
+
+
+# What goes wrong
+
+
+def test_what_can_be_asked_for(tmp_path: Path) -> None:
+    async def use(broker: Broker) -> None:
+        await broker.topics.create("t", 1)
+        log = broker.topics["t"].log(0)
+        log.append_durable(batch("a"))
+        own = str(Path(log.directory).parent)
+        await broker.moves.ask("t", 0, own)  # it is there
+        assert broker.moves.under_way == {}
+        with pytest.raises(LogDirUnknown):
+            await broker.moves.ask("t", 0, "/elsewhere")
+        await move(broker)
+        assert [*broker.moves.under_way] == [("t", 0)]
+        await move(broker)  # the same again
+        await broker.moves.ask("t", 0, own)  # it is to stay
+        assert broker.moves.under_way == {}
+        assert broker.log_dir.rows.moves() == {}
+        await finish(broker)
+        assert broker.topics["t"].log(0) is log
+
+    async def without_room(broker: Broker) -> None:
+        with pytest.raises(StorageFull, match=r"t-0 has .* free, of which .* stay free"):
+            await move(broker)
+
+    async def without_disk(broker: Broker) -> None:
+        (name,) = place(tmp_path)
+        with pytest.raises(DirectoryOffline):
+            await broker.moves.ask("t", 0, str(tmp_path / {"a": "b", "b": "a"}[name]))
+
+    live(tmp_path, use)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LogDir, "free_bytes", 10)
+        live(tmp_path, without_room)
+    (name,) = place(tmp_path)
+    (tmp_path / {"a": "b", "b": "a"}[name] / "directory.id").unlink()
+    live(tmp_path, without_disk)
+
+
+@pytest.mark.parametrize(("owner", "step"), [(PartitionMove, "sync"), (LogDirs, "moved"),
+                                             (PartitionMove, "_close_and_put")])  # fmt: skip
+def test_where_a_step_fails_the_old_log_is_the_log(
+    owner: type, step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partition_moves, "RETRY_S", 0.01)
+    calls = 0
+    right = getattr(owner, step)
+
+    def wrong(*given: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls in (1, 3):
+            raise StorageIoFailed("EIO")
+        return right(*given)
+
+    async def use(broker: Broker) -> None:
+        log = await fill_with_all(broker)
+        before = everything(log)
+        (source,) = place(tmp_path)
+        monkeypatch.setattr(owner, step, wrong)
+        await move(broker)
+        await broker.moves._move(("t", 0), broker.moves.under_way["t", 0])
+        assert broker.moves.under_way["t", 0].why == "EIO"
+        assert place(tmp_path) == [source]
+        now = broker.topics["t"].log(0)
+        assert everything(now) == before
+        assert now.append(produced(5, pid=3)).duplicate
+        now.append_durable(produced(6, pid=3))
+        await finish(broker)  # it is tried again
+        assert place(tmp_path) != [source]
+        assert len(everything(broker.topics["t"].log(0))) == len(before) + 1
+        nothing_is_left(tmp_path)
+
+    live(tmp_path, use)
+
+
+STEPS: list[tuple[Any, str]] = [
+    (LogDirectoryRows, "begin_move"),
+    (LogDirectoryRows, "end_move"),
+    (LogDirs, "moved"),
+    (LogDir, "adopt"),
+    (LogDir, "delete"),
+    (Path, "rename"),
+    (PartitionMove, "round"),
+    (PartitionMove, "sync"),
+    (durable_directories, "sync_name"),
+]
+
+
+def kill_points(root: Path, copies: Path, patch: pytest.MonkeyPatch) -> list[Path]:
+    """Copies of all directories before and after each step."""
+    points: list[Path] = []
+    lock = threading.Lock()
+
+    def copy(name: str) -> None:
+        if not lock.acquire(blocking=False):
+            return
+        points.append(copies / f"{len(points):03d}-{name}")
+        shutil.copytree(root, points[-1], symlinks=True)
+        lock.release()
+
+    def around(name: str, step: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(step)
+        def stepped(*given: Any, **named: Any) -> Any:
+            copy(f"before-{name}")
+            result = step(*given, **named)
+            copy(f"after-{name}")
+            return result
+
+        return stepped
+
+    for owner, name in STEPS:
+        patch.setattr(owner, name, around(name, getattr(owner, name)))
+    return points
+
+
+def test_a_kill_at_any_step_leaves_one_whole_log(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    wanted: list[bytes] = []
+
+    async def use(broker: Broker) -> list[Path]:
+        wanted.extend(everything(await fill_with_all(broker)))
+        with pytest.MonkeyPatch.context() as patch:
+            points = kill_points(root, tmp_path / "copies", patch)
+            await move(broker)
+            await finish(broker)
+        return points
+
+    points = live(root, use, is_killed=True)
+    assert len(points) > 20
+    ended = set()
+    for each in points:
+        ended.add(live(each, functools.partial(whole, each, wanted)))
+    assert ended == {"a", "b"}
+
+
+async def whole(root: Path, wanted: list[bytes], broker: Broker) -> str:
+    assert broker.log_dir.report.losses == [], root.name
+    assert [each for each in broker.log_dir.report.notes if "orphan" in each] == [], root.name
+    log = broker.topics["t"].log(0)
+    assert everything(log) == wanted, root.name
+    assert log.log_start_offset == 3
+    assert log.append(produced(5, pid=3)).duplicate
+    (name,) = place(root)
+    await finish(broker)  # one that was begun goes on
+    assert everything(broker.topics["t"].log(0)) == wanted, root.name
+    nothing_is_left(root)
+    return name
+
+
+def test_a_move_waits_for_a_directory_that_is_away(tmp_path: Path) -> None:
+    async def begin(broker: Broker) -> None:
+        await broker.topics.create("t", 4)
+        for log in broker.topics["t"].all_logs():
+            log.append_durable(batch(f"of {log.partition}"))
+        number = int(found(tmp_path, "a")[0][2:])
+        await broker.moves.ask("t", number, str(tmp_path / "b"))
+
+    async def use(broker: Broker) -> None:
+        ((_, number),) = broker.moves.under_way
+        assert broker.topics["t"].log(number).log_end_offset == 1
+        assert broker.moves._next() is None
+        come_back(tmp_path, gone)
+        assert await broker.reopening.retry() == 1
+        await finish(broker)
+        assert f"t-{number}" in found(tmp_path, "b")
+        assert records(broker) == {each: [f"of {each}"] for each in range(4)}
+
+    live(tmp_path, begin, is_killed=True)
+    gone = away(tmp_path)
+    live(tmp_path, use)

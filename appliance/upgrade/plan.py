@@ -4,7 +4,7 @@ whether the older build can go on with the data afterwards. Nothing is written."
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -88,7 +88,7 @@ def plan(config: BrokerConfig) -> Plan:
     if not made.refused:
         made.migrations += migrations(directory, told, tried)
     _reckon_space(made, tried)
-    _look_back(made, tried)
+    _look_back(made, tried, {} if told is None else told.needs)
     if tried is not None:
         stored = tried.configs
         _, faults = dynamic_broker_config.stored(
@@ -144,7 +144,7 @@ def _reckon_space(made: Plan, tried: DryRun | None) -> None:
                             f"wants {size(made.needed_bytes)}: make room first")  # fmt: skip
 
 
-def _look_back(made: Plan, tried: DryRun | None) -> None:
+def _look_back(made: Plan, tried: DryRun | None, needs: Mapping[str, str]) -> None:
     if tried is not None and tried.migrates_schema:
         made.is_way_back_open = False
         made.way_back = (
@@ -152,6 +152,11 @@ def _look_back(made: Plan, tried: DryRun | None) -> None:
             f"The catalog of before is kept as catalog.{tried.format}.db (the last {COPIES_MAX} "
             "are); with records written since, the way back is a backup: make one first"
         )
+        return
+    if needs:
+        features = ", ".join(f"{name} (since {needs[name]})" for name in sorted(needs))
+        made.is_way_back_open = False
+        made.way_back = f"only to a build that knows what the data needs: {features}"
         return
     made.way_back = (
         f"any build of formats {OURS.major}.x opens the data afterwards: install it again"

@@ -13,7 +13,16 @@ from appliance import __version__
 from appliance._crc import crc32c
 from appliance._log import Engine
 from appliance.data_dir import data_format
-from appliance.data_dir.data_format import FIRST, OURS, FormatUnreadable, Version, check, read, take
+from appliance.data_dir.data_format import (
+    FIRST,
+    LOG_DIRS,
+    OURS,
+    FormatUnreadable,
+    Version,
+    check,
+    read,
+    take,
+)
 from appliance.data_dir.locked_dir import LockedDir
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import ApplianceError, StorageFull
@@ -104,12 +113,11 @@ def test_what_the_data_needs_and_we_do_not_know_is_refused(tmp_path: Path) -> No
 def test_what_it_needs_and_we_know_is_kept_while_it_is_in_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(data_format, "KNOWN_NEEDS", frozenset({"log.dirs"}))
-    take(tmp_path, AT_MS, {"mirrors": "0.2.0"})
-    check(tmp_path)
-    assert dict(take(tmp_path, AT_MS, {"mirrors": "0.2.0"}).needs) == {"log.dirs": "0.2.0"}
-    take(tmp_path, AT_MS)
+    take(tmp_path, AT_MS, LOG_DIRS)
+    assert take(tmp_path, AT_MS).needs == LOG_DIRS
     monkeypatch.setattr(data_format, "KNOWN_NEEDS", frozenset())
+    assert "log.dirs" in refused(tmp_path)
+    take(tmp_path, AT_MS, {})
     check(tmp_path)
 
 

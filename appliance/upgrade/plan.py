@@ -85,6 +85,8 @@ def plan(config: BrokerConfig) -> Plan:
         return made
     if told is not None:
         made.by = f"{told.by}; opened last by {told.last}"
+        if told.version > OURS and not made.refused:
+            made.notes.append(f"a newer build was here: what it added since {OURS} is left alone")
     if not made.refused:
         made.migrations += migrations(directory, told, tried)
     _reckon_space(made, tried)

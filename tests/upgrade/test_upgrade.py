@@ -227,6 +227,9 @@ def test_a_directory_of_a_newer_minor_version_is_gone_back_to(tmp_path: Path) ->
     with closing(sqlite3.connect(data / NAME)) as database, database:
         database.execute("CREATE TABLE of_newer (id TEXT)")
         database.execute("INSERT INTO of_newer VALUES ('kept')")
+    before = plan_of("--data-dir", data)
+    assert before["notes"] == [f"a newer build was here: what it added since {OURS} is left alone"]
+    assert (before["migrations"], before["way_back"]["is_open"]) == ([], True)
     Serving(tmp_path, data=data).stop()
     found = data_format.read(data)
     assert found is not None

@@ -28,6 +28,7 @@ import tempfile
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 from appliance.config import LogConfig, StorageConfig
@@ -46,6 +47,7 @@ class Figures:
     """Of one way, in seconds."""
 
     took: list[float] = field(default_factory=list)  # to the ready line
+    stages: dict[str, list[float]] = field(default_factory=dict)  # since the stop began
     gaps: dict[str, list[float]] = field(default_factory=dict)
 
 
@@ -87,6 +89,14 @@ class Site:
 
     def _wait_until_ready(self) -> None:
         assert self._output.readline().startswith("ready"), self._log.read_text()
+
+    def stages(self) -> dict[str, float]:
+        """Of the last stop and start: from "stopping" on, by the broker's log."""
+        found = re.findall(r"^(\S+)Z info appliance.server: (stopping|stopped|recovered)",
+                           self._log.read_text(), re.MULTILINE)  # fmt: skip
+        (begin, _), *rest = found[-3:]
+        began = datetime.fromisoformat(begin)
+        return {name: (datetime.fromisoformat(at) - began).total_seconds() for at, name in rest}
 
     def restart(self) -> None:
         self.stop()
@@ -130,6 +140,8 @@ def turn(site: Site, names: list[str], way: str, folder: Path, into: Figures) ->
         begin = time.perf_counter()
         getattr(site, way)()
         into.took.append(time.perf_counter() - begin)
+        for name, seconds in site.stages().items():
+            into.stages.setdefault(name, []).append(seconds)
         time.sleep(SETTLED_S)
         for each in clients:
             each.send_signal(signal.SIGTERM)
@@ -139,6 +151,7 @@ def turn(site: Site, names: list[str], way: str, folder: Path, into: Figures) ->
         gap, count = longest_gap(folder / f"{name}.times")
         into.gaps.setdefault(name, []).append(gap)
         print(f"  {name:<24} {gap:6.3f} s, {count} records", flush=True)
+    print(f"  {site.stages()}", flush=True)
 
 
 def wait_for_traffic(names: list[str], folder: Path) -> None:
@@ -193,6 +206,8 @@ def main() -> None:
     for way, each in found.items():
         print(f"{way:<40} {'median':>9} {'least':>9} {'most':>9}")
         print(told("to the ready line", each.took))
+        for name, took in each.stages.items():
+            print(told(f"since it stops: {name}", took))
         for name, took in each.gaps.items():
             print(told(f"longest gap: {name}", took))
 

@@ -61,6 +61,13 @@ def test_a_package_for_the_data_is_unpacked(root: Path, words: tuple[str, ...]) 
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("text", ["", "{", "[1]", '{"format": "x"}'])
+def test_what_says_nothing_is_left_to_the_check(root: Path, text: str) -> None:
+    (root / "srv/array/format").write_text(text)
+    done = run(root, "preinst", "upgrade", "0.0.9")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_package_that_is_too_old_for_the_data_is_not_unpacked(root: Path) -> None:
     says(root, format=f"{OURS.major + 1}.0")
     done = run(root, "preinst", "upgrade", "3.1.4")

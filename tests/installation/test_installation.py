@@ -22,6 +22,10 @@ from tests.support.recorded_machine import made
 SCORES = {  # at most: systemd-analyze security, where 10 is a process that may do everything
     "appliance.service": 1.5,
     "appliance-disk-watch.service": 2.5,
+    "appliance-export-schedule.service": 1.5,
+    "appliance-export@.service": 1.5,
+    "appliance-backup.service": 1.5,
+    "appliance-restore-test.service": 1.5,
 }
 
 NO_SYSTEMD = "this system has no systemd-analyze, which judges units"
@@ -122,7 +126,7 @@ def test_a_unit_may_do_little(name: str, most: float) -> None:
         ["systemd-analyze", "security", "--offline=true", str(units.TEMPLATES / name)],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    found = re.search(rf"exposure level for {re.escape(name)}: ([\d.]+)", done.stdout)
+    found = re.search(r"exposure level for \S+: ([\d.]+)", done.stdout)
     assert found, done.stdout
     assert float(found[1]) <= most
 

@@ -53,6 +53,17 @@ inline bool wait_until(std::condition_variable_any &changed, std::mutex &guard,
 #endif
 }
 
+// Its wait without an end is one of a day, again and again, which is code of headers. The library's
+// own is in libstdc++ since GCC 12, and a wheel that calls it runs on no older system, as RHEL 9.
+class condition : public std::condition_variable_any {
+  public:
+    void wait(std::mutex &guard) {
+        timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        ::wait_until(*this, guard, (now.tv_sec + 86400LL) * 1000000000LL);
+    }
+};
+
 // Locks a mutex until the function that declares it ends, whichever return it takes. C++ destroys
 // locals in reverse order: declared last, it unlocks before what the others hold is freed.
 class scope_lock {

@@ -30,10 +30,10 @@ cdef extern from "_native.h" nogil:
         bint try_hold(mutex& guard)
         void release()
 
-    cppclass condition "std::condition_variable_any":
+    cppclass condition:
         void notify_one()
         void notify_all()
-        void wait(mutex guard)
+        void wait(mutex guard)  # may come back for no reason: ask again
 
     bint wait_until(condition changed, mutex guard, int64_t deadline_ns)
 

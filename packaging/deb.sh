@@ -2,7 +2,9 @@
 # A Debian package in dist/ for the Python of this Debian: the wheel of dist/ in an environment of its
 # own, with all that it imports, compiled. The box needs no compiler and no network. `make deb` calls it.
 set -eu
+umask 022
 unset PYTHONPATH
+export LC_ALL=C PYTHONHASHSEED=0
 python=$(readlink -f /usr/bin/python3)
 minor=$("$python" -c 'import sys; print("3.%d" % sys.version_info[1])')
 next=$("$python" -c 'import sys; print("3.%d" % (sys.version_info[1] + 1))')
@@ -18,19 +20,21 @@ home=$tree/usr/lib/appliance
 "$python" -m venv --without-pip "$home"
 build/tools/bin/pip --python "$home/bin/python" install --quiet --disable-pip-version-check \
     --no-compile "$wheel"
+# where the wheel was when it was installed is no news to anybody
+find "$home/lib" -name direct_url.json -delete
 packaging/materials.sh "$home/bin/python" "$tree/materials.json"
 find "$home/bin" -type f ! -name appliance -delete
 find "$home/lib" -name __pycache__ -prune -exec rm -rf {} +
-find "$home/lib" -name direct_url.json -delete
 ln -sf "$python" "$home/bin/python3"
 ln -sf python3 "$home/bin/python"
 rm -f "$home/bin/python$minor"
 printf 'home = /usr/bin\ninclude-system-site-packages = false\nversion = %s\n' "$minor" \
     >"$home/pyvenv.cfg"
 sed -i '1s|.*|#!/usr/lib/appliance/bin/python3|' "$home/bin/appliance"
-# by content, not by time: what is unpacked is never compiled again
-"$python" -m compileall -q -j 0 --invalidation-mode unchecked-hash -s "$tree" -p / "$home/lib"
-find "$home/lib" -path '*.dist-info/RECORD' -exec sed -i '/^\.\.\//d; /__pycache__/d' {} +
+# by content, not by time: what is unpacked is never compiled again; by one process, since what it
+# compiled before is seen in the bytes
+"$python" -m compileall -q --invalidation-mode unchecked-hash -s "$tree" -p / "$home/lib"
+find "$home/lib" -path '*.dist-info/RECORD' -exec sed -i '/^\.\.\//d; /__pycache__/d; /direct_url.json/d' {} +
 
 # what people and their tools look for
 mkdir -p "$tree/usr/bin" "$tree/usr/share/doc/appliance" "$tree/usr/share/appliance" \
@@ -41,7 +45,8 @@ gzip -9nc CHANGELOG.md >"$tree/usr/share/doc/appliance/changelog.gz"
 cp packaging/debian/copyright "$tree/usr/share/doc/appliance/copyright"
 cp docs/monitoring/* "$tree/usr/share/appliance/"
 mv "$tree/materials.json" "$tree/usr/share/appliance/materials.cdx.json"
-"$home/bin/python3" -m appliance completion bash \
+# elsewhere: here Python would find the clone's own modules, which nobody may have compiled
+(cd / && "$home/bin/python3" -m appliance completion bash) \
     >"$tree/usr/share/bash-completion/completions/appliance"
 
 # the package itself
@@ -50,7 +55,9 @@ printf 'Source: appliance\n\nPackage: appliance\nArchitecture: any\n' >"$tree/de
 libraries=$(cd "$tree" && find usr/lib -name '*.so*' -type f -print0 |
     xargs -0 dpkg-shlibdeps -O --ignore-missing-info 2>/dev/null | sed 's/^shlibs:Depends=//')
 rm -rf "$tree/debian"
-size=$(du -sk --apparent-size "$tree/usr" | cut -f1)
+# as Debian counts: no file system's own blocks, and one for each folder and link
+size=$(find "$tree/usr" \( -type f -printf '%s\n' \) -o -printf '1024\n' |
+    awk '{ sum += int(($1 + 1023) / 1024) } END { print sum }')
 sed -e "s/@VERSION@/$version/; s/@ARCHITECTURE@/$architecture/; s/@SIZE@/$size/" \
     -e "s/@PYTHON@/python3 (>= $minor~), python3 (<< $next~)/; s/@LIBRARIES@/$libraries/" \
     packaging/debian/control >"$tree/DEBIAN/control"

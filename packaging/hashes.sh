@@ -3,4 +3,5 @@
 set -eu
 cd dist
 rm -f SHA256SUMS
-sha256sum -- * | tee SHA256SUMS
+sums=$(LC_ALL=C sha256sum -- *)
+echo "$sums" | tee SHA256SUMS

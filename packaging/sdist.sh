@@ -1,6 +1,7 @@
 #!/bin/sh
 # The source distribution in dist/: all that a wheel is built from. `make sdist` calls it.
 set -eu
+umask 022
 unset PYTHONPATH
 made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT

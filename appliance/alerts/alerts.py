@@ -128,7 +128,7 @@ class Alerts:
         began, ended = self._conditions.take(now_s)
         if began or ended:
             self._spoke_at = now_s
-            await self.outbox.put(of_change(began, ended, now_ms), self.told)
+            self.outbox.put(of_change(began, ended, now_ms), self.told)
 
     async def _checked(self) -> dict[str, str]:
         """What would fail, told before the first alert does."""
@@ -151,7 +151,7 @@ class Alerts:
             for name, each in zip(ways, outcomes, strict=True):
                 state: State = "sent" if each.is_sent else "failed"
                 alert.deliveries[name] = Delivery(state, 1, wall_now_ms(), each.said)
-            await self.outbox.note(alert)
+            self.outbox.note(alert)
         return alert
 
     @property

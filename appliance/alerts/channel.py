@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from appliance.alerts.alert import Alert, Box
 from appliance.config import NO_FILE
 from appliance.errors import ApplianceError
+
+Result = TypeVar("Result")
 
 
 class NotSent(ApplianceError):
@@ -29,6 +35,15 @@ class Channel(Protocol):
     async def send(self, alert: Alert, box: Box) -> str:
         """One attempt, of bounded time. Raises NotSent. What is to be said though it was sent; "":
         nothing."""
+
+
+# Its own: those of the loop may all wait for a disk that hangs, which is to be told of.
+THREADS = ThreadPoolExecutor(2, "alerts")
+
+
+async def aside(job: Callable[..., Result], *given: object) -> Result:
+    """What reads files, on a thread."""
+    return await asyncio.get_running_loop().run_in_executor(THREADS, partial(job, *given))
 
 
 def trust(ca_file: Path) -> ssl.SSLContext:

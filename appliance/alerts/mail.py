@@ -14,7 +14,7 @@ import aiosmtplib
 
 from appliance.alerts import secret_file
 from appliance.alerts.alert import Alert, Box, shortened
-from appliance.alerts.channel import NotSent, trust
+from appliance.alerts.channel import NotSent, aside, trust
 from appliance.config import AlertsConfig
 from appliance.config.alerts import STARTTLS, TLS
 
@@ -33,7 +33,7 @@ class Mail:
         return f"{self._config.mail_to} by {self._config.mail_server}"
 
     async def check(self) -> None:
-        await asyncio.to_thread(self._needs)
+        await aside(self._needs)
 
     def _needs(self) -> tuple[str, ssl.SSLContext | None]:
         """The password, and whom to trust. Reads files."""
@@ -47,7 +47,7 @@ class Mail:
         return password, trust(config.ca_file) if is_encrypted else None
 
     async def send(self, alert: Alert, box: Box) -> str:
-        password, context = await asyncio.to_thread(self._needs)
+        password, context = await aside(self._needs)
         seconds, place = self._config.timeout_ms / 1000, self._config.mail_server
         server = self._server(context, box)
         transport: asyncio.BaseTransport | None = None

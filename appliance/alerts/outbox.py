@@ -4,15 +4,18 @@ Each channel has a task that sends what waits for it, the oldest first. After a 
 waits, twice as long as before, and tries the same again; so a server that is away holds nobody
 else, gets all in order when it is back, and is not hammered.
 
-Memory leads. What the catalog does not take, as on a full disk, is kept and tried again with the
-next change: a restart meanwhile forgets it, or sends it twice.
+Memory leads, and nobody waits for the catalog: a disk that is slow, or hangs, is what one wants to
+hear of. What the catalog does not take, as on a full disk, is kept and tried again with the next
+change: a restart meanwhile forgets it, or sends it twice.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from appliance.alerts.alert import Alert, Box, Condition, Delivery
@@ -21,7 +24,6 @@ from appliance.alerts.channel import Channel, NotSent
 from appliance.config import AlertsConfig
 from appliance.errors import ApplianceError
 from appliance.process import event_log
-from appliance.process.detached_tasks import outcome
 
 log = event_log.named("alerts")
 
@@ -64,7 +66,8 @@ class Outbox:
                 if delivery.state == "waiting" and name not in self.ways:
                     delivery.state, delivery.error = "failed", "nothing goes there any more"
         self._told: list[Condition] | None = None  # not in the catalog yet
-        self._saving = asyncio.Lock()
+        self._storing: asyncio.Task[None] | None = None
+        self._thread = ThreadPoolExecutor(1, "alerts' store")  # one that hangs is no other's
 
     def waiting(self, name: str) -> list[Alert]:
         """The oldest first."""
@@ -74,7 +77,7 @@ class Outbox:
             if name in each.deliveries and each.deliveries[name].state == "waiting"
         ]
 
-    async def put(self, alert: Alert, told: Sequence[Condition]) -> None:
+    def put(self, alert: Alert, told: Sequence[Condition]) -> None:
         """An alert for all channels, and what is told to be wrong once it is sent."""
         alert.deliveries.update({name: Delivery() for name in self.ways})
         self.alerts = [*self.alerts, alert]
@@ -87,37 +90,43 @@ class Outbox:
         self._unsaved[alert.id] = alert
         for way in self.ways.values():
             way.wake.set()
-        await self._save()
+        self._save()
 
-    async def note(self, alert: Alert) -> None:
+    def note(self, alert: Alert) -> None:
         """One that was delivered already, or not: a test."""
         self.alerts = [*self.alerts, alert]
         self._shorten()
         self._unsaved[alert.id] = alert
-        await self._save()
+        self._save()
 
     def _shorten(self) -> None:
         self.alerts = self.alerts[-self._config.kept_max :]
 
-    async def _save(self) -> None:
-        """What has begun comes to its end, also when who waits for it is cancelled: else a stop
-        would forget what was told."""
-        await outcome(asyncio.get_running_loop().create_task(self._store()))
+    def _save(self) -> None:
+        if self._storing is None or self._storing.done():
+            self._storing = asyncio.get_running_loop().create_task(self._store())
 
     async def _store(self) -> None:
-        async with self._saving:
+        """All there is, also what comes meanwhile, until the catalog refuses."""
+        loop = asyncio.get_running_loop()
+        while self._unsaved or self._told is not None:
             alerts, told = [*self._unsaved.values()], self._told
             self._unsaved, self._told = {}, None
+            put = partial(self._rows.put, alerts, told, self._config.kept_max)
             try:
-                await asyncio.to_thread(self._rows.put, alerts, told, self._config.kept_max)
+                await loop.run_in_executor(self._thread, put)
             except ApplianceError as error:
                 log.error("alerts are in memory only: a restart would forget them", error=error)
                 self._unsaved = {each.id: each for each in alerts} | self._unsaved
                 self._told = told if self._told is None else self._told
+                return
 
     async def close(self) -> None:
         """Nobody sends any more, and all is stored."""
+        if self._storing is not None:
+            await asyncio.wait({self._storing})
         await self._store()
+        self._thread.shutdown(wait=False)
 
     # delivery
 
@@ -128,7 +137,7 @@ class Outbox:
             way.wake.clear()
             if waits := self.waiting(name):
                 is_sent = await self._try(waits[0], way)
-                await self._save()
+                self._save()
                 if not is_sent:
                     await asyncio.sleep(self._backoff_s(way.tries))
             else:

@@ -21,7 +21,7 @@ import aiohttp
 
 from appliance.alerts import secret_file
 from appliance.alerts.alert import Alert, Box, shortened
-from appliance.alerts.channel import NotSent, trust
+from appliance.alerts.channel import NotSent, aside, trust
 from appliance.config import NO_FILE, AlertsConfig, SettingInvalid
 from appliance.config.alerts import check_url
 
@@ -44,7 +44,7 @@ class Webhook:
         return place_of(self._config.webhook_url)
 
     async def check(self) -> None:
-        await asyncio.to_thread(self._secrets)
+        await aside(self._secrets)
 
     def _secrets(self) -> tuple[str, str]:
         """The address, and the secret of the signature. Reads files."""
@@ -61,7 +61,7 @@ class Webhook:
         return url, secret
 
     async def send(self, alert: Alert, box: Box) -> str:
-        url, secret = await asyncio.to_thread(self._secrets)
+        url, secret = await aside(self._secrets)
         body = json.dumps(alert.body(box), ensure_ascii=False).encode()
         try:
             status = await self._post(url, body, headers_of(body, secret, int(time.time())))
@@ -80,7 +80,7 @@ class Webhook:
         return ""
 
     async def _post(self, url: str, body: bytes, headers: dict[str, str]) -> int:
-        context = await asyncio.to_thread(trust, self._config.ca_file)
+        context = await aside(trust, self._config.ca_file)
         timeout = aiohttp.ClientTimeout(total=self._config.timeout_ms / 1000)
         async with (
             aiohttp.ClientSession(

@@ -7,8 +7,10 @@ import hashlib
 import hmac
 import json
 import ssl
+import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +140,7 @@ def test_one_refused_recipient_does_not_repeat_the_mail_for_others(tmp_path: Pat
             server.mailbox.refused = "bob@example.org"
             config = by_mail(server.port, **FAST)
             async with Sending(tmp_path, config, Mail(config)) as outbox:
-                await outbox.put(*changes(1), [HOT])
+                outbox.put(*changes(1), [HOT])
                 await until(lambda: states(outbox, "mail") == ["sent"])
                 assert "refused bob@example.org" in outbox.alerts[0].deliveries["mail"].error
             assert len(server.mailbox.mails) == 1
@@ -255,9 +257,6 @@ def test_settings_that_cannot_work_are_refused(given: dict[str, Any], told: str)
 # the queue
 
 
-
-
-
 class Sending:
     """An outbox whose channels send, in a catalog of its own."""
 
@@ -295,6 +294,11 @@ def states(outbox: Outbox, channel: str) -> list[str]:
     return [each.deliveries[channel].state for each in outbox.alerts]
 
 
+def stored(folder: Path) -> list[str]:
+    with closing(Catalog.open(folder / "catalog.db")) as catalog:
+        return [each.id for each in AlertRows(catalog).all()]
+
+
 def ids(hook: Hook) -> list[str]:
     return [json.loads(body)["id"] for _, _, body in hook.got]
 
@@ -307,7 +311,7 @@ def test_a_server_that_is_away_gets_all_in_order_when_it_is_back(tmp_path: Path)
         alerts = changes(3)
         async with Sending(tmp_path, config, Webhook(config)) as outbox:
             for each in alerts:
-                await outbox.put(each, [HOT])
+                outbox.put(each, [HOT])
             await until(lambda: bool(outbox.ways["webhook"].fault))
             assert states(outbox, "webhook") == ["waiting"] * 3
             with Hook(port) as hook:
@@ -325,7 +329,7 @@ def test_what_waits_goes_out_after_a_restart(tmp_path: Path) -> None:
     async def before() -> str:
         async with Sending(tmp_path, config, Webhook(config)) as outbox:
             [alert] = changes(1)
-            await outbox.put(alert, [HOT])
+            outbox.put(alert, [HOT])
             await until(lambda: alert.deliveries["webhook"].tries > 0)
             return alert.id
 
@@ -351,7 +355,7 @@ def test_one_channel_that_hangs_holds_no_other(tmp_path: Path) -> None:
             config = by_mail(server.port, webhook_url=hook.url, **FAST)
             async with Sending(tmp_path, config, Mail(config), Webhook(config)) as outbox:
                 for each in changes(2):
-                    await outbox.put(each, [HOT])
+                    outbox.put(each, [HOT])
                 await until(lambda: states(outbox, "mail") == ["sent"] * 2)
                 assert states(outbox, "webhook") == ["waiting"] * 2
 
@@ -364,7 +368,7 @@ def test_the_queue_is_bounded_by_number_and_by_age(tmp_path: Path) -> None:
         config = by_hook(url, queue_max=3, kept_max=5, give_up_ms=1000, **FAST)
         async with Sending(tmp_path, config, Webhook(config)) as outbox:
             for each in changes(9):
-                await outbox.put(each, [])
+                outbox.put(each, [])
             assert states(outbox, "webhook") == ["failed"] * 2 + ["waiting"] * 3
             assert "3 others waited" in outbox.alerts[0].deliveries["webhook"].error
             await until(lambda: states(outbox, "webhook") == ["failed"] * 5)
@@ -396,13 +400,39 @@ def test_alerts_go_out_when_the_catalog_takes_none(
             monkeypatch.setattr(sending.rows, "put", full)
             async with sending as outbox:
                 first, second = changes(2)
-                await outbox.put(first, [HOT])
+                outbox.put(first, [HOT])
                 await until(lambda: states(outbox, "webhook") == ["sent"])
                 assert sending.rows.all() == []
                 refuses = False
-                await outbox.put(second, [HOT])
+                outbox.put(second, [HOT])
                 await until(lambda: states(outbox, "webhook") == ["sent"] * 2)
-                assert [each.id for each in sending.rows.all()] == [first.id, second.id]
+            assert stored(tmp_path) == [first.id, second.id]
+
+    asyncio.run(sent())
+
+
+def test_a_disk_that_hangs_holds_no_alert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does it hold what is told after it."""
+    goes_on = threading.Event()
+
+    async def sent() -> None:
+        loop = asyncio.get_running_loop()
+        others = [loop.run_in_executor(None, goes_on.wait) for _ in range(64)]  # as of the broker
+        with Hook() as hook:
+            config = by_hook(hook.url, **FAST)
+            sending = Sending(tmp_path, config, Webhook(config))
+            put = sending.rows.put
+            monkeypatch.setattr(sending.rows, "put", lambda *given: goes_on.wait() and put(*given))
+            async with sending as outbox:
+                try:
+                    for each in changes(3):
+                        outbox.put(each, [HOT])
+                        await until(lambda: set(states(outbox, "webhook")) == {"sent"})
+                finally:
+                    goes_on.set()
+            await asyncio.gather(*others)
+            assert stored(tmp_path) == ids(hook)
+            assert len(ids(hook)) == 3
 
     asyncio.run(sent())
 

@@ -264,7 +264,7 @@ def of_descriptors(up_s: float) -> Iterator[Finding]:
     )
     remedy = "raise LimitNOFILE of the service, or `ulimit -n`"
     if 0 <= found["refused_ago_ms"] < lately_ms:
-        text = "reads or writes were refused, as no file descriptor was free"
+        text = "no file descriptor was free: reads or writes were refused, or connections wait"
         yield Finding("failing", "descriptors", f"{text}: {room}; {remedy}")
     elif used > NEARLY_ALL * limit:
         yield Finding("degraded", "descriptors", f"nearly none is free: {room}; {remedy}")

@@ -174,6 +174,7 @@ class Watch:
 def decide(subject: Subject, watch: Watch) -> Health:
     broker = subject.broker
     facts: dict[str, Any] = {
+        "node_id": subject.config.node_id,
         "data_dir": str(subject.config.data_dir),
         "uptime_s": round(time.monotonic() - subject.started, 1),
         "runs_as_root": os.geteuid() == 0,  # no finding: one may want it, as for a try

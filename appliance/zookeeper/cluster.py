@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +20,7 @@ from appliance.zookeeper.nodes import IDS, TOPICS, address_in, from_json
 from appliance.zookeeper.questions import answers
 
 BROKERS_MAX, TOPICS_MAX = 1000, 10_000  # that are read
+AT_ONCE = 100  # topics: anybody may have written a megabyte into the node of each
 
 
 def brokers_of(ensemble: Ensemble, timeout_s: float) -> list[RegisteredBroker]:
@@ -74,6 +75,10 @@ class ReadTree:
     def partitions(self) -> Iterator[tuple[str, dict[int, int]]]:
         """Of each topic, by broker."""
         names = sorted(self.children_of(TOPICS))[:TOPICS_MAX]
+        for first in range(0, len(names), AT_ONCE):
+            yield from self._of(names[first:][:AT_ONCE])
+
+    def _of(self, names: Sequence[str]) -> Iterator[tuple[str, dict[int, int]]]:
         nodes = self.contents(f"{TOPICS}/{each}" for each in names)
         as_json = {each: in_json(nodes.get(f"{TOPICS}/{each}", b"")) for each in names}
         others = self._counts(each for each in names if as_json[each] is None)

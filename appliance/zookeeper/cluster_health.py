@@ -128,16 +128,16 @@ async def words_of(urls: Mapping[int, str], ca: str) -> dict[int, Word]:
         timeout=aiohttp.ClientTimeout(total=TIMEOUT_S),
     ) as session:
 
-        async def ask(url: str) -> Word:
+        async def ask(number: int, url: str) -> Word:
             async with turns:
-                return await word_of(session, url)
+                return await word_of(session, number, url)
 
-        found = await asyncio.gather(*map(ask, urls.values()))
+        found = await asyncio.gather(*(ask(*each) for each in urls.items()))
     return dict(zip(urls, found, strict=True))
 
 
-async def word_of(session: aiohttp.ClientSession, url: str) -> Word:
-    """One that is not well answers 503."""
+async def word_of(session: aiohttp.ClientSession, number: int, url: str) -> Word:
+    """One that is not well answers 503. Another broker's word is not its."""
     try:
         async with session.get(f"{url}/healthz", allow_redirects=False) as answer:
             data = bytearray()
@@ -146,6 +146,9 @@ async def word_of(session: aiohttp.ClientSession, url: str) -> Word:
                 if len(data) > ANSWER_MAX:
                     raise ValueError(f"its answer has more than {ANSWER_MAX} bytes")
         found = json.loads(data)
+        if found.get("node_id", number) != number:  # earlier versions do not tell it
+            told = f"{url}: broker {str(found['node_id'])[:20]} answers there"
+            return Word(UNREACHABLE, [f"{told}; cluster.admin.urls or --admin says where this is"])
         reasons = [str(each)[:REASON_MAX] for each in found["reasons"][:REASONS_MAX]]
         return Word(str(found["status"])[:REASON_MAX], reasons)
     except asyncio.TimeoutError:
@@ -162,7 +165,7 @@ def why(error: Exception) -> str:
         return "TLS is spoken there: wanted https:// in front of the address"
     if isinstance(cause, OSError) and cause.errno:
         return os.strerror(cause.errno)
-    if isinstance(error, (KeyError, TypeError, ValueError)):
+    if isinstance(error, (AttributeError, KeyError, TypeError, ValueError)):
         return f"what answers there is no broker of this kind ({type(error).__name__})"
     return f"{type(error).__name__}: {error}"
 

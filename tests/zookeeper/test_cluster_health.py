@@ -103,6 +103,15 @@ def test_the_worst_is_said_of_all_and_topics_are_summed() -> None:
     assert well.asked == ["/healthz"]
 
 
+def test_the_word_of_another_broker_is_not_its() -> None:
+    """As of the one that asks, where several are on one host."""
+    with serving() as server:
+        other = json.dumps({"status": "ok", "reasons": [], "node_id": 7}).encode()
+        status, (reason,) = said(server, other)
+        assert (status, "broker 7 answers there" in reason) == ("unreachable", True)
+        assert said(server, other.replace(b"7", b"0")).status == "ok"
+
+
 def test_what_is_no_broker_is_told_and_believed_in_nothing() -> None:
     with serving() as server, serving() as other:
         assert "no broker of this kind" in said(server, b"<html>").reasons[0]

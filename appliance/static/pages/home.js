@@ -201,7 +201,10 @@ const NoBackup = () => html`
     <p><code>appliance backup create --target /mnt/backup/box</code></p>
     <p><code>appliance backup restore --test --target /mnt/backup/box</code></p>
     <p>
-      On a timer: <code>systemctl enable --now appliance-backup.timer appliance-restore-test.timer</code>
+      On a timer:${" "}
+      <code>
+        systemctl enable --now appliance-backup.timer appliance-restore-test.timer
+      </code>
     </p>
   <//>
 `;

@@ -3,7 +3,9 @@ reads from the log, wherever a run was stopped; and `verify` detects planted fau
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import confluent_kafka as ck
 import duckdb
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 from appliance_spark import (
     export_compact,
@@ -20,6 +23,7 @@ from appliance_spark import (
     export_tasks,
 )
 from appliance_spark.export_layout import ExportFailed, Target
+from appliance_spark.export_session import Sessions
 from tests.support.exporting import Killed, Make, killed_at, send
 from tests.support.spark_data import DEADLINE_S
 
@@ -33,6 +37,21 @@ def half_moved(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(export_run, "move_durably", move)
     patch.setattr(export_run.export_tasks, "clear", lambda folder: None)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="this Python cannot leave it out")
+def test_workers_leave_the_current_directory_out_and_other_processes_do_not(
+    spark: SparkSession,
+) -> None:
+    """The session of all tests is an export's as far as this goes: `import_as_installed` makes both
+    so. That an export hands it to Spark is seen at the session that it finds."""
+    setting = "spark.executorEnv.PYTHONSAFEPATH"
+    one = spark.sparkContext.parallelize([1], 1)
+    (found,) = one.map(lambda _: (sys.flags.safe_path, "" in sys.path, os.getcwd())).collect()
+    assert found[:2] == (True, False)
+    assert "PYTHONSAFEPATH" not in os.environ
+    spark.conf.unset(setting)
+    assert Sessions("local[2]")().conf.get(setting) == "1"
 
 
 def test_a_run_killed_at_any_step_neither_loses_nor_repeats_a_record(make: Make) -> None:

@@ -42,7 +42,7 @@ def other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.release("the session's setting for its workers is looked at below, without a JVM")
+@pytest.mark.release("tests/spark/test_export_run.py asks a worker of the session of all tests")
 def test_workers_import_what_is_installed_wherever_it_is_started(other: Path) -> None:
     program = other / "bin" / "program.py"
     program.parent.mkdir()
@@ -52,13 +52,6 @@ def test_workers_import_what_is_installed_wherever_it_is_started(other: Path) ->
     done = subprocess.run([sys.executable, program], env=environment, text=True,
                           capture_output=True, check=False, timeout=300)
     assert done.stdout.strip() == str(ROOT / "appliance" / "__init__.py"), done.stderr
-
-
-def test_workers_are_told_to_import_what_is_installed() -> None:
-    wanted = "spark.executorEnv.PYTHONSAFEPATH=1" if sys.version_info >= (3, 11) else None
-    before = dict(os.environ)
-    assert wanted is None or wanted in import_as_installed()
-    assert dict(os.environ) == before
 
 
 def test_a_python_that_cannot_leave_the_directory_out_refuses(

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from appliance_spark import ApplianceDataSource
 from appliance_spark.export_broker import AdminPort
+from appliance_spark.export_session import import_as_installed
 from appliance_spark.stream_read import may_bound_batches
 from tests.support.spark_classes import JAVA_FLAGS
 from tests.support.warm_broker import WarmBroker as Broker
@@ -46,7 +47,8 @@ def shared_session(master: str = "local[2]", **settings: str) -> SparkSession:
     """The one of this process, once it is there: whoever makes it with settings that others must
     not have stops it."""
     builder = SparkSession.builder.master(master).appName("tests")
-    for name, value in (SETTINGS | settings).items():
+    of_exports = dict(pair.split("=", 1) for pair in import_as_installed())
+    for name, value in (SETTINGS | of_exports | settings).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

@@ -46,7 +46,8 @@ cp packaging/debian/copyright "$tree/usr/share/doc/appliance/copyright"
 cp docs/monitoring/* "$tree/usr/share/appliance/"
 mv "$tree/materials.json" "$tree/usr/share/appliance/materials.cdx.json"
 # elsewhere: here Python would find the clone's own modules, which nobody may have compiled
-(cd / && "$home/bin/python3" -m appliance completion bash) \
+packaged() { (cd / && "$home/bin/python3" "$@"); }
+packaged -m appliance completion bash \
     >"$tree/usr/share/bash-completion/completions/appliance"
 
 # the package itself
@@ -62,8 +63,8 @@ sed -e "s/@VERSION@/$version/; s/@ARCHITECTURE@/$architecture/; s/@SIZE@/$size/"
     -e "s/@PYTHON@/python3 (>= $minor~), python3 (<< $next~)/; s/@LIBRARIES@/$libraries/" \
     packaging/debian/control >"$tree/DEBIAN/control"
 formats='from appliance.data_dir.data_format import KNOWN_NEEDS, OURS; '
-major=$("$home/bin/python3" -c "$formats print(OURS.major)")
-needs=$("$home/bin/python3" -c "$formats print(*sorted(KNOWN_NEEDS))")
+major=$(packaged -c "$formats print(OURS.major)")
+needs=$(packaged -c "$formats print(*sorted(KNOWN_NEEDS))")
 for each in preinst postinst prerm postrm; do
     sed -e "s/@MAJOR@/$major/; s/@NEEDS@/$needs/; s/@VERSION@/$version/" \
         "packaging/debian/$each" >"$tree/DEBIAN/$each"

@@ -292,17 +292,30 @@ SCHEMA = [
         target TEXT NOT NULL
     ) WITHOUT ROWID
     """,
-    """
+]
+
+# Tables that came since, by name: each is made where it is missing, whatever else is there. A build
+# that does not know one leaves it alone, so its rows may speak of what is no more: they name things
+# by ids that are never used again, and who reads them drops those. An entry that was released is
+# never edited, and a column is never added: older builds read whole rows.
+ADDITIONS: dict[str, str] = {
+    # While another directory than `data.dir` has partitions, older builds are refused (`needs`), so
+    # these may speak of topics by name.
+    "log_directories": """
     CREATE TABLE log_directories (
         id TEXT PRIMARY KEY NOT NULL,
         path TEXT NOT NULL
-    ) WITHOUT ROWID;
+    ) WITHOUT ROWID
+    """,
+    "partition_directories": """
     CREATE TABLE partition_directories (
         topic TEXT NOT NULL REFERENCES topics (name) ON DELETE CASCADE,
         partition INTEGER NOT NULL,
         directory TEXT NOT NULL,
         PRIMARY KEY (topic, partition)
-    ) WITHOUT ROWID;
+    ) WITHOUT ROWID
+    """,
+    "partition_moves": """
     CREATE TABLE partition_moves (
         topic TEXT NOT NULL REFERENCES topics (name) ON DELETE CASCADE,
         partition INTEGER NOT NULL,
@@ -311,13 +324,7 @@ SCHEMA = [
         PRIMARY KEY (topic, partition)
     ) WITHOUT ROWID
     """,
-]
-
-# Tables that came since, by name: each is made where it is missing, whatever else is there. A build
-# that does not know one leaves it alone, so its rows may speak of what is no more: they name things
-# by ids that are never used again, and who reads them drops those. An entry that was released is
-# never edited, and a column is never added: older builds read whole rows.
-ADDITIONS: dict[str, str] = {}
+}
 
 
 def format_of(user_version: int) -> str:

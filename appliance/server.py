@@ -103,7 +103,7 @@ class Server:
         self.status = "recovering"
         self.recovered = (0, 0)
         event_log.repeats.similar_max = config.log_similar_lines_max
-        self.watch = Watch(config.data_dir, config.machine)
+        self.watch = Watch(config.data_dir, config.machine, config.record_dirs)
         self.faults: dict[str, str] = {}  # what a timer's last run failed with, by its name
         self.broker: Broker | None = None
         self.alerts: Alerts | None = None

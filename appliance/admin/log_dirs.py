@@ -8,6 +8,7 @@ from typing import TypedDict
 
 from appliance.admin.rights import DESCRIBE_CLUSTER
 from appliance.admin.route import ADMIN, Call, get, post
+from appliance.broker.broker import Broker
 from appliance.data_dir.log_dirs import LogDirs
 from appliance.data_dir.record_dir import RecordDir
 from appliance.process.spoken import some
@@ -24,8 +25,19 @@ class LogDirRow(TypedDict):
     partitions: int
 
 
+class MoveRow(TypedDict):
+    topic: str
+    partition: int
+    source: str
+    target: str
+    copied_bytes: int
+    size_bytes: int
+    why: str  # it failed, and is tried again
+
+
 class LogDirList(TypedDict):
     log_dirs: list[LogDirRow]
+    moves: list[MoveRow]  # of partitions from one to another, that are under way or wait
 
 
 class Reopened(TypedDict):
@@ -38,7 +50,24 @@ class WantedLogDir(TypedDict):
 
 
 async def list_log_dirs(call: Call) -> LogDirList:
-    return {"log_dirs": await asyncio.to_thread(rows_of, call.broker.log_dir)}
+    rows = await asyncio.to_thread(rows_of, call.broker.log_dir)
+    return {"log_dirs": rows, "moves": moves_of(call.broker)}
+
+
+def moves_of(broker: Broker) -> list[MoveRow]:
+    logs = broker.log_dir.logs()
+    return [
+        {
+            "topic": key[0],
+            "partition": key[1],
+            "source": str(each.source.path),
+            "target": str(each.target.path),
+            "copied_bytes": 0 if each.copy is None else each.copy.copied_bytes,
+            "size_bytes": logs[key].size if key in logs else 0,
+            "why": each.why,
+        }
+        for key, each in broker.moves.under_way.items()
+    ]
 
 
 def rows_of(log_dirs: LogDirs) -> list[LogDirRow]:

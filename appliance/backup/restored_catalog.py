@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from appliance.catalog.catalog import Catalog
+from appliance.catalog.log_directory_rows import LogDirectoryRows
 from appliance.data_dir.partition_names import Key
 from appliance.process import owner_only
 from appliance.topics.topic_rows import TopicRows
@@ -27,5 +28,6 @@ def restore_catalog(
         # Their directories are not here.
         for row in rows.deletions():
             rows.end_deletion(row.name)
+        LogDirectoryRows(catalog).forget_all()  # all of it is in one directory now
         keys = [(row.name, number) for row in rows.all() for number in range(row.partitions)]
         return [f"{topic}-{number}" for topic, number in keys if (topic, number) not in restored]

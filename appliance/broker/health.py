@@ -22,13 +22,19 @@ import resource
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from appliance.broker.broker import Broker
 from appliance.broker.finding import Finding, Level, first_of
-from appliance.broker.health_of_directories import of_hanging_syncs, of_storage, of_syncs
+from appliance.broker.health_of_directories import (
+    of_hanging_syncs,
+    of_moves,
+    of_storage,
+    of_syncs,
+)
 from appliance.broker.health_of_every_log import of_holes, of_timestamps
 from appliance.catalog.loss_ledger import WHOLE, Damage, Entry
 from appliance.config import BrokerConfig, MachineConfig
@@ -126,9 +132,17 @@ class Subject(Protocol):
 class Watch:
     """What takes time to look at: the machine, certificates, and every log."""
 
-    def __init__(self, directory: Path, config: MachineConfig) -> None:
+    def __init__(
+        self, directory: Path, config: MachineConfig, record_dirs: Sequence[Path] = ()
+    ) -> None:
         self.machine = Machine(directory, config)
         self.certificates = CertificateLook()
+        # Of log.dirs: nothing is measured there, and nothing kept.
+        self.beside = [
+            Machine(each, config, is_guest=True)
+            for each in record_dirs
+            if each != directory.absolute()
+        ]
         self.of_logs: list[Finding] = []  # at the last look
         self.has_looked = asyncio.Event()
         self.looked_at = time.monotonic()  # at the machine, to the end
@@ -152,7 +166,7 @@ class Watch:
     async def look(self, subject: Subject) -> None:
         try:
             loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._thread, self.machine.look)
+            await loop.run_in_executor(self._thread, self._look)
             self.looked_at = time.monotonic()
             await loop.run_in_executor(self._thread, self.certificates.again, subject.config)
         finally:
@@ -164,6 +178,12 @@ class Watch:
             await asyncio.to_thread(broker.ledger.save)
         if time.monotonic() - self._logs_at >= LOGS_S:
             await self.look_at_logs(broker)
+
+    def _look(self) -> None:
+        self.machine.look()
+        for each in self.beside:
+            with suppress(OSError):  # it is offline, and told of
+                each.look()
 
     async def look_at_logs(self, broker: Broker) -> None:
         future = await of_timestamps(broker, broker.clock.latest_ms())
@@ -198,6 +218,7 @@ def decide(subject: Subject, watch: Watch) -> Health:
 def _all(subject: Subject, broker: Broker, watch: Watch) -> Iterator[Finding]:
     yield from of_logs(broker)
     yield from of_storage(broker)
+    yield from of_moves(broker)
     yield from of_descriptors(time.monotonic() - subject.started)
     yield from of_listeners(broker.configs.in_force.config)
     if subject.data_plane is not None:
@@ -207,7 +228,7 @@ def _all(subject: Subject, broker: Broker, watch: Watch) -> Iterator[Finding]:
         yield from of_port(each)
     yield from of_syncs(broker)
     yield from of_hangs(broker, watch)
-    yield from of_machine(watch.machine)
+    yield from of_machines([watch.machine, *watch.beside])
     yield from of_clock(broker)
     yield from of_ledger(broker)
     yield from of_refused_reads(broker)
@@ -306,6 +327,15 @@ def of_port(connections: PortConnections) -> Iterator[Finding]:
             "others"
         )
         yield Finding("degraded", connections.port, text)
+
+
+def of_machines(machines: Iterable[Machine]) -> Iterator[Finding]:
+    """What directories have in common is said once."""
+    told: set[Finding] = set()
+    for each in machines:
+        found = [one for one in of_machine(each) if one not in told]
+        told.update(found)
+        yield from found
 
 
 def of_machine(machine: Machine) -> Iterator[Finding]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from appliance.broker.broker import Broker
-from appliance.broker.finding import Finding
+from appliance.broker.finding import Finding, first_of
 from appliance.data_dir.log_dir import LogDir
+from appliance.data_dir.partition_names import directory_name
 from appliance.data_dir.record_dirs import HANGS_S
 from appliance.process.spoken import disk_full, duration, size, some
 
@@ -24,6 +25,15 @@ def of_storage(broker: Broker) -> Iterator[Finding]:
         if each.doubt:
             text = f"{each.path}: nothing new goes there, as a write to it failed: {each.doubt}"
             yield Finding("failing", "storage", text)
+
+
+def of_moves(broker: Broker) -> Iterator[Finding]:
+    failed = [
+        f"{directory_name(*key)} cannot be moved to {each.target.path} yet: {each.why}"
+        for key, each in broker.moves.under_way.items()
+        if each.why
+    ]
+    yield from first_of("degraded", "storage", failed, "moves to another directory failed")
 
 
 def of_room(logs: LogDir) -> Iterator[tuple[str, str]]:

@@ -45,6 +45,12 @@ class LogDirectoryRows:
             with self._catalog.change() as run:
                 insert_places(run, places)
 
+    def forget_all(self) -> None:
+        """There is one directory from now on, and no other."""
+        with self._catalog.change() as run:
+            for table in ("partition_moves", "partition_directories", "log_directories"):
+                run(f"DELETE FROM {table}")
+
     # Moves
 
     def moves(self) -> dict[Key, Move]:

@@ -388,6 +388,11 @@ class LogDir:
     def free_bytes(self) -> int:
         return self.engine.free_bytes
 
+    def is_failing(self, topic: str, partition: int) -> bool:
+        """Whether a refused read is the disk's, and says nothing of the records."""
+        log = self._logs.get((topic, partition))
+        return self.journal_failed or (log is not None and log.failed is not None)
+
     @property
     def hangs_s(self) -> float:
         """For how long the sync that is under way has lasted."""

@@ -156,6 +156,10 @@ class LogDirs(RecordDirs):
 
     # Logs: as of `LogDir`
 
+    def is_failing(self, topic: str, partition: int) -> bool:
+        holder = self._holder(topic, partition)
+        return holder is not None and holder.is_failing(topic, partition)
+
     def path_of(self, topic: str, partition: int) -> Path:
         """The directory of one that is held."""
         holder = self._holder(topic, partition)

@@ -32,11 +32,16 @@ from appliance.process.spoken import size
 
 CHUNK = 1 << 20
 LITTLE = 1 << 20  # copied while nobody can write: some milliseconds
-ROUNDS_MAX = 20  # of a partition that is written to faster than it may be copied
+MUCH = 16 << 20  # the same, of a partition that is written to nearly as fast as it is copied
+ROUNDS_MAX = 20  # by the rate that is set; as many again as fast as it goes
 
 _FUTURE = re.compile(r"(.+-\d{1,5})\.[0-9a-f]{32}-future")
 _SEGMENT = re.compile(r"(\d{20})\.log")
 _PASSING = (".swap", ".cleaned", ".new", ".deleted")  # of work that is under way
+
+
+class MoveTooSlow(ApplianceError):
+    kafka_code = 56
 
 
 class MoveCancelled(ApplianceError):
@@ -97,10 +102,19 @@ class PartitionMove:
             )
 
     def copy(self) -> None:
-        """Until little is left."""
-        for _ in range(ROUNDS_MAX):
-            if self.round() <= LITTLE:
+        """Until little is left, and all before it is on disk."""
+        left = 0
+        for number in range(2 * ROUNDS_MAX):
+            left = self.round(is_paced=number < ROUNDS_MAX)
+            self.sync()
+            if left <= LITTLE:
                 return
+            self._check_cancelled()
+        if left > MUCH:
+            raise MoveTooSlow(
+                f"{self.log.name}: it is written to faster than it can be copied, {size(left)} "
+                "while as much was copied"
+            )
 
     def round(self, is_paced: bool = True) -> int:
         """What changed since the last one; how many bytes that was."""
@@ -164,8 +178,8 @@ class PartitionMove:
         self, source: int, target: int, start: int, end: int, is_paced: bool
     ) -> None:
         while start < end:
-            if is_paced and self._is_cancelled.is_set():
-                raise MoveCancelled(f"{self.log.name}: the move is cancelled")
+            if is_paced:
+                self._check_cancelled()
             data = os.pread(source, min(CHUNK, end - start), start)
             if not data:
                 return  # a file that is no segment's became shorter
@@ -174,6 +188,10 @@ class PartitionMove:
             self.copied_bytes += len(data)
             if is_paced:
                 self._pause()
+
+    def _check_cancelled(self) -> None:
+        if self._is_cancelled.is_set():
+            raise MoveCancelled(f"{self.log.name}: the move is cancelled")
 
     def _pause(self) -> None:
         rate = self._bytes_per_s()
@@ -188,6 +206,8 @@ class PartitionMove:
                 descriptor = os.open(self.folder / name, os.O_RDONLY | os.O_CLOEXEC)
                 try:
                     os.fsync(descriptor)
+                    # Nobody reads it soon: what clients read stays in the page cache.
+                    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
                 finally:
                     os.close(descriptor)
             self._unsynced.clear()
@@ -202,7 +222,6 @@ class PartitionMove:
 
     def switch(self, decide: Callable[[], None], config: LogConfig) -> Log:
         """Between two changes of topics. `decide` writes the row."""
-        self.sync()
         self.source.checkpoint()  # recovery in the target reads what comes after it
         self.log.flush()
         key = (self.log.topic, self.log.partition)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from appliance.config.names import NO_PATHS
 from appliance.data_dir import data_marker
 from appliance.errors import ApplianceError
 from appliance.installation import settings_file, system_users, units
@@ -62,7 +63,10 @@ def install(wish: Wish) -> Iterator[Step]:
         step = put(place.units / name, text)
         of_broker += [step] if name == units.BROKER else []
         yield step
-    of_broker.append(put(units.data_file(place), units.of_data(data_dir)))
+    log_dirs = log_dirs_of(place, data_dir)
+    for each in log_dirs:
+        yield record_directory(wish, each)
+    of_broker.append(put(units.data_file(place), units.of_data(data_dir, log_dirs)))
     yield of_broker[-1]
     if place.is_machine and units.is_running():
         yield from _told_systemd(wish, is_same_unit=all(each.did == "kept" for each in of_broker))
@@ -131,10 +135,10 @@ def is_unused(place: Place, data_dir: Path | None, marker: str) -> bool:
     return data_marker.read(path) == marker and not (path / CATALOG).exists()
 
 
-def check_name(data_dir: Path) -> None:
+def check_name(data_dir: Path, setting: str = "data.dir") -> None:
     if not data_dir.is_absolute() or is_hidden(data_dir):
         raise NotInstalled(
-            f"data.dir: got {data_dir}, wanted a whole path outside of {', '.join(HIDDEN)}, which "
+            f"{setting}: got {data_dir}, wanted a whole path outside of {', '.join(HIDDEN)}, which "
             "the broker's unit does not show to it, as /srv/array/appliance"
         )
 
@@ -166,6 +170,29 @@ def data_directory(wish: Wish, data_dir: Path, marker: str) -> Step:
     data_marker.write(path, marker)
     os.chown(path / data_marker.NAME, *owner)
     return Step("made" if is_new else "changed", f"{data_dir}, with the marker {marker}")
+
+
+def log_dirs_of(place: Place, data_dir: Path) -> list[Path]:
+    """Directories of records besides the data directory, as the settings have them."""
+    found = settings_file.values_in(place.settings).get("log.dirs", NO_PATHS)
+    return [path for each in found.all if (path := Path(each)) != data_dir]
+
+
+def record_directory(wish: Wish, path: Path) -> Step:
+    """Which one it is, and whether it is the right one, the broker knows by itself."""
+    check_name(path, "log.dirs")
+    place, owner = wish.place.below(path), system_users.account(wish.place)
+    if wish.place.is_machine and not place.exists():
+        check_mounted(path)
+    if owner is None:
+        raise NotInstalled(f"there is no user {system_users.BROKER}, who is to own {path}")
+    if place.exists() and (place.stat().st_uid, place.stat().st_gid) == owner:
+        return Step("kept", str(path))
+    is_new = not place.exists()
+    place.mkdir(DATA_MODE, parents=True, exist_ok=True)
+    place.chmod(DATA_MODE)
+    os.chown(place, *owner)
+    return Step("made" if is_new else "changed", str(path))
 
 
 def check_owner(path: Path, user_id: int, data_dir: Path) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from appliance.errors import ApplianceError
@@ -42,10 +42,12 @@ def data_file(place: Place) -> Path:
     return place.units / f"{BROKER}.d" / "data.conf"
 
 
-def of_data(data_dir: Path) -> str:
+def of_data(data_dir: Path, log_dirs: Iterable[Path] = ()) -> str:
     """What the unit of the broker must know of the data directory. One that is away is no fault of
-    the sandbox (-): the broker itself says what is wrong."""
-    name = str(data_dir).replace("%", "%%")
+    the sandbox (-): the broker itself says what is wrong. One of `log.dirs` that is not mounted
+    does not keep the broker from starting: it serves the others."""
+    name = escaped(data_dir)
+    more = "".join(f'ReadWritePaths="-{escaped(each)}"\n' for each in log_dirs)
     return f"""\
 # Written by `appliance install`: where the data is (data.dir in /etc/appliance/appliance.toml).
 [Unit]
@@ -53,7 +55,11 @@ RequiresMountsFor="{name}"
 
 [Service]
 ReadWritePaths="-{name}"
-"""
+{more}"""
+
+
+def escaped(path: Path) -> str:
+    return str(path).replace("%", "%%")
 
 
 def is_running() -> bool:

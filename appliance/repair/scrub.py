@@ -296,7 +296,7 @@ class Scrubber:
 
     def _begin(self, segment: SegmentKey, course: Round) -> SegmentScan | None:
         log = self._log(segment)
-        if log is None:
+        if log is None or self._log_dir.is_failing(*segment[:2]):
             return None
         try:
             return SegmentScan(log, segment[2])
@@ -340,6 +340,9 @@ class Scrubber:
         topic, partition, _ = segment
         damages = []
         self._failed.pop(segment, None)
+        if scan.was_refused and self._log_dir.is_failing(topic, partition):
+            scan.let_go()  # the disk fails as a whole: what it has is known when it is opened again
+            return
         for each in scan.settle():
             text = _text(each)
             if each.what == "failed":

@@ -29,7 +29,7 @@ from appliance.topics.topics import Topics
 logger = event_log.named("moves")
 
 LOOK_MS = 200  # how late a move begins
-RETRY_S = 5.0  # after one failed
+RETRY_S, RETRY_MAX_S = 5.0, 600.0  # after one failed: it copies all of it again
 
 
 @dataclass
@@ -40,6 +40,7 @@ class Moving:
     copy: PartitionMove | None = None  # while it is under way
     why: str = ""  # it failed, and is tried again
     due: float = 0.0  # of time.monotonic()
+    failures: int = 0
 
     def copied_to(self, log: Log) -> int:
         return log.log_start_offset if self.copy is None else self.copy.offset
@@ -124,7 +125,7 @@ class PartitionMoves:
     async def _move(self, key: Key, moving: Moving) -> None:
         topic = self._topics.get(key[0])
         log = None if topic is None else topic.logs[key[1]]
-        if topic is None or log is None:
+        if topic is None or log is None or log.failed is not None:
             if topic is None:  # deleted, and the row with it
                 self.under_way.pop(key, None)
             moving.due = time.monotonic() + RETRY_S
@@ -138,7 +139,7 @@ class PartitionMoves:
             await asyncio.to_thread(copy.copy)
             await self._change(self._switch(key, moving, copy))
         except MoveCancelled:
-            pass
+            moving.due = time.monotonic() + RETRY_S
         except ApplianceError as error:
             self._fail(key, moving, error)
         except Exception as error:
@@ -152,7 +153,9 @@ class PartitionMoves:
         if moving.why != str(error):
             logger.error("a move failed", log=directory_name(*key), into=moving.target.path,
                          error=error)  # fmt: skip
-        moving.why, moving.due = str(error), time.monotonic() + RETRY_S
+        pause_s = min(RETRY_S * 2**moving.failures, RETRY_MAX_S)
+        moving.why, moving.due = str(error), time.monotonic() + pause_s
+        moving.failures += 1
 
     async def _switch(self, key: Key, moving: Moving, copy: PartitionMove) -> None:
         """What may have changed since the copy began: it is cancelled, opened again, deleted."""

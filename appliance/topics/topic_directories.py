@@ -50,7 +50,12 @@ def extend(
 ) -> list[Log]:
     """The logs of the partitions that are new."""
     more = range(row.partitions, total)
-    rows.set_partitions(row.name, total, log_dir.place(row.name, more))
+    places = log_dir.place(row.name, more, must=row.name in INTERNAL)
+    try:
+        rows.set_partitions(row.name, total, places)
+    except ApplianceError:
+        log_dir.unplace(row.name, more)
+        raise
     try:
         return _make(log_dir, row.name, row.id, more, config)
     except Exception:

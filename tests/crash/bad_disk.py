@@ -114,10 +114,11 @@ class BadDisk:
     def heal(self) -> None:
         self.tell(mode="good")
 
-    def cut_the_power(self, seed: int) -> None:
+    def cut_the_power(self, seed: int, is_mounted: bool = True) -> None:
         """Cuts the power and mounts the file system again, which has to recover."""
         self.tell(mode="dead")
-        self.unmount()
+        if is_mounted:
+            self.unmount()
         self._detach()
         self.tell(mode="good", cut=seed)
         self._attach()

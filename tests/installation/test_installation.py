@@ -326,3 +326,25 @@ def test_purge_deletes_no_folder_that_is_not_data(root: Path) -> None:
     refused = run(root, "uninstall", "--purge", "--yes")
     assert "is no data directory" in refused.output
     assert (root / "srv/photos").exists()
+
+
+def test_directories_of_records_are_made_and_let_through_the_sandbox(root: Path) -> None:
+    assert install(root, "--data-dir", "/srv/data").exit_code == 0
+    settings = root / "etc/appliance/appliance.toml"
+    settings.write_text(f'"log.dirs" = "/srv/one/a,/srv/two/b"\n{settings.read_text()}')
+    assert install(root).exit_code == 0
+    text = units.data_file(Place(root)).read_text()
+    assert re.findall(r'^(\w+)="(.*)"$', text, re.MULTILINE) == [
+        ("RequiresMountsFor", "/srv/data"), ("ReadWritePaths", "-/srv/data"),
+        ("ReadWritePaths", "-/srv/one/a"), ("ReadWritePaths", "-/srv/two/b"),
+    ]  # fmt: skip
+    account = system_users.account(Place(root))
+    assert account is not None
+    for each in ("srv/one/a", "srv/two/b"):
+        status = (root / each).stat()
+        assert (status.st_uid, status.st_mode & 0o777) == (account.user_id, 0o700)
+    assert "kept" in install(root).output
+    settings.write_text(settings.read_text().replace("/srv/two/b", "/home/b"))
+    refused = install(root)
+    assert refused.exit_code != 0
+    assert "log.dirs: got /home/b" in refused.output

@@ -202,6 +202,39 @@ def test_a_partition_is_moved_nowhere_else(tools: KafkaTools, folder: Path) -> N
         tool, "--execute", *plan(folder, {**row, "replicas": [1], "log_dirs": [own]}))
 
 
+@pytest.mark.release("a Java of its own; tests/topics/test_log_dirs_served.py has the requests")
+def test_a_partition_is_moved_to_another_disk(tmp_path: Path) -> None:
+    paths = [str(tmp_path / each) for each in ("a", "b")]
+    tool = "kafka-reassign-partitions"
+    with Broker(tmp_path / "data", "--set", f"log.dirs={','.join(paths)}") as broker:
+        tools = KafkaTools(broker.kafka, tmp_path)
+        try:
+            tools.must("kafka-topics", "--create", "--topic", "moved", "--partitions", "2")
+            for path in paths:
+                row = {"topic": "moved", "partition": 0, "replicas": [1], "log_dirs": [path]}
+                wanted = plan(tmp_path, row)
+                assert "Successfully started log directory move" in tools.must(
+                    tool, "--execute", *wanted) or path in place_of(tools)
+                said = tools.must(tool, "--verify", *wanted)
+                while "is still in progress" in said:
+                    said = tools.must(tool, "--verify", *wanted)
+                assert "Reassignment of replica moved-0-1 completed successfully" in said
+                assert place_of(tools) == [path]
+        finally:
+            tools.close()
+
+
+def place_of(tools: KafkaTools) -> list[str]:
+    """Directories with the partition moved-0."""
+    said = tools.must("kafka-log-dirs", "--describe", "--topic-list", "moved")
+    (told,) = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    return [
+        each["logDir"]
+        for each in told["brokers"][0]["logDirs"]
+        if any(one["partition"] == "moved-0" for one in each["partitions"])
+    ]
+
+
 # Delegation tokens
 
 

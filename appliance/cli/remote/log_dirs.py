@@ -34,3 +34,7 @@ def dirs(api: Api, reopen: str | None, yes: bool) -> Answer:
         yield f"{each['path']}: {count}, {room}"
         if each["why"]:
             yield f"  nothing new goes there: {each['why']}"
+    for each in answer["moves"]:
+        done = f"{size(each['copied_bytes'])} of {size(each['size_bytes'])} copied"
+        why = f": {each['why']}" if each["why"] else ""
+        yield f"{each['topic']}-{each['partition']} moves to {each['target']}: {done}{why}"

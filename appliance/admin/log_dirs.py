@@ -94,6 +94,13 @@ async def reopen(call: Call) -> Reopened:
     return {"text": f"{path} is open, with {some(count, 'partition')}", "partitions": count}
 
 
+async def give_up(call: Call) -> Reopened:
+    path = call.body["path"]
+    count = await call.broker.reopening.directories.give_up(path)
+    text = f"{path} was given up: {some(count, 'partition')} will begin anew"
+    return {"text": f"{text}, and the ledger has the loss", "partitions": count}
+
+
 ROUTES = [
     get(
         "/log-dirs",
@@ -108,6 +115,15 @@ ROUTES = [
         Reopened,
         "Open a directory of records again, as after a crash: one that failed, or was mounted "
         "since. Its partitions are not served meanwhile.",
+        body=WantedLogDir,
+        role=ADMIN,
+    ),
+    post(
+        "/log-dirs/give-up",
+        give_up,
+        Reopened,
+        "Give up a directory of records that is offline and will not come back: its partitions "
+        "begin anew, empty, and the ledger tells of the loss.",
         body=WantedLogDir,
         role=ADMIN,
     ),

@@ -31,9 +31,8 @@ class LogDirectoryRows:
 
     def put_directory(self, directory: str, path: str) -> None:
         """Where one is, that is new or was moved."""
-        with self._catalog.change() as run:
-            run("DELETE FROM log_directories WHERE id = ? OR path = ?", (directory, path))
-            run("INSERT INTO log_directories VALUES (?, ?)", (directory, path))
+        self._catalog.run("INSERT OR REPLACE INTO log_directories VALUES (?, ?)",
+                          (directory, path))  # fmt: skip
 
     def places(self) -> dict[Key, str]:
         query = "SELECT topic, partition, directory FROM partition_directories"
@@ -44,6 +43,13 @@ class LogDirectoryRows:
         if places:
             with self._catalog.change() as run:
                 insert_places(run, places)
+
+    def forget(self, directory: str) -> None:
+        """It is given up, with all that was in it."""
+        with self._catalog.change() as run:
+            run("DELETE FROM partition_moves WHERE ? IN (source, target)", (directory,))
+            run("DELETE FROM partition_directories WHERE directory = ?", (directory,))
+            run("DELETE FROM log_directories WHERE id = ?", (directory,))
 
     def forget_all(self) -> None:
         """There is one directory from now on, and no other."""

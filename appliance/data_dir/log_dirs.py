@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from appliance._log import Log
+from appliance.catalog.loss_ledger import Damage
 from appliance.config import LogConfig
 from appliance.data_dir import unfinished_moves
 from appliance.data_dir.log_dir import LogDir, LogUnknown
 from appliance.data_dir.partition_names import Key, directory_name
-from appliance.data_dir.record_dir import DirectoryOffline, RecordDir
+from appliance.data_dir.record_dir import DirectoryBusy, DirectoryOffline, RecordDir
 from appliance.data_dir.record_dirs import RecordDirs, Result
 from appliance.errors import ApplianceError, StorageFull, StorageIoFailed
 from appliance.process import event_log
@@ -46,9 +47,10 @@ class LogDirs(RecordDirs):
         """Why nobody can tell what is in it: its directory is not open. "": it is not away."""
         place = self._places.get((topic, partition))
         if place is None:
-            if self.has_ids and self.offline() and not self.holds(topic, partition):
-                path = self.offline()[0].path
-                return f"where it is is not known while {path} is not open"
+            # One that is new to us cannot have it.
+            unseen = [each for each in self.offline() if each.id or self._may_hold_records]
+            if self.has_ids and unseen and not self.holds(topic, partition):
+                return f"where it is is not known while {unseen[0].path} is not open"
             return ""
         for each in self.directories:
             if each.id == place:
@@ -102,6 +104,23 @@ class LogDirs(RecordDirs):
         for key in gone if partitions is None else [(topic, each) for each in partitions]:
             self._places.pop(key, None)
 
+    def give_up(self, directory: RecordDir) -> list[Key]:
+        """By a person's word: what was in it is lost, and is begun anew elsewhere, or there once an
+        empty directory is in its place."""
+        if directory.is_open:
+            raise DirectoryBusy(f"{directory.path} is open: what is in it can be moved")
+        keys = sorted(key for key, place in self._places.items() if place == directory.id)
+        cause = f"its directory {directory.path} was given up"
+        self.ledger.note([Damage(*key, 0, None, cause) for key in keys])
+        self.rows.forget(directory.id)
+        self._known = self.rows.directories()
+        for key in keys:
+            self._places.pop(key, None)
+        events.warning("a directory was given up", path=directory.path, id=directory.id,
+                       partitions=len(keys))  # fmt: skip
+        directory.id = ""
+        return keys
+
     def adopt(self, keys: Iterable[Key]) -> None:
         """Partitions of topics of which the catalog does not say where they are: where they are."""
         if not self.has_ids:
@@ -151,7 +170,7 @@ class LogDirs(RecordDirs):
         for each in self.directories:
             if each.logs is not None and (not self.has_ids or key in each.logs.missing):
                 return each
-        self.place(topic, [partition])
+        self.rows.place(self.place(topic, [partition]))
         return self._for_new(topic, partition)
 
     # Logs: as of `LogDir`

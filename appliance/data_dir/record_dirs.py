@@ -106,6 +106,7 @@ class RecordDirs:
     def _check_own(self, directory: RecordDir) -> None:
         for each in self.directories:
             if each is not directory and each.id == directory.id and each.is_open:
+                directory.id = ""
                 raise directory_id.DirectoryUnknown(
                     f"{directory.path} has the id of {each.path}: it is a copy of that, or the "
                     "same directory"

@@ -52,6 +52,19 @@ class DirectoryReopening:
         directory = self._log_dir.named(path)
         return await self._change(self._reopen(directory))
 
+    async def give_up(self, path: str) -> int:
+        """One that is offline, with all that was in it, on a person's word; how many partitions are
+        begun anew."""
+        directory = self._log_dir.named(path)
+        return await self._change(self._give_up(directory))
+
+    async def _give_up(self, directory: RecordDir) -> int:
+        keys = await asyncio.to_thread(self._log_dir.give_up, directory)
+        why = f"its directory {directory.path} was given up, and it is not begun anew yet"
+        for topic, numbers in self._by_topic(keys):
+            topic.unserved.update(dict.fromkeys(numbers, why))
+        return len(keys)
+
     async def _reopen(self, directory: RecordDir) -> int:
         await self._let_go(directory)
         return await self.open(directory)

@@ -17,7 +17,7 @@ from appliance.data_dir import directory_id
 from appliance.data_dir.control_dir import RecordsElsewhere
 from appliance.data_dir.locked_dir import LockedDir
 from appliance.data_dir.log_dir import LogDir
-from appliance.data_dir.record_dir import DirectoryOffline, LogDirUnknown
+from appliance.data_dir.record_dir import DirectoryBusy, DirectoryOffline, LogDirUnknown
 from appliance.errors import ApplianceError, LogFailed, StorageFull, StorageIoFailed
 from tests.support.broker import Recorder
 from tests.support.logs import STORAGE, batch, break_file
@@ -244,6 +244,9 @@ def test_a_directory_is_known_by_its_id_wherever_it_is(tmp_path: Path) -> None:
 
     live(tmp_path, look, "a", "c")
     live(tmp_path, look, "c", "a")
+    for before, after in (("a", "x"), ("c", "a"), ("x", "c")):
+        (tmp_path / before).rename(tmp_path / after)
+    live(tmp_path, look, "a", "c")
 
 
 def test_a_copy_of_a_directory_is_not_another_one(tmp_path: Path) -> None:
@@ -296,6 +299,38 @@ def test_a_topic_deleted_meanwhile_is_set_aside_when_its_directory_comes_back(
         assert records(broker) == {0: ["new"], 1: [], 2: [], 3: []}
 
     live(tmp_path, use)
+
+
+@pytest.mark.parametrize("is_replaced", [True, False], ids=["an empty disk", "no disk"])
+def test_one_that_will_not_come_back_is_given_up(is_replaced: bool, tmp_path: Path) -> None:
+    live(tmp_path, fill)
+    others = [int(each[2:]) for each in found(tmp_path, "b")]
+    shutil.rmtree(tmp_path / "b")
+    (tmp_path / "b").mkdir()
+    if not is_replaced:
+        (tmp_path / "b" / "foreign-0").mkdir()  # it cannot be opened as a new one, either
+
+    async def use(broker: Broker) -> None:
+        reopening = broker.reopening
+        with pytest.raises(DirectoryBusy, match="is open: what is in it can be moved"):
+            await reopening.directories.give_up(str(tmp_path / "a"))
+        assert await reopening.directories.give_up(str(tmp_path / "b")) == 2
+        assert await reopening.retry() == 2 + is_replaced
+        assert records(broker) == {each: [] if each in others else WHOLE[each] for each in WHOLE}
+        entries = [str(each.damage) for each in broker.ledger.open()]
+        assert entries == [
+            f"t-{each}: offsets from 0 on: its directory {tmp_path / 'b'} was given up"
+            for each in others
+        ]
+        for each in others:
+            broker.topics["t"].log(each).append_durable(batch("anew"))
+
+    async def look(broker: Broker) -> None:
+        assert [records(broker)[each] for each in others] == [["anew"], ["anew"]]
+        assert (broker.log_dir.offline() == []) is is_replaced
+
+    live(tmp_path, use, is_killed=True)
+    live(tmp_path, look)
 
 
 # A directory that failed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from appliance.broker.broker import Broker
-from appliance.broker.finding import Finding, first_of
+from appliance.broker.finding import Finding, Level, first_of
 from appliance.data_dir.log_dir import LogDir
 from appliance.data_dir.partition_names import directory_name
 from appliance.data_dir.record_dirs import HANGS_S
@@ -36,7 +36,7 @@ def of_moves(broker: Broker) -> Iterator[Finding]:
     yield from first_of("degraded", "storage", failed, "moves to another directory failed")
 
 
-def of_room(logs: LogDir) -> Iterator[tuple[str, str]]:
+def of_room(logs: LogDir) -> Iterator[tuple[Level, str]]:
     if logs.journal_failed:
         yield "failing", "recovery points cannot be saved: a start after a crash would take long"
     free, low_water = logs.free_bytes, logs.config.low_water_bytes

@@ -31,7 +31,12 @@ class Site:
         self.start()
 
     def start(self) -> None:
-        self.broker = Serving(self.root / "broker", **{"log.dirs": ",".join(self.paths)})
+        settings = {
+            "log.dirs": ",".join(self.paths),
+            "offsets.topic.num.partitions": 1,
+            "transaction.state.log.num.partitions": 1,
+        }
+        self.broker = Serving(self.root / "broker", **settings)
         self.address = ":".join(map(str, self.broker.kafka))
         self.control = RemoteControl(self.broker.kafka)
 
@@ -43,18 +48,26 @@ class Site:
         answer = self.control.ask(DescribeLogDirsRequest(None), 4)
         return {each.log_dir: each for each in answer.results}
 
-    def partitions(self, path: str, is_future: bool = False) -> list[int]:
+    def move_away(self, topic: str) -> None:
+        """Its only partition, to the other directory, and waits for it."""
+        a, b = self.paths
+        own, other = (a, b) if self.partitions(a, topic=topic) else (b, a)
+        assert self.move(other, 0, topic=topic) == [0]
+        until(lambda: self.partitions(own, topic=topic) == [], DEADLINE_S)
+        assert self.partitions(other, topic=topic) == [0]
+
+    def partitions(self, path: str, is_future: bool = False, topic: str = "t") -> list[int]:
         return sorted(
             each.partition_index
-            for topic in self.described()[path].topics
-            for each in topic.partitions
-            if topic.name == "t" and each.is_future_key is is_future
+            for found in self.described()[path].topics
+            for each in found.partitions
+            if found.name == topic and each.is_future_key is is_future
         )
 
-    def move(self, path: str, *partitions: int) -> list[int]:
-        topic = AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic("t", list(partitions))
+    def move(self, path: str, *partitions: int, topic: str = "t") -> list[int]:
+        moved = AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic(topic, list(partitions))
         asked = AlterReplicaLogDirsRequest(
-            [AlterReplicaLogDirsRequest.AlterReplicaLogDir(path, [topic])]
+            [AlterReplicaLogDirsRequest.AlterReplicaLogDir(path, [moved])]
         )
         (answer,) = self.control.ask(asked, 2).results
         return [each.error_code for each in answer.partitions]
@@ -145,4 +158,39 @@ def test_partitions_move_and_a_disk_is_away(tmp_path: Path) -> None:
     wanted = dict.fromkeys([*own, moved], both) | {stays: ["first", "second", "fourth"]}
     assert site.consume(15) == wanted
     assert "a: 3 partitions, " in site.command()
+    site.stop()
+
+
+def test_what_groups_and_transactions_are_about_may_move(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    admin = AdminClient({"bootstrap.servers": site.address})
+    admin.create_topics([NewTopic("t", 1)])["t"].result(DEADLINE_S)
+    producer = ck.Producer(
+        {"bootstrap.servers": site.address, "transactional.id": "x", "log_level": 0}
+    )
+    producer.init_transactions(DEADLINE_S)
+    consumer = ck.Consumer({
+        "bootstrap.servers": site.address, "group.id": "g", "log_level": 0,
+        "enable.auto.commit": False,
+    })  # fmt: skip
+    place = ck.TopicPartition("t", 0)
+    for number in range(3):
+        producer.begin_transaction()
+        producer.produce("t", b"%d" % number)
+        producer.flush(DEADLINE_S)
+        for topic in ("t", "__transaction_state"):  # while it is open
+            site.move_away(topic)
+        producer.send_offsets_to_transaction(
+            [ck.TopicPartition("t", 0, number)], consumer.consumer_group_metadata(), DEADLINE_S
+        )
+        site.move_away("__consumer_offsets")
+        producer.commit_transaction(DEADLINE_S)
+        (committed,) = consumer.committed([place], DEADLINE_S)
+        assert committed.offset == number
+    consumer.assign([ck.TopicPartition("t", 0, 0)])
+    values: list[bytes] = []
+    until(lambda: values.extend(each.value() for each in consumer.consume(10, 0.2))
+          or len(values) >= 3, DEADLINE_S)  # fmt: skip
+    assert values == [b"0", b"1", b"2"]
+    consumer.close()
     site.stop()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from appliance.data_dir import data_marker
+from appliance.data_dir import data_marker, directory_id
 from appliance.installation import settings_file, units
-from appliance.installation.installation import CATALOG, NotInstalled, Step
+from appliance.installation.installation import CATALOG, NotInstalled, Step, log_dirs_of
 from appliance.installation.paths import DATA_DIR, Place
 
 LOCK = "lock"
@@ -28,6 +28,7 @@ def uninstall(place: Place, purges: bool = False) -> Iterator[Step]:
     if place.is_machine and os.geteuid():
         raise NotInstalled("units are root's: sudo appliance uninstall")
     data_dir = data_of(place)
+    log_dirs = log_dirs_of(place, data_dir) if place.settings.exists() else []
     if place.is_machine and units.is_running():
         found = [each for each in units.names() if "@" not in each]
         units.tell("disable", "--now", *(each for each in found if (place.units / each).exists()))
@@ -40,7 +41,10 @@ def uninstall(place: Place, purges: bool = False) -> Iterator[Step]:
         folder.rmdir()  # what `systemctl edit` wrote stays
     if place.is_machine and units.is_running():
         units.tell("daemon-reload")
-    yield from _purged(place, data_dir) if purges else _left(place, data_dir)
+    if purges:
+        yield from _purged(place, data_dir, log_dirs)
+    else:
+        yield from _left(place, [data_dir, *log_dirs])
 
 
 def removed(path: Path) -> Iterator[Step]:
@@ -49,16 +53,24 @@ def removed(path: Path) -> Iterator[Step]:
         yield Step("removed", str(path))
 
 
-def _left(place: Place, data_dir: Path) -> Iterator[Step]:
-    for path in (place.settings, place.below(data_dir)):
+def _left(place: Place, directories: Iterable[Path]) -> Iterator[Step]:
+    for path in (place.settings, *(place.below(each) for each in directories)):
         if path.exists():
             yield Step("kept", str(path))
 
 
-def _purged(place: Place, data_dir: Path) -> Iterator[Step]:
+def _purged(place: Place, data_dir: Path, log_dirs: Iterable[Path]) -> Iterator[Step]:
     path = place.below(data_dir)
     if path.exists():
         check_ours(path)
+    for each in log_dirs:
+        # One without an id is none of a broker's: not mounted, or never used.
+        if (place.below(each) / directory_id.NAME).exists():
+            if is_in_use(place.below(each)):
+                raise NotInstalled(f"a broker has {each} open: stop it first")
+            _emptied(place.below(each))
+            yield Step("removed", str(each))
+    if path.exists():
         _emptied(path)
         yield Step("removed", str(data_dir))
     if place.settings.parent.exists():

@@ -344,7 +344,14 @@ def test_directories_of_records_are_made_and_let_through_the_sandbox(root: Path)
         status = (root / each).stat()
         assert (status.st_uid, status.st_mode & 0o777) == (account.user_id, 0o700)
     assert "kept" in install(root).output
-    settings.write_text(settings.read_text().replace("/srv/two/b", "/home/b"))
+    (root / "srv/one/a/directory.id").write_text("AAAAAAAAAAAAAAAAAAAAAA\n")
+    assert "/srv/two/b" in run(root, "uninstall").output
+    before = settings.read_text()
+    settings.write_text(before.replace("/srv/two/b", "/home/b"))
     refused = install(root)
     assert refused.exit_code != 0
     assert "log.dirs: got /home/b" in refused.output
+    settings.write_text(before)
+    assert run(root, "uninstall", "--purge", "--yes").exit_code == 0
+    assert not (root / "srv/one/a").exists()
+    assert (root / "srv/two/b").exists()  # none that a broker ever had

@@ -27,8 +27,11 @@ from appliance.data_dir import durable_directories
 from appliance.data_dir.durable_directories import storage_error
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import ApplianceError, StorageFull
+from appliance.process import event_log
 from appliance.process.owner_only import FILE_MODE, make_directory
 from appliance.process.spoken import size
+
+events = event_log.named("moves")
 
 CHUNK = 1 << 20
 LITTLE = 1 << 20  # copied while nobody can write: some milliseconds
@@ -232,7 +235,10 @@ class PartitionMove:
                 self._take_back(config)
                 raise
         new = self.target.adopt(*key, config)
-        self.source.delete(*key)
+        try:
+            self.source.delete(*key)
+        except ApplianceError as error:  # the move's row stays, by which it is deleted later
+            events.warning("the old log of a move stays for now", log=self.log.name, error=error)
         return new
 
     def _close_and_put(self, decide: Callable[[], None]) -> None:

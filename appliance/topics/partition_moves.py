@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -34,6 +35,7 @@ RETRY_S, RETRY_MAX_S = 5.0, 600.0  # after one failed: it copies all of it again
 
 @dataclass
 class Moving:
+    topic_id: uuid.UUID
     source: RecordDir
     target: RecordDir
     cancelled: threading.Event = field(default_factory=threading.Event)
@@ -70,8 +72,9 @@ class PartitionMoves:
         by_id = {each.id: each for each in self._log_dir.directories}
         for key, move in self._log_dir.rows.moves().items():
             source, target = by_id.get(move.source), by_id.get(move.target)
-            if source and target and self._log_dir.place_of(*key) is source:
-                self.under_way[key] = Moving(source, target)
+            topic = self._topics.get(key[0])
+            if source and target and topic and self._log_dir.place_of(*key) is source:
+                self.under_way[key] = Moving(topic.id, source, target)
 
     async def ask(self, topic: str, partition: int, path: str) -> None:
         """Of a partition that is served. Returns before it is moved."""
@@ -92,7 +95,7 @@ class PartitionMoves:
         if source is not target:
             move = Move(source.id, target.id)
             await asyncio.to_thread(self._log_dir.rows.begin_move, key, move)
-            self.under_way[key] = Moving(source, target)
+            self.under_way[key] = Moving(self._topics[key[0]].id, source, target)
             logger.info("a move begins", log=log.name, into=target.path, bytes=log.size)
 
     async def _cancel(self, key: Key, moving: Moving) -> None:
@@ -124,10 +127,12 @@ class PartitionMoves:
 
     async def _move(self, key: Key, moving: Moving) -> None:
         topic = self._topics.get(key[0])
-        log = None if topic is None else topic.logs[key[1]]
-        if topic is None or log is None or log.failed is not None:
-            if topic is None:  # deleted, and the row with it
-                self.under_way.pop(key, None)
+        is_there = self._log_dir.place_of(*key) is moving.source
+        if topic is None or topic.id != moving.topic_id or not is_there:
+            self.under_way.pop(key, None)  # deleted, and the row with it; or moved
+            return
+        log = topic.logs[key[1]]
+        if log is None or log.failed is not None:
             moving.due = time.monotonic() + RETRY_S
             return
         source, target = moving.source.opened(), moving.target.opened()
@@ -160,7 +165,7 @@ class PartitionMoves:
     async def _switch(self, key: Key, moving: Moving, copy: PartitionMove) -> None:
         """What may have changed since the copy began: it is cancelled, opened again, deleted."""
         topic = self._topics.get(key[0])
-        is_same = topic is not None and topic.logs[key[1]] is copy.log
+        is_same = topic is not None and copy.log in topic.logs
         is_open = moving.source.logs is copy.source and moving.target.logs is copy.target
         if moving.cancelled.is_set() or not is_same or not is_open or topic is None:
             raise MoveCancelled(f"{copy.log.name}: it is not what it was")

@@ -274,6 +274,47 @@ def test_where_a_step_fails_the_old_log_is_the_log(
     live(tmp_path, use)
 
 
+def test_a_topic_that_is_deleted_is_not_moved_nor_another_of_its_name(tmp_path: Path) -> None:
+    async def use(broker: Broker) -> None:
+        await broker.topics.create("t", 1)
+        await move(broker)
+        await broker.delete_topic("t")
+        assert broker.log_dir.rows.moves() == {}
+        topic = await broker.topics.create("t", 1)
+        (name,) = place(tmp_path)
+        await finish(broker)
+        assert place(tmp_path) == [name]
+        assert topic.log(0).append_durable(batch("a")).base_offset == 0
+
+    live(tmp_path, use)
+
+
+def test_an_old_log_that_cannot_be_deleted_is_deleted_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(log_dir: LogDir, *key: Any) -> None:
+        raise StorageIoFailed("EIO")
+
+    async def use(broker: Broker) -> None:
+        await broker.topics.create("t", 1)
+        broker.topics["t"].log(0).append_durable(batch("a"))
+        with monkeypatch.context() as patch:
+            patch.setattr(LogDir, "delete", refuse)
+            await move(broker)
+            await finish(broker)
+        assert place(tmp_path) == ["a", "b"]
+        assert values(everything(broker.topics["t"].log(0))) == ["a"]
+        assert len(broker.log_dir.logs()) == 1
+
+    async def look(broker: Broker) -> None:
+        assert len(place(tmp_path)) == 1
+        assert values(everything(broker.topics["t"].log(0))) == ["a"]
+        assert broker.log_dir.rows.moves() == {}
+
+    live(tmp_path, use)
+    live(tmp_path, look)
+
+
 STEPS: list[tuple[Any, str]] = [
     (LogDirectoryRows, "begin_move"),
     (LogDirectoryRows, "end_move"),

@@ -246,7 +246,7 @@ class Broker:
             catalog = Catalog.open(config.data_dir / NAME)
             undo.callback(catalog.close)
             ledger = Ledger(LedgerRows(catalog))
-            holds = Holds(HoldRows(catalog), lambda: log_dir.is_full)
+            holds = Holds(HoldRows(catalog), lambda keys: log_dir.is_full_for(keys))
             log_dir = LogDirs(
                 control, config, LogDirectoryRows(catalog), ledger, holds,
                 may_hold_records=not TopicRows(catalog).is_settled,

@@ -175,6 +175,12 @@ class LogDirs(RecordDirs):
 
     # Logs: as of `LogDir`
 
+    def is_full_for(self, keys: Iterable[Key]) -> bool:
+        """Whether writes to one of them are refused for want of space."""
+        return any(
+            logs.is_full for key in keys if (logs := self._holder(*key)) is not None
+        )
+
     def is_failing(self, topic: str, partition: int) -> bool:
         holder = self._holder(topic, partition)
         return holder is not None and holder.is_failing(topic, partition)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -64,7 +64,8 @@ class Hold:
 class Holds:
     """All holds. Any thread may call; a change waits for the current retention run."""
 
-    def __init__(self, rows: HoldRows, is_full: Callable[[], bool]) -> None:
+    def __init__(self, rows: HoldRows, is_full: Callable[[Iterable[Key]], bool]) -> None:
+        """`is_full`: whether the disk of some of these partitions is."""
         self._rows = rows
         self._is_full = is_full
         self._lock = threading.Lock()
@@ -126,7 +127,7 @@ class Holds:
         hold = replace(hold, held_bytes=held)
         if held > hold.max_bytes:
             why = f"it would keep {held} bytes, more than its {hold.max_bytes}"
-        elif held and self._is_full():
+        elif held and self._is_full([(hold.topic, number) for number in hold.offsets]):
             why = f"the disk is full, and it kept {held} bytes"
         else:
             return hold

@@ -46,7 +46,7 @@ def fill(log_dir: LogDir, partition: int = 0) -> Log:
 
 
 def held(log_dir: LogDir, catalog: Catalog, is_full: bool = False) -> Holds:
-    holds = Holds(HoldRows(catalog), lambda: is_full)
+    holds = Holds(HoldRows(catalog), lambda keys: is_full)
     log_dir.keeper = holds
     return holds
 

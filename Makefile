@@ -14,7 +14,7 @@ export CXX ?= c++
 unexport PYTHONDONTWRITEBYTECODE
 
 .NOTPARALLEL:
-.PHONY: help serve test test-long lint bench clean build machine sdist wheel deb image
+.PHONY: help serve test test-long lint bench clean build machine sdist wheel wheels wheel-arm64 deb image
 
 help:
 	@echo "make serve   build, and start a broker on embedded defaults (ARGS='--data-dir D' to change)"
@@ -24,6 +24,8 @@ help:
 	@echo "make bench   beside Apache Kafka, an hour (ARGS=--quick: 15 minutes), on an idle machine"
 	@echo "make sdist   the source distribution, in dist/"
 	@echo "make wheel   a wheel of it, its bill of materials and hashes (PYTHONS='python3.10 python3.12')"
+	@echo "make wheels  the same for each Python that is found, from 3.10 to 3.14"
+	@echo "make wheel-arm64  one for arm64 and Debian's Python, by a cross compiler"
 	@echo "make deb     a Debian package for the Python of this Debian, from its wheel"
 	@echo "make image   an image for containers, from the Debian package"
 	@echo "make build   the virtual environment and the compiled modules, nothing more"
@@ -135,6 +137,12 @@ sdist: build/tools/made
 
 wheel: sdist
 	@packaging/wheel.sh $(PYTHONS)
+
+wheels: sdist
+	@packaging/wheel.sh $$(packaging/pythons.sh)
+
+wheel-arm64: sdist
+	@packaging/wheel_arm64.sh
 
 # Of the wheel in dist/ for this Debian's Python, which is built if it is not there or older
 DEBIAN = cp3$(shell /usr/bin/python3 -c 'import sys; print(sys.version_info[1])')

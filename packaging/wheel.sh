@@ -3,6 +3,7 @@
 # its symbols want (manylinux), installed into an environment of its own, and that environment as a
 # bill of materials. `make wheel` calls it.
 set -eu
+umask 022
 unset PYTHONPATH
 sdist=$(ls dist/*.tar.gz)
 for python in "$@"; do
@@ -17,8 +18,10 @@ for python in "$@"; do
         "$made"/raw/*.whl
     "$made/env/bin/pip" install --quiet --disable-pip-version-check "$made"/named/*.whl
     (cd / && "$made/env/bin/appliance" --version)
-    name=$(basename "$made"/raw/*.whl .whl)
-    rm -f "dist/${name%-*}"-*.whl "dist/${name%-*}"-*.json
+    find "$made/env/lib" -name direct_url.json -delete
+    name=$(basename "$made"/named/*.whl .whl)
+    tags=$(echo "$name" | cut -d- -f3,4)
+    rm -f dist/appliance_log-*-"$tags"-*"$(uname -m)".*
     mv "$made"/named/*.whl dist/
     packaging/materials.sh "$made/env/bin/python" "dist/$name.cdx.json"
     rm -rf "$made"

@@ -28,7 +28,7 @@ def is_possible() -> bool:
 def release() -> str:
     with open("/etc/os-release") as file:
         facts = dict(line.rstrip().split("=", 1) for line in file if "=" in line)
-    return facts["VERSION_CODENAME"]
+    return facts.get("VERSION_CODENAME", "none")
 
 
 def bare() -> Path:

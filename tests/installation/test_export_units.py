@@ -29,7 +29,7 @@ Environment=APPLIANCE_ADMIN_ADDRESS=@ADMIN@
 """
 
 pytestmark = [
-    pytest.mark.release("builds a machine, and starts Spark in it"),
+    pytest.mark.release("starts Spark; tests/installation/test_installation.py has the units"),
     pytest.mark.skipif(not is_possible(), reason="wants root, debootstrap and systemd-nspawn"),
     pytest.mark.skipif(not shutil.which("java"), reason="wants Java"),
 ]

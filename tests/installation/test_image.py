@@ -32,7 +32,7 @@ runroot = "{folder}/run"
 """
 
 pytestmark = [
-    pytest.mark.release("builds an image"),
+    pytest.mark.release("builds an image; tests/installation/test_installation.py has its steps"),
     pytest.mark.skipif(not shutil.which("podman"), reason="wants podman"),
     pytest.mark.skipif(
         os.geteuid() != 0 or not shutil.which("debootstrap"), reason="wants root and debootstrap"

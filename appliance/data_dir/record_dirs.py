@@ -336,7 +336,7 @@ class RecordDirs:
         """A clean stop of every directory that can be made durable. The first error is raised at
         the end."""
         failures = []
-        for _, logs in self._opened():
+        for logs in self._in_closing_order():
             try:
                 logs.close()
             except ApplianceError as error:
@@ -347,9 +347,14 @@ class RecordDirs:
 
     def abandon(self) -> None:
         """Closes everything like a killed process: nothing is flushed or marked."""
-        for _, logs in self._opened():
+        for logs in self._in_closing_order():
             logs.abandon()
         self._release()
+
+    def _in_closing_order(self) -> list[LogDir]:
+        """`data.dir` last: the next broker waits for its lock, and then wants all others."""
+        opened = sorted(self._opened(), key=lambda each: each[0].path == self.path)
+        return [logs for _, logs in opened]
 
     def _release(self) -> None:
         if self._wakes is not None:

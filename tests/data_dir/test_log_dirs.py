@@ -33,6 +33,20 @@ from tests.support.several_dirs import (
     texts,
 )
 
+
+def test_the_lock_of_data_dir_goes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[str] = []
+    close = LogDir.close
+
+    def note(log_dir: LogDir) -> None:
+        closed.append(log_dir.path.name)
+        close(log_dir)
+
+    monkeypatch.setattr(LogDir, "close", note)
+    live(tmp_path, fill, "data", "a", "b")
+    assert closed == ["a", "b", "data"]
+
+
 # Where partitions go
 
 

@@ -37,19 +37,19 @@ Answer = DeleteRecordsResponse.DeleteRecordsPartitionResult
 async def handle(
     broker: Broker, request: DeleteRecordsRequest, call: Call
 ) -> DeleteRecordsResponse:
+    answers = []
     async with call.turn():
-        return DeleteRecordsResponse(
-            topics=[
-                DeleteRecordsResponse.DeleteRecordsTopicResult(
-                    name=topic.name,
-                    partitions=[
-                        await _partition(broker, topic.name, asked, request.timeout_ms, call)
-                        for asked in topic.partitions
-                    ],
-                )
-                for topic in request.topics
+        for topic in request.topics:  # Python 3.10 awaits in no comprehension within another
+            partitions = [
+                await _partition(broker, topic.name, asked, request.timeout_ms, call)
+                for asked in topic.partitions
             ]
-        )
+            answers.append(
+                DeleteRecordsResponse.DeleteRecordsTopicResult(
+                    name=topic.name, partitions=partitions
+                )
+            )
+    return DeleteRecordsResponse(topics=answers)
 
 
 async def _partition(

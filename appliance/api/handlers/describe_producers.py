@@ -32,15 +32,11 @@ async def handle(
     broker: Broker, request: DescribeProducersRequest, call: Call
 ) -> DescribeProducersResponse:
     asked = distinct_partitions((each.name, each.partition_indexes) for each in request.topics)
-    return DescribeProducersResponse(
-        topics=[
-            DescribeProducersResponse.TopicResponse(
-                name,
-                [await _partition(broker, call, name, each) for each in partitions],
-            )
-            for name, partitions in asked.items()
-        ]
-    )
+    topics = []
+    for name, partitions in asked.items():  # Python 3.10 awaits in no comprehension within another
+        answers = [await _partition(broker, call, name, each) for each in partitions]
+        topics.append(DescribeProducersResponse.TopicResponse(name, answers))
+    return DescribeProducersResponse(topics=topics)
 
 
 async def _partition(broker: Broker, call: Call, topic: str, partition: int) -> Answer:

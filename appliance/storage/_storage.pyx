@@ -105,8 +105,13 @@ cdef bint storage_takes_writes(Storage* storage) noexcept nogil:
     # own after an error: neither is read-only. Who syncs in that moment may be told of success,
     # since the transaction it waits for is neither running nor committing any more; but the state
     # was set before. Nothing is read or written here.
-    return (pread(storage.lock_fd, &nothing, 1, 0) >= 0
-            and pwrite(storage.lock_fd, &nothing, 0, 0) >= 0)
+    while pread(storage.lock_fd, &nothing, 1, 0) < 0:
+        if errno != EINTR:
+            return False
+    while pwrite(storage.lock_fd, &nothing, 0, 0) < 0:
+        if errno != EINTR:
+            return False
+    return True
 
 
 cdef int storage_commit(Storage* storage) noexcept nogil:

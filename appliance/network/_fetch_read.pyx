@@ -142,7 +142,7 @@ cdef int16_t _refusal(Plane* plane, Fetch* fetch, FetchTarget* target) noexcept 
     if log == NULL or is_closed:  # a deleted partition is one of its topic's no more
         topic = topic_now(&plane.topics, target.topic)
         if log == NULL or topic_log(topic, target.partition).get() == NULL:
-            return topic_refusal(topic, fetch.version >= FETCH_BY_ID)
+            return topic_refusal(topic, target.partition, fetch.version >= FETCH_BY_ID)
     if is_closed:  # it is being opened again, or was, or could not be
         return kafka_error(LOG_CLOSED)
     epoch = max(log.leader_epoch.load(), <int64_t>0)

@@ -295,7 +295,7 @@ cdef void _append_one(Connection* connection, Slot* slot, Request* request,
         error = INVALID_REQUIRED_ACKS
         text = b"acks must be -1, 0 or 1"
     elif log == NULL:
-        error = topic_refusal(topic.topic, request.version >= FIRST_BY_ID)
+        error = topic_refusal(topic.topic, target.partition, request.version >= FIRST_BY_ID)
     elif topic.topic.get().is_internal:
         error = INVALID_TOPIC_EXCEPTION
         text = b"the topic is internal: only the broker writes to it"

@@ -56,8 +56,9 @@ cdef int64_t topics_counted(TopicTable* table, const string& name, int what) noe
 
 cdef LogRef topic_log(const TopicRef& topic, int32_t partition) noexcept nogil
 
-# Kafka's error for a partition that has no log here: the id is unknown, or the partition of it is.
-cdef int16_t topic_refusal(const TopicRef& topic, bint is_by_id) noexcept nogil
+# Kafka's error for a partition that has no log here: the id is unknown, or the partition of it is,
+# or it is there and not open.
+cdef int16_t topic_refusal(const TopicRef& topic, int32_t partition, bint is_by_id) noexcept nogil
 
 
 cdef inline Piece read_topic(Cursor* cursor, bint is_by_id, bint is_flexible) noexcept nogil:

@@ -6,7 +6,9 @@ from libcpp.memory cimport make_shared
 from libcpp.string cimport string
 from libcpp.unordered_map cimport unordered_map
 
+from appliance.native._codes cimport LOG_FAILED
 from appliance.native._native cimport ScopeLock
+from appliance.protocol._error_codes cimport kafka_error
 
 # ---- without the GIL ----
 
@@ -98,8 +100,10 @@ cdef LogRef topic_log(const TopicRef& topic, int32_t partition) noexcept nogil:
     return topic.get().logs[partition]
 
 
-cdef int16_t topic_refusal(const TopicRef& topic, bint is_by_id) noexcept nogil:
+cdef int16_t topic_refusal(const TopicRef& topic, int32_t partition, bint is_by_id) noexcept nogil:
     # One that is in the table has logs, if only places for them.
     if is_by_id and topic.get().logs.empty():
         return UNKNOWN_TOPIC_ID
+    if 0 <= partition < <int64_t>topic.get().logs.size():
+        return kafka_error(LOG_FAILED)
     return UNKNOWN_TOPIC_OR_PARTITION

@@ -395,7 +395,7 @@ def test_a_session_keeps_no_deleted_partition(make: Any, waits: bool) -> None:
         until(lambda: not any(each.startswith(directory) for each in open_files()))
 
 
-NOT_LEADER, UNKNOWN_TOPIC, UNKNOWN_ID = 6, 3, 100
+NOT_LEADER, UNKNOWN_TOPIC, UNKNOWN_ID, STORAGE_ERROR = 6, 3, 100, 56
 BY_NAME_AND_BY_ID = pytest.mark.parametrize(
     ("version", "unknown"), [(12, UNKNOWN_TOPIC), (13, UNKNOWN_ID)], ids=["by name", "by id"]
 )
@@ -442,7 +442,9 @@ def test_a_session_reads_what_could_not_be_served_when_it_began(
     else:
         plane.data_plane.remove_topic("t")
     first = client.fetch(0, partitions=(1,), session=(0, 0), version=version)
-    assert told(first) == [(1, UNKNOWN_TOPIC if was_known else unknown, [])]
+    assert told(first) == [(1, STORAGE_ERROR if was_known else unknown, [])]
+    if was_known:
+        assert client.produce(batch(), partition=1)[0].error_code == STORAGE_ERROR
     plane.data_plane.put_topic("t", TOPIC_ID.bytes, list[Log | None](plane.logs))
     seen = [
         told(client.fetch(partitions=(), session=(first.session_id, epoch), version=version))

@@ -4,15 +4,13 @@ its disks."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import TypedDict
 
 from appliance.admin.body_schema import row_of
 from appliance.admin.rights import DESCRIBE_CLUSTER
 from appliance.admin.route import ADMIN, Call, get, post
-from appliance.broker.health import Watch
-from appliance.doctor import examination, state
-from appliance.doctor.check import Check, CheckRow, row, sentence, worst_first
+from appliance.doctor import examination
+from appliance.doctor.check import CheckRow, row, sentence, worst_first
 from appliance.errors import Refused
 from appliance.machine.disk_report import Point
 from appliance.machine.watch import Machine
@@ -50,9 +48,10 @@ class DoctorAnswer(TypedDict):
 
 
 async def get_doctor(call: Call) -> DoctorAnswer:
-    machine, config = call.process.watch.machine, call.process.config
+    watch, config = call.process.watch, call.process.config
+    machine = watch.machine
     found_here = await asyncio.to_thread(examination.checks, machine, config)
-    checks = worst_first([*found_here, *beside(call.process.watch, found_here)])
+    checks = worst_first([*found_here, *examination.beside(watch.beside, found_here)])
     found = machine.throughput
     return {
         "sentence": sentence(checks),
@@ -60,16 +59,6 @@ async def get_doctor(call: Call) -> DoctorAnswer:
         "throughput": None if found is None else row_of(ThroughputNow, found),
         "disks": histories(machine),
     }
-
-
-def beside(watch: Watch, told: Sequence[Check]) -> list[Check]:
-    """What is wrong below other directories of records."""
-    found: list[Check] = []
-    for machine in watch.beside:
-        for each in state.checks(machine):
-            if each.verdict in ("degraded", "failing") and each not in (*told, *found):
-                found.append(each)
-    return found
 
 
 def histories(machine: Machine) -> list[DiskHistory]:

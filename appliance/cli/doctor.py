@@ -3,7 +3,7 @@ it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import click
 
 from appliance.cli.remote.output import put_json
 from appliance.cli.settings_options import load_config, settings_options
+from appliance.config import BrokerConfig
 from appliance.doctor import examination, mend
 from appliance.doctor.check import Check, row, sentence, worst_first
 from appliance.doctor.mend import Mended
@@ -51,11 +52,10 @@ def doctor(
     Each check has a verdict, why it matters, and the command that mends it. Run it as root to see
     all. Exit code 0: healthy, 10: degraded or failing."""
     config = load_config(**options)
-    place = existing(config.data_dir.absolute())
-    machine = Machine(place, config.machine, KernelFiles(root), is_guest=True)
-    machine.look()
-    checks = [] if no_measure else list(examination.measure_syncs(machine))
-    checks = worst_first([*examination.checks(machine, config), *checks])
+    machine, *elsewhere = machines(config, KernelFiles(root))
+    measured = [] if no_measure else measured_syncs([machine, *elsewhere])
+    here = examination.checks(machine, config)
+    checks = worst_first([*here, *examination.beside(elsewhere, here), *measured])
     if may_drive:
         machine.measure_throughput(tick=ProgressBar("measured"))
     mended = mend.mend(checks, machine.kernel) if may_fix else []
@@ -69,6 +69,20 @@ def doctor(
         click.echo("\n".join([*lines(checks), *map(told, mended), "", *drawn, sentence(checks)]))
     if any(each.is_wrong for each in checks):
         click.get_current_context().exit(UNHEALTHY)
+
+
+def machines(config: BrokerConfig, kernel: KernelFiles) -> list[Machine]:
+    """This machine from below the data directory, and from below each other one of records."""
+    found = []
+    for each in dict.fromkeys([config.data_dir.absolute(), *config.record_dirs]):
+        machine = Machine(existing(each), config.machine, kernel, is_guest=True)
+        machine.look()
+        found.append(machine)
+    return found
+
+
+def measured_syncs(below: Iterable[Machine]) -> list[Check]:
+    return [each for machine in below for each in examination.measure_syncs(machine)]
 
 
 def existing(directory: Path) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from appliance.config import BrokerConfig
@@ -44,6 +44,16 @@ def checks(machine: Machine, config: BrokerConfig) -> list[Check]:
         *network.checks(files, config, is_running=is_in_use(machine.directory)),
         *tls.checks(config),
     ]
+
+
+def beside(machines: Iterable[Machine], told_already: Sequence[Check]) -> list[Check]:
+    """What is wrong below other directories of records; of each disk once."""
+    found: list[Check] = []
+    for machine in machines:
+        for each in state.checks(machine):
+            if each.is_wrong and each not in (*told_already, *found):
+                found.append(each)
+    return found
 
 
 def measure_syncs(machine: Machine) -> Iterator[Check]:

@@ -9,8 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 from appliance.broker.health import of_machine
+from appliance.cli.doctor import machines
 from appliance.cli.main import main
-from appliance.doctor import state
+from appliance.cli.settings_options import load_config
+from appliance.doctor import examination, state
+from appliance.machine.kernel_files import KernelFiles
 from tests.doctor.machines import ALL, WELL, WRONG, Recorded, golden, machine_of, said_of
 from tests.support.recorded_machine import expanded, made
 
@@ -69,6 +72,24 @@ def shown(root: Path, *line: str) -> tuple[int, str]:
                                        str(root / "data"), *line])  # fmt: skip
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result.exit_code, result.stdout
+
+
+def test_what_is_wrong_below_other_directories_is_told_once(tmp_path: Path) -> None:
+    one, other = (
+        machine_of(WRONG["raid5_degraded"], tmp_path / each, is_guest=True) for each in "ab"
+    )
+    well = machine_of(WELL["raid5"], tmp_path / "c", is_guest=True)
+    (raid,) = [each for each in state.checks(one) if each.name == "raid md0"]
+    assert examination.beside([well, one, other], []) == [raid]
+    assert examination.beside([one], [raid]) == []
+
+
+def test_the_command_looks_below_each_directory_of_records(tmp_path: Path) -> None:
+    paths = [tmp_path / each for each in ("a", "b")]
+    for each in paths:
+        each.mkdir()
+    config = load_config(None, [f"data.dir={paths[0]}", f"log.dirs={paths[0]},{paths[1]}"], [])
+    assert [each.directory for each in machines(config, KernelFiles(Path("/")))] == paths
 
 
 def test_the_command_prints_one_object_with_all_checks(tmp_path: Path) -> None:

@@ -6,9 +6,13 @@ A path that is none of them gets LOG_DIR_NOT_FOUND, one that is offline or has n
 KAFKA_STORAGE_ERROR.
 
 Rights: ALTER on the cluster.
+
+Left out: nothing.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from appliance.access.acls import Operation
 from appliance.api.handlers.authorization import check_cluster
@@ -32,14 +36,17 @@ async def handle(
     broker: Broker, request: AlterReplicaLogDirsRequest, call: Call
 ) -> AlterReplicaLogDirsResponse:
     rows = [
-        TopicRow(
-            topic.name,
-            [await _answer(broker, call, each.path, topic.name, i) for i in topic.partitions],
-        )
+        TopicRow(topic.name, await _answers(broker, call, each.path, topic.name, topic.partitions))
         for each in request.dirs
         for topic in each.topics
     ]
     return AlterReplicaLogDirsResponse(results=rows)
+
+
+async def _answers(
+    broker: Broker, call: Call, path: str, topic: str, partitions: Iterable[int]
+) -> list[PartitionRow]:
+    return [await _answer(broker, call, path, topic, each) for each in partitions]
 
 
 async def _answer(

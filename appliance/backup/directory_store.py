@@ -8,7 +8,7 @@ import os
 import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from appliance.backup.errors import TargetBusy, TargetFailed
@@ -77,12 +77,13 @@ class DirectoryStore:
 
     def size(self, name: str) -> int | None:
         try:
-            return (self.path / name).stat().st_size
+            with telling(f"{self.path / name} cannot be read"):
+                return (self.path / name).stat().st_size
         except FileNotFoundError:
             return None
 
     def names(self, folder: str) -> Iterator[str]:
-        for below, _, files in os.walk(self.path / folder):
+        for below, _, files in os.walk(self.path / folder, onerror=unreadable):
             for each in files:
                 yield str((Path(below) / each).relative_to(self.path))
 
@@ -96,6 +97,12 @@ class DirectoryStore:
         with telling(f"{self.path} cannot be synced"):
             for each in found:
                 sync_name(each)
+
+
+def unreadable(error: OSError) -> None:
+    """A folder that is not there has no names; of one that cannot be read they are not known."""
+    with suppress(FileNotFoundError), telling(f"{error.filename} cannot be read"):
+        raise error
 
 
 @contextmanager

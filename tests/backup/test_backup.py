@@ -495,3 +495,15 @@ def test_words_for_targets_that_are_not_right(
     assert (code, "wanted an empty directory" in text) == (1, True)
     assert [each.name for each in full.iterdir()] == ["mine"]
     assert json.loads(told("list --json", "--target", backups.target)[1])
+
+
+def test_a_target_that_cannot_be_read_is_not_taken_for_an_empty_one(
+    appliance_broker: RunningBroker, backups: Backups
+) -> None:
+    backups.create(appliance_broker)
+    manifests = Path(backups.target) / "manifests"
+    manifests.rename(manifests.with_name("aside"))
+    manifests.symlink_to(manifests.name)  # also root cannot read it
+    for line in ("list", "verify", "create --existing", "restore --test"):
+        result = Shell(appliance_broker.admin).run(f"backup {line}", "--target", backups.target)
+        assert (result.exit_code, "manifests cannot be read" in result.output) == (1, True), line

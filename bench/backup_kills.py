@@ -12,7 +12,6 @@ import argparse
 import json
 import random
 import shutil
-import statistics
 import sys
 import time
 from contextlib import closing
@@ -21,27 +20,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.support.backup_rounds import Round, Rounds
+from tests.support.backup_rounds import Round, Rounds, line, told
 from tests.support.backups import Backups
-
-
-def line(made: Round) -> str:
-    hit = " ".join(name for name, was_running in made.killed.items() if was_running) or "nothing"
-    took = ", ".join(f"{name} {took_s:.1f} s" for name, took_s in made.took_s.items())
-    return (
-        f"round {made.number}: killed {hit}; {took}; {made.new_bytes / 1e6:.0f} MB read; "
-        f"{made.acknowledged} acknowledged before the point, {made.found} found"
-    )
-
-
-def told(rounds: list[Round]) -> str:
-    kinds = {name: sum(each.killed[name] for each in rounds) for name in rounds[0].killed}
-    lines = [f"{len(rounds)} rounds; killed while running: {kinds}"]
-    for name in dict.fromkeys(name for each in rounds for name in each.took_s):
-        took = [each.took_s[name] for each in rounds if name in each.took_s]
-        spread = f"{min(took):.1f} to {max(took):.1f}"
-        lines.append(f"{name}: {statistics.median(took):.1f} s ({spread})")
-    return "\n".join(lines)
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from appliance.testing import RunningBroker
-from tests.support.backup_rounds import Rounds
+from tests.support.backup_rounds import Round, Rounds, line, told
 from tests.support.backups import Backups, make_topic, produce, values
 from tests.support.s3_server import moto, s3_service, versity
 from tests.support.shell import Shell
@@ -71,8 +71,15 @@ def test_a_lock_keeps_others_out_until_who_has_it_is_dead(
     backups.create(appliance_broker)
 
 
-def test_kills_at_random_moments_lose_nothing(service: Any, tmp_path: Path) -> None:
+def test_kills_at_random_moments_lose_nothing(
+    service: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     backups = Backups(tmp_path, f"s3://{BUCKET}/{tmp_path.name}")
+    rounds: list[Round] = []
     with closing(Rounds(backups, random.Random(SEED), BULK_BYTES)) as site:
         for number in range(ROUNDS):
-            site.run(number)
+            rounds.append(site.run(number))
+            with capsys.disabled():
+                print(line(rounds[-1]), flush=True)
+    with capsys.disabled():
+        print(told(rounds))

@@ -15,6 +15,7 @@ from __future__ import annotations
 import random
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -211,6 +212,25 @@ class Rounds:
         made.moved = len(there[0])
         made.acknowledged = sum(wanted_ends) + sum(map(len, wanted))
         made.found = sum(ends) + sum(map(len, there))
+
+
+def line(made: Round) -> str:
+    hit = " ".join(name for name, was_running in made.killed.items() if was_running) or "nothing"
+    took = ", ".join(f"{name} {took_s:.1f} s" for name, took_s in made.took_s.items())
+    return (
+        f"round {made.number}: killed {hit}; {took}; {made.new_bytes / 1e6:.0f} MB read; "
+        f"{made.acknowledged} acknowledged before the point, {made.found} found"
+    )
+
+
+def told(rounds: list[Round]) -> str:
+    kinds = {name: sum(each.killed[name] for each in rounds) for name in rounds[0].killed}
+    lines = [f"{len(rounds)} rounds; killed while running: {kinds}"]
+    for name in dict.fromkeys(name for each in rounds for name in each.took_s):
+        took = [each.took_s[name] for each in rounds if name in each.took_s]
+        spread = f"{min(took):.1f} to {max(took):.1f}"
+        lines.append(f"{name}: {statistics.median(took):.1f} s ({spread})")
+    return "\n".join(lines)
 
 
 def check_readers(bootstrap: str, committed: list[int], end: int) -> None:

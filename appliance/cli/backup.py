@@ -32,6 +32,7 @@ from appliance.cli.remote.access import Access, admin_option, with_access
 from appliance.cli.remote.backup_source import BrokerSource
 from appliance.cli.remote.offset_range import time_ms
 from appliance.cli.remote.output import put_json, table
+from appliance.data_dir import data_marker
 from appliance.errors import ApplianceError
 from appliance.process.exit_codes import (
     FAILED,
@@ -326,5 +327,7 @@ def put_restored(found: Restored, data_dir: Path | None, is_test: bool, as_json:
     )
     for each in found.absent:
         click.echo(f"not in the backup, and empty now: {each}", err=True)
-    if not is_test:
-        click.echo(f"Start it: appliance serve --data-dir {data_dir}")
+    if data_dir is not None and not is_test:
+        is_of_a_service = bool(data_marker.read(data_dir))
+        serve = f"appliance serve --data-dir {data_dir}"
+        click.echo(f"Start it: {'sudo appliance install --start' if is_of_a_service else serve}")

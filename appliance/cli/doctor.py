@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from appliance.cli.remote.output import put_json
-from appliance.cli.settings_options import load_config, settings_options
+from appliance.cli.settings_options import load_config, or_of_the_service, settings_options
 from appliance.config import BrokerConfig
 from appliance.doctor import examination, mend
 from appliance.doctor.check import Check, row, sentence, worst_first
@@ -50,8 +50,9 @@ def doctor(
     """Look at this machine: disks, arrays, file system, memory, clock, network, certificates.
 
     Each check has a verdict, why it matters, and the command that mends it. Run it as root to see
-    all. Exit code 0: healthy, 10: degraded or failing."""
-    config = load_config(**options)
+    all. Without options it takes the settings of the service, if there are any. Exit code 0:
+    healthy, 10: degraded or failing."""
+    config = load_config(**or_of_the_service(options))
     machine, *elsewhere = machines(config, KernelFiles(root))
     measured = [] if no_measure else measured_syncs([machine, *elsewhere])
     here = examination.checks(machine, config)

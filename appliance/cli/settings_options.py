@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from appliance import config as configuration
+from appliance.installation.paths import SETTINGS
 
 
 def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -50,6 +51,12 @@ FLAGS = {
     "admin": "admin.address",
     "zookeeper": "zookeeper.connect",
 }
+
+
+def or_of_the_service(options: dict[str, Any]) -> dict[str, Any]:
+    """Without a file and a data directory: the settings of the service, if there are any."""
+    is_nothing_said = options["file"] is None and options["data_dir"] is None
+    return {**options, "file": SETTINGS} if is_nothing_said and SETTINGS.exists() else options
 
 
 def load_config(

@@ -11,11 +11,10 @@ import click
 
 from appliance import __version__
 from appliance.cli.remote.output import put_json
-from appliance.cli.settings_options import load_config, settings_options
+from appliance.cli.settings_options import load_config, or_of_the_service, settings_options
 from appliance.config import BrokerConfig, SettingInvalid
 from appliance.config.sources import from_file
 from appliance.data_dir.data_format import OURS
-from appliance.installation.paths import SETTINGS
 from appliance.process.exit_codes import UNHEALTHY, Command, CommandGroup
 from appliance.process.spoken import size
 from appliance.upgrade import settings_check
@@ -38,9 +37,7 @@ def check(as_json: bool, **options: Any) -> None:
 
     Without options it takes the settings of the service, if there are any. Exit code 0: a start
     would go well, 10: it would be refused."""
-    if options["file"] is None and options["data_dir"] is None and SETTINGS.exists():
-        options["file"] = SETTINGS
-    made = plan_of(**options)
+    made = plan_of(**or_of_the_service(options))
     if as_json:
         put_json(made.as_json())
     else:

@@ -82,7 +82,8 @@ def _told_systemd(wish: Wish, *, is_same_unit: bool) -> Iterator[Step]:
         yield Step("started", ", ".join(wanted))
     elif wish.restarts:
         units.tell(restarting(is_same_unit), units.BROKER)
-        yield Step("restarted", f"{units.BROKER}, if it ran")
+        how = "a new process takes over" if is_same_unit else "its unit changed"
+        yield Step("restarted", f"{units.BROKER}, if it ran: {how}")
 
 
 def restarting(is_same_unit: bool) -> str:

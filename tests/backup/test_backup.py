@@ -79,7 +79,8 @@ def test_a_directory_that_an_installation_made_is_restored_into_and_keeps_its_ma
     data = tmp_path / "installed"
     data.mkdir()
     data_marker.write(data, "3f6c02a8d1b47e95")
-    Shell("").out("backup restore", "--target", backups.target, "--data-dir", str(data))
+    told = Shell("").out("backup restore", "--target", backups.target, "--data-dir", str(data))
+    assert "Start it: sudo appliance install --start" in told
     with running_broker(data, {"data.marker": "3f6c02a8d1b47e95"}) as broker:
         assert values(broker, "clicks") == ["one"]
 

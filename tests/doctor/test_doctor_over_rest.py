@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from appliance.cli import settings_options
 from appliance.cli.main import main
 from appliance.machine import throughput
 from appliance.testing import RunningBroker
@@ -45,6 +46,22 @@ def test_the_command_beside_a_running_broker_knows_its_ports(
 
     assert ports(appliance_broker.data_dir) <= {"ok", "advice"}  # it chose ports for clients
     assert ports(appliance_broker.data_dir.parent) == {"failing"}
+
+
+def test_the_command_takes_the_settings_of_the_service(
+    appliance_broker: RunningBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would look at the ports of a broker that nobody has."""
+    settings = tmp_path / "appliance.toml"
+    settings.write_text(
+        f'"data.dir" = "{appliance_broker.data_dir}"\n'
+        f'"admin.address" = "{appliance_broker.admin}"\n'
+    )
+    monkeypatch.setattr(settings_options, "SETTINGS", settings)
+    found = CliRunner().invoke(main, ["doctor", "--json", "--no-measure"]).stdout
+    (port,) = [each for each in json.loads(found)["checks"] if each["name"] == "port admin"]
+    assert str(appliance_broker.admin.port) in port["found"]
+    assert port["verdict"] in ("ok", "advice")
 
 
 def test_the_disk_is_measured_on_request(appliance_broker: RunningBroker) -> None:

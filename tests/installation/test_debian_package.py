@@ -26,6 +26,7 @@ DATA = f"{ARRAY}/appliance"
 BACKUP = "/mnt/backup"
 TOPIC = "orders"
 LOAD_S = 3.0  # before and after a new version comes
+TAKES_OVER_S = 60.0
 SCORES = {BROKER: 2.0, "appliance-disk-watch.service": 2.5, "appliance-backup.service": 2.0,
           "appliance-restore-test.service": 2.0, "appliance-export-schedule.service": 2.0,
           "appliance-export@clicks.service": 2.0}  # fmt: skip
@@ -58,6 +59,7 @@ def test_from_the_package_to_its_end(
     load = SteadyLoad(bootstrap, TOPIC)
     load.start()
     a_new_version_comes(machine)
+    another_process_takes_over(machine)
     load.stop()
     told = [nothing_is_lost(load), *the_units_are_good(machine), the_doctor_answers(machine)]
     backups_run_in_their_sandbox(machine, admin)
@@ -135,6 +137,17 @@ def a_new_version_comes(machine: DebianMachine) -> None:
     assert machine.property(BROKER, "MainPID") != before
     assert "0.0.9" not in machine.run("appliance", "--version")
     runs_as_its_user(machine)
+    time.sleep(LOAD_S)
+
+
+def another_process_takes_over(machine: DebianMachine) -> None:
+    before = machine.property(BROKER, "MainPID")
+    machine.run("systemctl", "reload", BROKER)
+    deadline = time.monotonic() + TAKES_OVER_S
+    while machine.property(BROKER, "MainPID") == before:
+        assert time.monotonic() < deadline, machine.run("journalctl", "-u", BROKER, "-n", "20")
+        time.sleep(0.3)
+    machine.until(BROKER, "active")
     time.sleep(LOAD_S)
 
 

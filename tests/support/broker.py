@@ -6,7 +6,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import shutil
-from collections.abc import Callable, Coroutine
+import threading
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -125,19 +126,22 @@ STEPS: list[tuple[Any, str]] = [
 ]
 
 
-def kill_points(data: Path, copies: Path, patch: pytest.MonkeyPatch) -> list[Path]:
+def kill_points(
+    data: Path,
+    copies: Path,
+    patch: pytest.MonkeyPatch,
+    steps: Sequence[tuple[Any, str]] = STEPS,
+) -> list[Path]:
     """Copies the data directory around each step that happens while `patch` holds."""
     found: list[Path] = []
-    is_copying = False
+    is_copying = threading.Lock()  # a step within a step, or one on another thread meanwhile
 
     def copy(name: str) -> None:
-        nonlocal is_copying
-        if is_copying or not data.exists():
+        if not data.exists() or not is_copying.acquire(blocking=False):
             return
-        is_copying = True
         found.append(copies / f"{len(found):03d}-{name}")
         shutil.copytree(data, found[-1], symlinks=True)
-        is_copying = False
+        is_copying.release()
 
     def around(name: str, step: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(step)
@@ -149,6 +153,6 @@ def kill_points(data: Path, copies: Path, patch: pytest.MonkeyPatch) -> list[Pat
 
         return stepped
 
-    for owner, name in STEPS:
+    for owner, name in steps:
         patch.setattr(owner, name, around(name, getattr(owner, name)))
     return found

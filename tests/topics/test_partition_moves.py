@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import shutil
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from appliance.data_dir.partition_move import PartitionMove, futures_in
 from appliance.data_dir.record_dir import DirectoryOffline, LogDirUnknown
 from appliance.errors import ApplianceError, LogClosed, StorageFull, StorageIoFailed
 from appliance.topics import partition_moves
+from tests.support.broker import kill_points
 from tests.support.logs import batch, end_txn, everything, log_config, produced, values
 from tests.support.several_dirs import away, come_back, found, live, records
 
@@ -328,33 +327,6 @@ STEPS: list[tuple[Any, str]] = [
 ]
 
 
-def kill_points(root: Path, copies: Path, patch: pytest.MonkeyPatch) -> list[Path]:
-    """Copies of all directories before and after each step."""
-    points: list[Path] = []
-    lock = threading.Lock()
-
-    def copy(name: str) -> None:
-        if not lock.acquire(blocking=False):
-            return
-        points.append(copies / f"{len(points):03d}-{name}")
-        shutil.copytree(root, points[-1], symlinks=True)
-        lock.release()
-
-    def around(name: str, step: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(step)
-        def stepped(*given: Any, **named: Any) -> Any:
-            copy(f"before-{name}")
-            result = step(*given, **named)
-            copy(f"after-{name}")
-            return result
-
-        return stepped
-
-    for owner, name in STEPS:
-        patch.setattr(owner, name, around(name, getattr(owner, name)))
-    return points
-
-
 def test_a_kill_at_any_step_leaves_one_whole_log(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
@@ -363,7 +335,7 @@ def test_a_kill_at_any_step_leaves_one_whole_log(tmp_path: Path) -> None:
     async def use(broker: Broker) -> list[Path]:
         wanted.extend(everything(await fill_with_all(broker)))
         with pytest.MonkeyPatch.context() as patch:
-            points = kill_points(root, tmp_path / "copies", patch)
+            points = kill_points(root, tmp_path / "copies", patch, STEPS)
             await move(broker)
             await finish(broker)
         return points

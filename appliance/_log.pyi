@@ -2,8 +2,8 @@ from typing import Any, NamedTuple
 
 from typing_extensions import disjoint_base
 
-from appliance.storage._append_from_python import LogAppender
 from appliance.storage._data_directory import DataDirectory
+from appliance.storage._replication_from_python import LogReplica
 
 class Recovered(NamedTuple):
     scanned_bytes: int
@@ -56,7 +56,7 @@ class DirectoryHold:
     def __exit__(self, *failure: object) -> None: ...
 
 @disjoint_base
-class Log(LogAppender):
+class Log(LogReplica):
     def configure(self, settings: Any) -> None: ...
     def close(self) -> None: ...
     def directory_held(self) -> DirectoryHold: ...

@@ -249,7 +249,7 @@ cdef class DirectoryHold:
             directory_rest(self.directory.get())
 
 
-cdef class Log(LogAppender):
+cdef class Log(LogReplica):
     """One partition's log."""
 
     # Its life

@@ -123,6 +123,26 @@ class LogMirrored(ApplianceError):
     kafka_code = 44
 
 
+class NotLeader(ApplianceError):
+    kafka_code = 6
+
+
+class LeaderEpochUnknown(ApplianceError):
+    kafka_code = 75
+
+
+class ReplicaLifeOld(ApplianceError):
+    kafka_code = 77
+
+
+class ReplicaUnknown(ApplianceError):
+    kafka_code = 6
+
+
+class ReplicasTooFew(ApplianceError):
+    kafka_code = 19
+
+
 class StorageFull(ApplianceError):
     kafka_code = 56
 
@@ -176,6 +196,11 @@ _BY_CODE: dict[int, type[ApplianceError]] = {
     -44: LogFailed,
     -45: TimedOut,
     -46: LogMirrored,
+    -47: NotLeader,
+    -48: LeaderEpochUnknown,
+    -49: ReplicaLifeOld,
+    -50: ReplicaUnknown,
+    -51: ReplicasTooFew,
     -60: StorageFull,
     -61: StorageIoFailed,
     -62: FilesExhausted,

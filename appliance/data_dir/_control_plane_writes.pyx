@@ -23,8 +23,9 @@ from appliance.native._socket cimport (
 from appliance.native._wake_soon cimport wake_soon
 from appliance.storage._append cimport ORIGIN_COORDINATOR, AppendOptions, Appended
 from appliance.storage._append_from_python cimport append_checked
-from appliance.storage._commit_requests cimport CommitterRef, committer_await
+from appliance.storage._commit_requests cimport CommitterRef
 from appliance.storage._partition_log cimport LogRef
+from appliance.storage._replication cimport log_await
 from appliance.storage._storage cimport storage_now
 
 from appliance.errors import from_code
@@ -86,8 +87,9 @@ cdef void _write_all(Writer* writer) noexcept nogil:
     for i in range(writer.writes.size()):
         write = &writer.writes[i]
         if write.append_code == OK:
-            write.await_code = committer_await(write.committer.get(), write.log,
-                                               write.appended.last_offset, deadline_ns)
+            write.await_code = log_await(write.committer.get(), write.log,
+                                         write.appended.last_offset, write.appended.election,
+                                         deadline_ns)
 
 
 # ---- with the GIL ----

@@ -31,6 +31,11 @@ cdef enum Code:
     LOG_FAILED = -44               # a sync failed: nothing more is acknowledged
     TIMED_OUT = -45
     LOG_MIRRORED = -46             # written by a mirror alone
+    NOT_LEADER = -47               # another broker leads the partition, or nobody
+    LEADER_EPOCH_UNKNOWN = -48     # of an election that was not heard of here
+    REPLICA_LIFE_OLD = -49         # of a broker that has registered anew since
+    REPLICA_UNKNOWN = -50          # no replica of the partition
+    REPLICAS_TOO_FEW = -51         # fewer in sync than min.insync.replicas
 
     # the machine
     STORAGE_FULL = -60             # ENOSPC, EDQUOT, or below the reserve: retriable

@@ -52,6 +52,7 @@ from appliance.storage._append cimport (
 )
 from appliance.storage._commit_requests cimport log_committer
 from appliance.storage._free_space cimport space_resume_bytes
+from appliance.storage._last_stable_offset cimport log_acknowledged_offset
 from appliance.storage._partition_log cimport LogRef, PartitionLog
 from appliance.storage._partition_waits cimport WATCH_DURABLE, Watch, watch_add, watch_remove
 from appliance.storage._storage cimport Storage, storage_now
@@ -405,12 +406,12 @@ cdef bint produce_check(Connection* connection, Slot* slot, bint is_late) noexce
     cdef int code
     for i in range(wait.watches.size()):
         log = wait.logs[i].get()
-        if log.durable_offset.load() < wait.watches[i].offset and not is_late:
+        if log_acknowledged_offset(log) < wait.watches[i].offset and not is_late:
             if log.failed.load() == OK and not log.is_closed.load():
                 return False
     for i in range(wait.watches.size()):
         log = wait.logs[i].get()
-        if log.durable_offset.load() >= wait.watches[i].offset:
+        if log_acknowledged_offset(log) >= wait.watches[i].offset:
             continue
         code = TIMED_OUT
         if log.failed.load() != OK:

@@ -5,9 +5,10 @@ from libc.stdint cimport int16_t
 from appliance.native._codes cimport (
     BATCH_CODEC, BATCH_CORRUPT, BATCH_INVALID, BATCH_LARGER_THAN_SEGMENT, BATCH_MAGIC,
     BATCH_TIMESTAMP, BATCH_TOO_LARGE, BATCH_TORN, FILES_EXHAUSTED, LEADER_EPOCH_OLD,
-    LOG_CLOSED, LOG_FAILED, LOG_MIRRORED, OFFSET_IN_HOLE, OFFSET_OUT_OF_RANGE, PRODUCER_EPOCH_OLD,
-    PRODUCER_UNKNOWN, SEQUENCE_OUT_OF_ORDER, STORAGE_FULL,
-    STORAGE_IO, TIMED_OUT, TXN_COORDINATOR_FENCED, TXN_STATE_INVALID, OK,
+    LEADER_EPOCH_UNKNOWN, LOG_CLOSED, LOG_FAILED, LOG_MIRRORED, NOT_LEADER, OFFSET_IN_HOLE,
+    OFFSET_OUT_OF_RANGE, PRODUCER_EPOCH_OLD, PRODUCER_UNKNOWN, REPLICA_LIFE_OLD, REPLICA_UNKNOWN,
+    REPLICAS_TOO_FEW, SEQUENCE_OUT_OF_ORDER, STORAGE_FULL, STORAGE_IO, TIMED_OUT,
+    TXN_COORDINATOR_FENCED, TXN_STATE_INVALID, OK,
 )
 
 # ---- without the GIL ----
@@ -43,8 +44,14 @@ cdef int16_t kafka_error(int code) noexcept nogil:
         return 1
     if code == LEADER_EPOCH_OLD:
         return 74
-    if code == LOG_CLOSED:
+    if code in (LOG_CLOSED, NOT_LEADER, REPLICA_UNKNOWN):
         return 6
+    if code == LEADER_EPOCH_UNKNOWN:
+        return 75
+    if code == REPLICA_LIFE_OLD:
+        return 77
+    if code == REPLICAS_TOO_FEW:
+        return 19
     if code in (LOG_FAILED, STORAGE_FULL, STORAGE_IO, FILES_EXHAUSTED):
         return 56
     if code == TIMED_OUT:
@@ -89,6 +96,16 @@ cdef const char* kafka_message(int code) noexcept nogil:
         return b"the leader epoch is older than the log's"
     if code == LOG_CLOSED:
         return b"the partition is being closed"
+    if code == NOT_LEADER:
+        return b"this broker does not lead the partition"
+    if code == LEADER_EPOCH_UNKNOWN:
+        return b"the leader epoch is later than this broker knows of"
+    if code == REPLICA_LIFE_OLD:
+        return b"the follower has registered anew since"
+    if code == REPLICA_UNKNOWN:
+        return b"the follower is no replica of the partition"
+    if code == REPLICAS_TOO_FEW:
+        return b"fewer replicas are in sync than min.insync.replicas"
     if code == LOG_FAILED:
         return b"the partition failed at the disk and refuses writes until it is reopened"
     if code == TIMED_OUT:

@@ -12,10 +12,11 @@ cdef enum Origin:
     ORIGIN_UNVERIFIED = 2          # a client that the transaction coordinator has not verified: it
                                    # may continue an open transaction, and begin none
     ORIGIN_MIRROR = 3              # batches of another log, which keep their offsets
+    ORIGIN_REPLICA = 4             # batches of this log from its leader, which stay as they are
 
 cdef struct AppendOptions:
     int origin
-    int32_t leader_epoch           # -1: the log's own
+    int32_t leader_epoch           # -1: the log's own; of a replica: that of the leader it is from
     bint is_awaited                # a client waits until it is durable: commit at once
     int64_t earliest_ms            # the earliest possible time: see storage_now
     int64_t latest_ms
@@ -24,6 +25,7 @@ cdef struct Appended:
     int64_t base_offset
     int64_t last_offset
     int64_t append_time            # -1: the batch keeps its own timestamps
+    int64_t election               # in which this was appended: what `log_await` wants
     bint duplicate
 
 # Appends one checked batch (`header` is its header), and stamps `data` in place. Requests a commit
@@ -36,6 +38,11 @@ cdef int log_append(Committer* committer, const LogRef& log, uint8_t* data, Batc
 # refusal; its offsets are -1 if there were none.
 cdef int log_append_mirrored(Committer* committer, const LogRef& log, uint8_t* data, int64_t size,
                              bint is_awaited, Appended* appended) noexcept nogil
+
+# The same for batches of a follower's leader, which led in `leader_epoch` when it was asked. They
+# are written as they are. A piece of a batch at the end is left out. A commit is asked for.
+cdef int log_append_replicated(Committer* committer, const LogRef& log, uint8_t* data, int64_t size,
+                               int32_t leader_epoch, Appended* appended) noexcept nogil
 
 # Whether this producer, in this epoch, has a transaction open here.
 cdef bint log_txn_is_open(PartitionLog* log, int64_t producer_id,

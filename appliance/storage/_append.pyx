@@ -1,14 +1,15 @@
 """Appends to a log: assigns offsets and writes the batch. `_append_check` has the rules for
 accepting a batch, `_flush_policy` for its commit."""
 
-from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint64_t
 
 from appliance.native._codes cimport FILES_EXHAUSTED, LOG_FAILED, OK, STORAGE_FULL, STORAGE_IO
 from appliance.native._descriptors cimport descriptors_relieve
 from appliance.native._native cimport ScopeLock, count_own, monotonic_ns
 from appliance.record._batch cimport (
-    ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, BatchHeader, batch_control_type, batch_load_header,
-    batch_stamp, batch_stamp_append_time, batch_stamp_max_timestamp,
+    ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, BATCH_HEADER_SIZE, BatchHeader,
+    batch_check_crc, batch_check_header, batch_control_type, batch_load_header, batch_stamp,
+    batch_stamp_append_time, batch_stamp_max_timestamp,
 )
 from appliance.record._batch_check cimport batch_check_mirrored
 from appliance.storage._append_check cimport append_check
@@ -21,6 +22,7 @@ from appliance.storage._log_commit cimport log_tell
 from appliance.storage._partition_log cimport (
     EndedTxn, LogSettings, log_fail, log_roll_locked,
 )
+from appliance.storage._gaps cimport log_admit_gap
 from appliance.storage._producers cimport (
     DUPLICATE, producers_first_open, producers_note, producers_note_marker, producers_txn_is_open,
 )
@@ -76,6 +78,41 @@ cdef int log_append_mirrored(Committer* committer, const LogRef& log, uint8_t* d
     return code
 
 
+cdef int log_append_replicated(Committer* committer, const LogRef& log, uint8_t* data, int64_t size,
+                               int32_t leader_epoch, Appended* appended) noexcept nogil:
+    cdef BatchHeader header
+    cdef AppendOptions options
+    cdef Appended one
+    cdef Due due
+    cdef int64_t at = 0
+    cdef int code = OK
+    options.origin, options.leader_epoch, options.is_awaited = ORIGIN_REPLICA, leader_epoch, False
+    storage_now(log.get().storage.get(), &options.earliest_ms, &options.latest_ms)
+    appended.base_offset = appended.last_offset = appended.append_time = -1
+    appended.duplicate = True
+    while size - at >= BATCH_HEADER_SIZE:
+        batch_load_header(data + at, &header)
+        if header.size > size - at:
+            break
+        code = batch_check_header(&header, size - at)
+        if code == OK:
+            code = batch_check_crc(data + at, &header)
+        if code == OK:
+            code = log_admit_gap(log.get(), header.base_offset)
+        if code == OK:
+            code = _append(log.get(), data + at, &header, &options, &one, &due)
+        if code != OK:
+            break
+        if not one.duplicate:
+            appended.base_offset = min(<uint64_t>appended.base_offset, <uint64_t>one.base_offset)
+            appended.duplicate = False
+        appended.last_offset = one.last_offset
+        at += header.size
+    if not appended.duplicate:
+        committer_ask(committer, log, 0)
+    return code
+
+
 cdef void _ask(Committer* committer, const LogRef& log, bint is_awaited, int64_t last_offset,
                const Due* due) noexcept nogil:
     """The caller holds no lock of the log: the committer takes its own."""
@@ -98,7 +135,8 @@ cdef int _append(PartitionLog* log, uint8_t* data, BatchHeader* header,
         # Nothing was written, and the batch is stamped again.
         if code != FILES_EXHAUSTED or attempt == 1 or not descriptors_relieve():
             break
-    if log.shows_appended.load() or log.failed.load() != OK:
+    if (log.shows_appended.load() or log.watches.followers.load() > 0
+            or log.failed.load() != OK):
         log_tell(log)
     return code
 
@@ -108,29 +146,27 @@ cdef int _append_locked(PartitionLog* log, uint8_t* data, BatchHeader* header,
                         Due* due) noexcept nogil:
     cdef int32_t epoch
     cdef Segment* segment
-    cdef int code = append_check(log, data, header, options, appended)
+    cdef int code
+    appended.election = log.replicas.epoch.load()
+    code = append_check(log, data, header, options, appended)
     if code == DUPLICATE:
         _ask_again(log, appended.last_offset, due)
         return OK
     if code != OK:
         return code
-    epoch = epoch_of_append(log, options.leader_epoch)
+    if options.origin == ORIGIN_REPLICA:
+        epoch = header.leader_epoch
+    else:
+        epoch = epoch_of_append(log, options.leader_epoch)
+    if options.origin == ORIGIN_REPLICA and header.base_offset > log.log_end_offset.load():
+        log.log_end_offset.store(header.base_offset)  # log_admit_gap was asked
     if _must_roll(log, header, options.earliest_ms):
         code = log_roll_locked(log)
         if code != OK:
             return _refused(log, code)
-    header.base_offset = log.log_end_offset.load()
-    header.leader_epoch = epoch
-    batch_stamp(data, header.base_offset, epoch)
     appended.append_time = -1
-    if (log.settings.append_time and options.origin != ORIGIN_MIRROR
-            and not header.attributes & ATTRIBUTE_CONTROL):
-        batch_stamp_append_time(data, header.size, options.latest_ms)
-        batch_load_header(data, header)
-        appended.append_time = options.latest_ms
-    else:
-        # The largest timestamp of the records has replaced the client's value.
-        batch_stamp_max_timestamp(data, header)
+    if options.origin != ORIGIN_REPLICA:
+        _stamp(log, data, header, epoch, options, appended)
     segment = log.segments.back().get()
     code = segment_load_index(segment)
     if code == OK:
@@ -144,12 +180,27 @@ cdef int _append_locked(PartitionLog* log, uint8_t* data, BatchHeader* header,
     appended.base_offset = header.base_offset
     appended.last_offset = header.base_offset + header.last_offset_delta
     appended.duplicate = False
-    if options.origin != ORIGIN_COORDINATOR:
+    if options.origin != ORIGIN_COORDINATOR and options.origin != ORIGIN_REPLICA:
         count_own(log.batches_of_clients, 1)
         count_own(log.bytes_of_clients, header.size)
         count_own(log.records_of_clients, header.records_count)
     _publish(log, segment, header, due)
     return OK
+
+
+cdef void _stamp(PartitionLog* log, uint8_t* data, BatchHeader* header, int32_t epoch,
+                 const AppendOptions* options, Appended* appended) noexcept nogil:
+    header.base_offset = log.log_end_offset.load()
+    header.leader_epoch = epoch
+    batch_stamp(data, header.base_offset, epoch)
+    if (log.settings.append_time and options.origin != ORIGIN_MIRROR
+            and not header.attributes & ATTRIBUTE_CONTROL):
+        batch_stamp_append_time(data, header.size, options.latest_ms)
+        batch_load_header(data, header)
+        appended.append_time = options.latest_ms
+    else:
+        # The largest timestamp of the records has replaced the client's value.
+        batch_stamp_max_timestamp(data, header)
 
 
 cdef void _ask_again(PartitionLog* log, int64_t last_offset, Due* due) noexcept nogil:
@@ -162,12 +213,12 @@ cdef bint _must_roll(PartitionLog* log, const BatchHeader* header, int64_t now_m
     cdef Segment* segment = log.segments.back().get()
     cdef LogSettings* settings = &log.settings
     cdef int64_t size = segment.size.load(), end_offset
+    end_offset = log.log_end_offset.load() + header.last_offset_delta
+    if end_offset - segment.base_offset > SEGMENT_SIZE_MAX:
+        return True
     if size == 0:
         return False
     if size + header.size > min(settings.segment_bytes, <int64_t>SEGMENT_SIZE_MAX):
-        return True
-    end_offset = log.log_end_offset.load() + header.last_offset_delta
-    if end_offset - segment.base_offset > SEGMENT_SIZE_MAX:
         return True
     if segment_index_bytes(segment) > settings.segment_index_bytes:
         return True

@@ -6,18 +6,23 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 
 from appliance.native._codes cimport (
     BATCH_INVALID, BATCH_LARGER_THAN_SEGMENT, BATCH_TIMESTAMP, BATCH_TOO_LARGE, LEADER_EPOCH_OLD,
-    LOG_CLOSED, LOG_FAILED, LOG_MIRRORED, OFFSET_OUT_OF_RANGE, OK, STORAGE_FULL, TXN_STATE_INVALID,
+    LOG_CLOSED, LOG_FAILED, LOG_MIRRORED, NOT_LEADER, OFFSET_OUT_OF_RANGE, OK, STORAGE_FULL,
+    TXN_STATE_INVALID,
 )
 from appliance.record._batch cimport (
     ATTRIBUTE_APPEND_TIME, ATTRIBUTE_CODEC, ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL,
     batch_control_type,
 )
 from appliance.record._batch_check cimport batch_check_keys
-from appliance.storage._append cimport ORIGIN_COORDINATOR, ORIGIN_MIRROR, ORIGIN_UNVERIFIED
+from appliance.storage._append cimport (
+    ORIGIN_COORDINATOR, ORIGIN_MIRROR, ORIGIN_REPLICA, ORIGIN_UNVERIFIED,
+)
+from appliance.storage._leader_epochs cimport epochs_allow
 from appliance.storage._partition_log cimport LogSettings
 from appliance.storage._producers cimport (
     DUPLICATE, BatchSeen, producers_check, producers_check_marker, producers_txn_is_open,
 )
+from appliance.storage._replicas cimport ROLE_FOLLOWER, ROLE_LEADER
 from appliance.storage._segment cimport SEGMENT_SIZE_MAX
 
 
@@ -34,6 +39,10 @@ cdef int append_check(PartitionLog* log, const uint8_t* data, const BatchHeader*
         return LOG_FAILED
     if log.is_closed.load():
         return LOG_CLOSED
+    if options.origin == ORIGIN_REPLICA:
+        return _check_replicated(log, header, options, appended)
+    if log.role.load() > ROLE_LEADER:
+        return NOT_LEADER
     if is_mirror != log.settings.is_mirror:
         return LOG_MIRRORED
     if (is_client or is_mirror) and log.storage.get().is_full.load():
@@ -67,6 +76,23 @@ cdef int append_check(PartitionLog* log, const uint8_t* data, const BatchHeader*
             if not producers_txn_is_open(&log.producers, header.producer_id, header.producer_epoch):
                 return TXN_STATE_INVALID
     return code
+
+
+cdef int _check_replicated(PartitionLog* log, const BatchHeader* header,
+                           const AppendOptions* options, Appended* appended) noexcept nogil:
+    """A batch as the leader has it. It was accepted there, so only what must hold of any log is
+    asked here, and whether that broker is the leader still."""
+    if log.role.load() != ROLE_FOLLOWER or log.replicas.epoch.load() != options.leader_epoch:
+        return NOT_LEADER
+    if log.storage.get().is_full.load():
+        return STORAGE_FULL
+    if header.size > SEGMENT_SIZE_MAX:
+        return BATCH_LARGER_THAN_SEGMENT
+    if header.leader_epoch > options.leader_epoch or not epochs_allow(log, header):
+        return LEADER_EPOCH_OLD
+    if header.base_offset > log.log_end_offset.load():
+        return OK  # compaction left something out
+    return _check_next(log, header, appended)
 
 
 cdef int _check_next(PartitionLog* log, const BatchHeader* header,

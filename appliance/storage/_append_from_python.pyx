@@ -20,6 +20,8 @@ from appliance.storage._append cimport (
 )
 from appliance.storage._commit_requests cimport Committer, committer_ask, committer_await
 from appliance.storage._partition_log cimport LogRef, PartitionLog
+from appliance.storage._replicas cimport ROLE_ALONE
+from appliance.storage._replication cimport log_await
 from appliance.storage._storage cimport Storage, storage_now
 
 from appliance.process.spoken import disk_full
@@ -132,17 +134,22 @@ cdef class LogAppender(LogReader):
 
     def append_durable(self, const unsigned char[::1] batch not None, *, object leader_epoch=None,
                        str origin="client", object now_ms=None, double timeout_s=30.0):
+        election = self.log.get().replicas.epoch.load()
         appended = self.append(batch, leader_epoch=leader_epoch, origin=origin, now_ms=now_ms)
-        self.await_durable(appended.last_offset, timeout_s)
+        self.await_durable(appended.last_offset, timeout_s, election)
         return appended
 
-    def await_durable(self, int64_t offset, double timeout_s=30.0):
-        """Returns once every record at or below `offset` is on disk."""
+    def await_durable(self, int64_t offset, double timeout_s=30.0, object election=None):
+        """Returns once every record at or below `offset` is on disk, and on those of all replicas
+        that must have it. `election`: that in which they were appended, if not the present one."""
         cdef int64_t deadline_ns = monotonic_ns() + <int64_t>(timeout_s * 1e9)
+        cdef int64_t c_election = self.log.get().replicas.epoch.load()
         cdef int code
+        if election is not None:
+            c_election = election
         with nogil:
             failure_forget()
-            code = committer_await(self.committer.get(), self.log, offset, deadline_ns)
+            code = log_await(self.committer.get(), self.log, offset, c_election, deadline_ns)
         if code != OK:
             raise error_of(code, self._not_durable(offset, timeout_s))
 
@@ -190,8 +197,11 @@ cdef class LogAppender(LogReader):
         return f"{facts} refused at log end {self.log_end_offset}"
 
     cdef str _not_durable(self, int64_t offset, double timeout_s):
-        return (f"{self.name}: offset {offset} is not durable after {timeout_s:g} s; durable up to "
-                f"{self.durable_offset}, log end {self.log_end_offset}")
+        facts = (f"{self.name}: offset {offset} is not durable after {timeout_s:g} s; durable up to "
+                 f"{self.durable_offset}, log end {self.log_end_offset}")
+        if self.log.get().role.load() == ROLE_ALONE:
+            return facts
+        return f"{facts}, at all replicas that must have it up to {self.high_watermark}"
 
 
 cdef int _fill_options(AppendOptions* options, PartitionLog* log, object leader_epoch, str origin,

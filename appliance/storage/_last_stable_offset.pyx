@@ -13,7 +13,7 @@ cdef int64_t log_high_watermark(PartitionLog* log) noexcept nogil:
         return log.log_end_offset.load()
     if log.shows_appended.load() and log.failed.load() == OK:
         return log.log_end_offset.load()
-    return log.durable_offset.load()
+    return log_acknowledged_offset(log)
 
 
 cdef int64_t log_last_stable_offset(PartitionLog* log) noexcept nogil:

@@ -31,3 +31,5 @@ cdef void log_commit_end(CommitPlan* plan) noexcept nogil
 
 # Notifies the log's waiters. The caller holds no lock of the log.
 cdef void log_tell(PartitionLog* log) noexcept nogil
+# All of them must look again: it has another role.
+cdef void log_tell_all(PartitionLog* log) noexcept nogil

@@ -5,7 +5,7 @@ from appliance.native._files cimport failure_note
 from appliance.native._native cimport ScopeLock, monotonic_ns, mutant
 from appliance.storage._checkpoint cimport log_capture, log_save_locked
 from appliance.storage._last_stable_offset cimport (
-    log_forget_ended, log_high_watermark, log_last_stable_offset,
+    log_acknowledged_offset, log_forget_ended, log_high_watermark, log_last_stable_offset,
 )
 from appliance.storage._partition_log cimport PartitionLog, log_fail
 from appliance.storage._partition_waits cimport Reached, watches_tell
@@ -100,10 +100,18 @@ cdef void log_tell(PartitionLog* log) noexcept nogil:
         _end_at_durable(log)
     if log.watches.count.load() == 0:
         return
-    reached.durable = log.durable_offset.load()
+    reached.durable = log_acknowledged_offset(log)
     reached.visible = log_high_watermark(log)
     reached.stable = log_last_stable_offset(log)
+    reached.appended = log.log_end_offset.load()
     reached.is_over = log.failed.load() != OK or log.is_closed.load()
+    watches_tell(&log.watches, &reached)
+
+
+cdef void log_tell_all(PartitionLog* log) noexcept nogil:
+    cdef Reached reached
+    reached.durable = reached.visible = reached.stable = reached.appended = 0
+    reached.is_over = True
     watches_tell(&log.watches, &reached)
 
 

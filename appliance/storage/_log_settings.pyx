@@ -2,6 +2,7 @@
 
 from appliance.native._native cimport ScopeLock
 from appliance.storage._partition_log cimport LogSettings, PartitionLog
+from appliance.storage._replicas cimport ROLE_ALONE
 
 
 # ---- without the GIL ----
@@ -10,7 +11,8 @@ cdef void settings_apply(PartitionLog* log, const LogSettings* settings) noexcep
     cdef ScopeLock guard
     guard.hold(log.guard)
     log.settings = settings[0]
-    log.shows_appended.store(settings.shows_appended)
+    # Of several replicas each must have it on disk before it is shown.
+    log.shows_appended.store(settings.shows_appended and log.role.load() == ROLE_ALONE)
     log.is_compacted.store(settings.cleanup_compact)
     log.is_mirror.store(settings.is_mirror)
 

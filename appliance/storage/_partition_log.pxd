@@ -4,6 +4,7 @@ Locks, in the order in which they may be taken:
     maintenance    retention, truncation, compaction: one at a time; may be held across syncs
     saved_guard    the last journaled checkpoint; may be held across syncs
     guard          the appender: end of the log, producers, epochs. Never held across a sync
+    replicas.guard (`_replicas.pxd`)
     list_guard     the list of segments and of aborted transactions; held for a copy, no system call
     segment.guard  (`_segment.pxd`)
     watches.guard  (`_partition_waits.pxd`)
@@ -20,6 +21,7 @@ from appliance.storage._checkpoint_journal cimport Checkpoint, EpochEntry, Hole
 from appliance.storage._index cimport AbortedTxn
 from appliance.storage._partition_waits cimport WatchList
 from appliance.storage._producers cimport ProducerTable
+from appliance.storage._replicas cimport Replicas
 from appliance.storage._segment cimport SegmentRef
 from appliance.storage._storage cimport StorageRef
 
@@ -87,6 +89,11 @@ cdef cppclass PartitionLog:
     atomic_i64 log_start_offset
     atomic_i64 log_end_offset
     atomic_i64 durable_offset      # end of what is on disk; moved by the committer alone
+    atomic_i64 replicated_to       # what all others that must have a record have on disk; of a
+                                   # follower what its leader told; INT64_MAX: nobody else must
+    atomic_i64 role                # set under guard
+    Replicas replicas
+    atomic_i64 awaited             # threads that wait until a record is acknowledged
     atomic_i64 first_open_offset   # of the oldest open transaction; INT64_MAX: none
     atomic_i64 gaps_end            # below it compaction may have left out offsets
     atomic_i64 active_base         # of the active segment

@@ -15,9 +15,10 @@ from libcpp.vector cimport vector
 from appliance.native._native cimport atomic_bool, atomic_i64, mutex
 
 cdef enum WatchKind:
-    WATCH_DURABLE = 0              # durable offset >= offset
+    WATCH_DURABLE = 0              # acknowledged: durable, at all replicas that count, >= offset
     WATCH_VISIBLE = 1              # high watermark > offset
     WATCH_STABLE = 2               # last stable offset > offset
+    WATCH_APPENDED = 3             # log end > offset: a follower's
 
 cdef enum MailKind:
     MAIL_WAKE = 0                  # look again at the request in this slot
@@ -59,11 +60,13 @@ cdef cppclass Inbox:
 
 ctypedef shared_ptr[Inbox] InboxRef
 
-# Offsets that waits are compared with. `is_over`: the log failed or was closed, all are told.
+# Offsets that waits are compared with. `is_over`: the log failed, was closed or
+# has another role, all are told.
 cdef struct Reached:
     int64_t durable
     int64_t visible
     int64_t stable
+    int64_t appended
     bint is_over
 
 cdef cppclass Watch:
@@ -82,6 +85,7 @@ cdef cppclass WatchList:
     Watch* first                   # guard
     atomic_i64 count
     atomic_i64 readers             # those that wait for more to read
+    atomic_i64 followers           # those that wait for more to be appended
 
 # A request that names the partition again is not listed twice: one wake-up tells all of it.
 cdef void watch_add(WatchList* watches, Watch* watch) noexcept nogil

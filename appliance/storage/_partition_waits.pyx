@@ -25,8 +25,7 @@ cdef void watch_add(WatchList* watches, Watch* watch) noexcept nogil:
         watches.first.previous = watch
     watches.first = watch
     watches.count.fetch_add(1)
-    if watch.kind != WATCH_DURABLE:
-        watches.readers.fetch_add(1)
+    _count(watches, watch, 1)
 
 
 cdef bint _is_same_wait(const Watch* watch, const Watch* other) noexcept nogil:
@@ -47,8 +46,14 @@ cdef void watch_remove(WatchList* watches, Watch* watch) noexcept nogil:
     if watch.next != NULL:
         watch.next.previous = watch.previous
     watches.count.fetch_add(-1)
-    if watch.kind != WATCH_DURABLE:
-        watches.readers.fetch_add(-1)
+    _count(watches, watch, -1)
+
+
+cdef void _count(WatchList* watches, const Watch* watch, int64_t more) noexcept nogil:
+    if watch.kind == WATCH_APPENDED:
+        watches.followers.fetch_add(more)
+    elif watch.kind != WATCH_DURABLE:
+        watches.readers.fetch_add(more)
 
 
 cdef void watch_rearm(WatchList* watches, Watch* watch, int64_t offset) noexcept nogil:
@@ -79,6 +84,8 @@ cdef bint _is_reached(const Watch* watch, const Reached* reached) noexcept nogil
         return True
     if watch.kind == WATCH_DURABLE:
         return reached.durable >= watch.offset
+    if watch.kind == WATCH_APPENDED:
+        return reached.appended > watch.offset
     return (reached.visible if watch.kind == WATCH_VISIBLE else reached.stable) > watch.offset
 
 

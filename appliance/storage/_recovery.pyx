@@ -78,6 +78,9 @@ cdef int log_open(const StorageRef& storage, const string& name, const LogSettin
     it.name = name
     it.storage = storage
     it.watches.first = NULL
+    it.replicated_to.store(INT64_MAX)
+    it.replicas.epoch.store(-1)
+    it.replicas.leader.store(-1)
     settings_apply(it, settings)
     recovered.was_known = journal_find(&storage.get().journal, name, &checkpoint)
     if not recovered.was_known:
@@ -230,8 +233,10 @@ cdef int _recover(PartitionLog* log, Checkpoint* checkpoint, bint is_trusted,
             and segment.size.load() == checkpoint.position):
         segment.end_offset.store(checkpoint.recovery_offset)
         return OK
+    # A follower's log may have gaps behind the point, as its leader's had (`_gaps.pyx`).
     return log_scan(log, slot, checkpoint.position, checkpoint.recovery_offset,
-                    not recovered.was_known, checkpoint.end_limit, recovered)
+                    not recovered.was_known or checkpoint.gaps_end > checkpoint.recovery_offset,
+                    checkpoint.end_limit, recovered)
 
 
 cdef void _miss_segments(PartitionLog* log, const Checkpoint* checkpoint,

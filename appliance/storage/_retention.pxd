@@ -16,6 +16,8 @@ cdef int64_t log_kept_bytes(PartitionLog* log, int64_t now_ms, int64_t keep_from
 
 # Moves the log start to `offset`, at most the high watermark; -1 means the high watermark.
 cdef int log_delete_before(PartitionLog* log, int64_t offset) noexcept nogil
+# The same without a look at the high watermark: a follower begins where its leader's log does.
+cdef int log_advance_start(PartitionLog* log, int64_t offset) noexcept nogil
 
 # The base of the segment in which recovery starts reading: it must stay. The next checkpoint moves
 # it on.

@@ -144,12 +144,17 @@ cdef int64_t log_recovery_base(PartitionLog* log) noexcept nogil:
 # The log start
 
 cdef int log_delete_before(PartitionLog* log, int64_t offset) noexcept nogil:
-    cdef int64_t visible = log_high_watermark(log), result
-    cdef ScopeLock maintenance
+    cdef int64_t visible = log_high_watermark(log)
     if offset == -1:
         offset = visible
     if offset < 0 or offset > visible:
         return OFFSET_OUT_OF_RANGE
+    return log_advance_start(log, offset)
+
+
+cdef int log_advance_start(PartitionLog* log, int64_t offset) noexcept nogil:
+    cdef int64_t result
+    cdef ScopeLock maintenance
     maintenance.hold(log.maintenance)
     if offset <= log.log_start_offset.load():
         return OK

@@ -1,0 +1,45 @@
+"""A partition's place among its replicas: who leads, who must have a record, and who has how much.
+
+    alone ──lead──► leader ◄─lead── follower ◄─follow── any
+                       └────resign──► nobody ◄──resign── any
+
+An election says which; `epoch` is its number, and an older one changes nothing. docs/replication.md
+has the rules. Durable ends and the ISR move `replicated_to`, and with it the high watermark, which
+never falls.
+"""
+
+from libc.stdint cimport int32_t, int64_t
+from libcpp.vector cimport vector
+
+from appliance.storage._commit_requests cimport Committer
+from appliance.storage._partition_log cimport LogRef, PartitionLog
+
+# This broker leads from now on: `leader` is its node. The others of the ISR are those in `others`
+# that are `in_sync`. LEADER_EPOCH_OLD: the log has heard of a later election, or has its records.
+cdef int log_lead(PartitionLog* log, int32_t epoch, int32_t leader, const vector[int32_t]* others,
+                  const vector[int32_t]* in_sync, int min_in_sync) noexcept nogil
+# Another one does; NOBODY: no broker, or none that is known to.
+cdef int log_follow(PartitionLog* log, int32_t epoch, int32_t leader) noexcept nogil
+
+# The ISR as ZooKeeper has it, or `joining` are proposed for it: those are waited for, too.
+cdef int log_set_in_sync(PartitionLog* log, int32_t epoch, const vector[int32_t]* in_sync,
+                         const vector[int32_t]* joining, int min_in_sync) noexcept nogil
+
+# A follower fetches at `offset`, and has on disk what is before it.
+cdef int log_fetched_by(PartitionLog* log, int32_t node, int64_t life, int32_t epoch,
+                        int64_t offset) noexcept nogil
+
+# At a follower: how far its leader says that all have it.
+cdef int log_replicated_to(PartitionLog* log, int32_t epoch, int64_t watermark) noexcept nogil
+
+# Whether a follower whose log ends at `offset` with a record of `last_epoch` has what this log has:
+# an epoch and its end, from which on it has not; -1: it has.
+cdef void log_diverging(PartitionLog* log, int32_t last_epoch, int64_t offset, int32_t* epoch,
+                        int64_t* end_offset) noexcept nogil
+# Where a follower cuts, which was told that.
+cdef int64_t log_cut_offset(PartitionLog* log, int32_t epoch, int64_t end_offset) noexcept nogil
+
+# As committer_await, until the record is acknowledged: by all replicas that must have it, in the
+# election in which it was appended. NOT_LEADER: there was another, and it may be lost.
+cdef int log_await(Committer* committer, const LogRef& log, int64_t offset, int64_t election,
+                   int64_t deadline_ns) noexcept nogil

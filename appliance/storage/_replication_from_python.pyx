@@ -1,0 +1,160 @@
+"""A log's place among its replicas, from Python: elections and the ISR are told here. Followers'
+fetches and their batches come without this: `network/_fetch.pyx`, `replication/`.
+"""
+
+from collections import namedtuple
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libcpp.vector cimport vector
+
+from appliance.native._codes cimport OK
+from appliance.native._files cimport error_of, failure_forget
+from appliance.native._native cimport ScopeLock, monotonic_ns
+from appliance.storage._append cimport Appended as CAppended, log_append_replicated
+from appliance.storage._append_from_python cimport LogAppender
+from appliance.storage._commit_requests cimport committer_notify
+from appliance.storage._gaps cimport log_begin_at
+from appliance.storage._partition_log cimport PartitionLog
+from appliance.storage._replicas cimport Replica
+from appliance.storage._replication cimport (
+    log_cut_offset, log_diverging, log_fetched_by, log_follow, log_lead, log_replicated_to,
+    log_set_in_sync,
+)
+from appliance.storage._truncation cimport log_truncate
+
+ReplicaState = namedtuple("ReplicaState", "node life end_offset lag_ms is_in_sync is_joining")
+
+# In the order of `Role`.
+ROLES = ("alone", "leader", "follower", "nobody")
+
+
+# ---- without the GIL ----
+
+cdef void _copy_replicas(PartitionLog* log, vector[Replica]* into) noexcept nogil:
+    cdef ScopeLock lock
+    lock.hold(log.replicas.guard)
+    into[0] = log.replicas.others
+
+
+# ---- with the GIL ----
+
+cdef class LogReplica(LogAppender):
+    """A partition's log as one of several replicas."""
+
+    @property
+    def role(self):
+        """alone: no other broker has it; leader, follower; nobody: it has no leader that is known."""
+        return ROLES[self.log.get().role.load()]
+
+    @property
+    def leader(self):
+        """The node that leads; -1: nobody, or it is alone."""
+        return self.log.get().replicas.leader.load()
+
+    @property
+    def election(self):
+        """The epoch of the last election that it was told of; -1: none."""
+        return self.log.get().replicas.epoch.load()
+
+    def lead(self, int32_t epoch, int32_t leader, others, in_sync, int min_in_sync):
+        """This broker, `leader`, leads from now on. `others` are the nodes of the other replicas."""
+        cdef vector[int32_t] all_others = others, all_in_sync = in_sync
+        cdef int code
+        with nogil:
+            failure_forget()
+            code = log_lead(self.log.get(), epoch, leader, &all_others, &all_in_sync, min_in_sync)
+        self._raise(code, f"cannot be led in epoch {epoch}; {self._heard_of()}")
+
+    def follow(self, int32_t epoch, int32_t leader):
+        """Another broker leads; -1: nobody."""
+        cdef int code
+        with nogil:
+            failure_forget()
+            code = log_follow(self.log.get(), epoch, leader)
+        self._raise(code, f"cannot follow {leader} in epoch {epoch}; {self._heard_of()}")
+
+    def set_in_sync(self, int32_t epoch, in_sync, joining, int min_in_sync):
+        """The ISR as it is, and who is proposed for it: both are waited for."""
+        cdef vector[int32_t] all_in_sync = in_sync, all_joining = joining
+        cdef int code
+        with nogil:
+            failure_forget()
+            code = log_set_in_sync(self.log.get(), epoch, &all_in_sync, &all_joining, min_in_sync)
+        self._raise(code, f"has no ISR to set in epoch {epoch}; {self._heard_of()}")
+
+    def replicas(self):
+        """Of a leader: its followers, by what they said."""
+        cdef vector[Replica] others
+        cdef Replica each
+        cdef int64_t now = monotonic_ns()
+        with nogil:
+            _copy_replicas(self.log.get(), &others)
+        return [
+            ReplicaState(each.node, each.life, each.end, (now - each.caught_up_ns) // 1000000,
+                         bool(each.is_in_sync), bool(each.is_joining))
+            for each in others
+        ]
+
+    # What the data plane does
+
+    def fetched_by(self, int32_t node, int64_t life, int32_t epoch, int64_t offset):
+        """A follower has on disk what is before `offset`."""
+        cdef int code
+        with nogil:
+            failure_forget()
+            code = log_fetched_by(self.log.get(), node, life, epoch, offset)
+        self._raise(code, f"fetch of {node} in epoch {epoch}, life {life}; {self._heard_of()}")
+
+    def append_replicated(self, const unsigned char[::1] batches not None, int32_t epoch):
+        """Batches as the leader of `epoch` has them: the offset of the last record, or -1."""
+        cdef vector[uint8_t] copy
+        cdef CAppended appended
+        cdef int code
+        with nogil:
+            failure_forget()
+            copy.assign(&batches[0], &batches[0] + batches.shape[0])
+            code = log_append_replicated(self.committer.get(), self.log, copy.data(), copy.size(),
+                                         epoch, &appended)
+        self._raise(code, f"refuses batches of the leader of epoch {epoch} at log end "
+                          f"{self.log_end_offset}; {self._heard_of()}")
+        return appended.last_offset
+
+    def tell_replicated(self, int32_t epoch, int64_t watermark):
+        """At a follower: the leader's high watermark."""
+        cdef int code
+        with nogil:
+            failure_forget()
+            code = log_replicated_to(self.log.get(), epoch, watermark)
+        self._raise(code, f"does not follow in epoch {epoch}; {self._heard_of()}")
+
+    def diverging(self, int32_t last_epoch, int64_t offset):
+        """An epoch and its end here, from which on a log that ends at `offset` with a record of
+        `last_epoch` has other records; None: it has the same."""
+        cdef int32_t epoch
+        cdef int64_t end_offset
+        with nogil:
+            log_diverging(self.log.get(), last_epoch, offset, &epoch, &end_offset)
+        return None if epoch < 0 else (epoch, end_offset)
+
+    def cut(self, int32_t epoch, int64_t end_offset):
+        """Where it has other records than its leader, by what `diverging` said there."""
+        cdef int64_t offset
+        cdef int code
+        with nogil:
+            failure_forget()
+            offset = log_cut_offset(self.log.get(), epoch, end_offset)
+            code = log_truncate(self.log.get(), offset)
+            committer_notify(self.committer.get())
+        self._raise(code, f"cannot be cut at offset {offset}")
+
+    def begin_at(self, int64_t offset):
+        """Nothing is kept, and it begins there: its leader has nothing older."""
+        cdef int code
+        with nogil:
+            failure_forget()
+            code = log_begin_at(self.log.get(), offset)
+            committer_notify(self.committer.get())
+        self._raise(code, f"cannot begin at offset {offset}; log end {self.log_end_offset}")
+
+    cdef str _heard_of(self):
+        return (f"role {self.role}, last election {self.election}, log end {self.log_end_offset}, "
+                f"high watermark {self.high_watermark}")

@@ -197,8 +197,8 @@ cdef class LogAppender(LogReader):
         return f"{facts} refused at log end {self.log_end_offset}"
 
     cdef str _not_durable(self, int64_t offset, double timeout_s):
-        facts = (f"{self.name}: offset {offset} is not durable after {timeout_s:g} s; durable up to "
-                 f"{self.durable_offset}, log end {self.log_end_offset}")
+        facts = (f"{self.name}: offset {offset} is not durable after {timeout_s:g} s; durable up "
+                 f"to {self.durable_offset}, log end {self.log_end_offset}")
         if self.log.get().role.load() == ROLE_ALONE:
             return facts
         return f"{facts}, at all replicas that must have it up to {self.high_watermark}"

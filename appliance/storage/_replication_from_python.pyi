@@ -1,8 +1,6 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from typing_extensions import disjoint_base
-
 from appliance.storage._append_from_python import LogAppender
 
 ROLES: tuple[str, ...]
@@ -15,7 +13,6 @@ class ReplicaState(NamedTuple):
     is_in_sync: bool
     is_joining: bool
 
-@disjoint_base
 class LogReplica(LogAppender):
     @property
     def role(self) -> str: ...

@@ -42,7 +42,7 @@ cdef class LogReplica(LogAppender):
 
     @property
     def role(self):
-        """alone: no other broker has it; leader, follower; nobody: it has no leader that is known."""
+        """alone: no other broker has it; leader, follower; nobody: no leader of it is known."""
         return ROLES[self.log.get().role.load()]
 
     @property
@@ -56,7 +56,7 @@ cdef class LogReplica(LogAppender):
         return self.log.get().replicas.epoch.load()
 
     def lead(self, int32_t epoch, int32_t leader, others, in_sync, int min_in_sync):
-        """This broker, `leader`, leads from now on. `others` are the nodes of the other replicas."""
+        """This broker, `leader`, leads from now on. `others`: the nodes of the other replicas."""
         cdef vector[int32_t] all_others = others, all_in_sync = in_sync
         cdef int code
         with nogil:

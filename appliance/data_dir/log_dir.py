@@ -167,8 +167,12 @@ class LogDir:
         return self._open(key, name, config or LogConfig(), is_again=True)
 
     def reopen_closed(self, topic: str, partition: int, config: LogConfig) -> Log:
-        """One whose move to another directory came to nothing."""
+        """One whose move to another directory came to nothing. If it failed meanwhile, and is still
+        read, it stays as it is."""
         key = (topic, partition)
+        log = self._logs.get(key)
+        if log is not None and log.failed is not None:
+            self._close_unread(log, time.monotonic() + READERS_S)
         self._logs.pop(key, None)
         self.unopened[key] = "its move to another directory failed"
         return self._open(key, directory_name(topic, partition), config, is_again=True)

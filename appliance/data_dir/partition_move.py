@@ -85,13 +85,22 @@ class PartitionMove:
         self._is_cancelled = is_cancelled
         self._stamps: dict[str, Stamp] = {}
         self._unsynced: set[str] = set()
+        self._active = -1  # the active segment of the last round, open
         self._began = time.monotonic()
+
+    @property
+    def _placed(self) -> Path:
+        return self.target.path / self.log.name
 
     # Copying
 
     def begin(self) -> None:
         self._check_room()
         try:
+            # Left by an attempt that could not take it back. No log, or the rename will say so.
+            if self._placed.exists() and not self.target.holds(self.log.topic, self.log.partition):
+                self._placed.rename(self.folder)
+                shutil.rmtree(self.folder)
             make_directory(self.folder)
         except OSError as error:
             raise storage_error(error, f"{self.folder} cannot be made") from error
@@ -129,8 +138,9 @@ class PartitionMove:
                 (self.folder / name).unlink(missing_ok=True)
                 del self._stamps[name]
                 self._unsynced.discard(name)
-            for name, wanted in found.items():
-                self._copy_file(name, wanted, is_paced)
+            active = max((each for each in found if _SEGMENT.fullmatch(each)), default="")
+            for name in sorted(found):  # what was active before comes before what is
+                self._copy_file(name, found[name], is_paced, is_active=name == active)
         except OSError as error:
             raise storage_error(error, f"{self.log.name} cannot be copied to {self.target.path}"
                                 ) from error  # fmt: skip
@@ -155,27 +165,46 @@ class PartitionMove:
                     length = min(length, sizes[int(segment[1])])
                 yield entry.name, Stamp(status.st_ino, status.st_mtime_ns, length)
 
-    def _copy_file(self, name: str, wanted: Stamp, is_paced: bool) -> None:
-        known = self._stamps.get(name)
-        if known == wanted:
+    def _copy_file(self, name: str, wanted: Stamp, is_paced: bool, is_active: bool) -> None:
+        if self._stamps.get(name) == wanted:
             return
-        # A segment grows at its end; whatever else changed is another file.
-        is_longer = known is not None and (known.inode, name[-4:]) == (wanted.inode, ".log")
-        start = known.size if known and is_longer and known.size <= wanted.size else 0
         try:
             source = os.open(f"{self.log.directory}/{name}", os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return
+        try:
+            self._copy_from(source, name, wanted, is_paced)
+            if is_active:
+                self._hold(os.dup(source))
+        finally:
+            os.close(source)
+        self._stamps[name] = wanted
+        self._unsynced.add(name)
+
+    def _copy_from(self, source: int, name: str, wanted: Stamp, is_paced: bool) -> None:
+        start = self._copied_of(name, source, wanted)
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
         target = os.open(self.folder / name, flags, FILE_MODE)
         try:
             os.ftruncate(target, start)
             self._copy_bytes(source, target, start, wanted.size, is_paced)
         finally:
-            os.close(source)
             os.close(target)
-        self._stamps[name] = wanted
-        self._unsynced.add(name)
+
+    def _copied_of(self, name: str, source: int, wanted: Stamp) -> int:
+        """The active segment grows at its end; whatever else changed is another file. Compaction
+        puts new files in the place of old ones, and inodes are used again: what is the same file is
+        only known while it is open."""
+        known = self._stamps.get(name)
+        if known is None or self._active < 0 or known.size > wanted.size:
+            return 0
+        is_same = os.path.samestat(os.fstat(self._active), os.fstat(source))
+        return known.size if is_same else 0
+
+    def _hold(self, descriptor: int) -> None:
+        before, self._active = self._active, descriptor
+        if before >= 0:
+            os.close(before)
 
     def _copy_bytes(
         self, source: int, target: int, start: int, end: int, is_paced: bool
@@ -219,6 +248,7 @@ class PartitionMove:
             raise storage_error(error, f"{self.folder} cannot be synced") from error
 
     def discard(self) -> None:
+        self._hold(-1)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     # The switch
@@ -252,17 +282,20 @@ class PartitionMove:
         self.target.engine.forget_names([name])
         self.target.engine.take_over(self.log)
         try:
-            self.folder.rename(self.target.path / name)
+            self.folder.rename(self._placed)
         except OSError as error:
             raise storage_error(error, f"{self.folder} cannot be renamed") from error
         self.target.engine.sync_directory()
         decide()
 
     def _take_back(self, config: LogConfig) -> None:
-        """Nothing was decided: the old log is the log."""
-        placed = self.target.path / self.log.name
-        if placed.exists():
-            placed.rename(self.folder)
-            self.target.engine.sync_directory()
-        self.target.engine.forget_names([self.log.name])
-        self.source.reopen_closed(self.log.topic, self.log.partition, config)
+        """Nothing was decided: the old log is the log, also when the target's disk died."""
+        try:
+            if self._placed.exists():
+                self._placed.rename(self.folder)
+                self.target.engine.sync_directory()
+            self.target.engine.forget_names([self.log.name])
+        except (ApplianceError, OSError) as error:
+            events.warning("what a move left stays for now", path=self.target.path, error=error)
+        finally:
+            self.source.reopen_closed(self.log.topic, self.log.partition, config)

@@ -151,10 +151,14 @@ def until(condition: Callable[[], Any], deadline_s: float = 20.0) -> Any:
 
 def break_file(log: Log) -> None:
     """Its descriptor becomes one that cannot be synced, as on a failed disk (nor read, here)."""
-    path = log.segments()[-1].path
+    break_open(Path(log.segments()[-1].path))
+
+
+def break_open(path: Path) -> None:
+    """The same, of any file that is open."""
     for name in os.listdir("/proc/self/fd"):
         try:
-            is_it = os.readlink(f"/proc/self/fd/{name}") == path
+            is_it = os.readlink(f"/proc/self/fd/{name}") == str(path)
         except FileNotFoundError:
             continue
         if is_it:

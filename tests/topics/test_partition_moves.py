@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import functools
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -17,11 +19,21 @@ from appliance.data_dir import durable_directories
 from appliance.data_dir.log_dir import LogDir
 from appliance.data_dir.log_dirs import LogDirs
 from appliance.data_dir.partition_move import PartitionMove, futures_in
-from appliance.data_dir.record_dir import DirectoryOffline, LogDirUnknown
+from appliance.data_dir.record_dir import DirectoryOffline, LogDirUnknown, RecordDir
 from appliance.errors import ApplianceError, LogClosed, StorageFull, StorageIoFailed
+from appliance.record import _batch_builder
 from appliance.topics import partition_moves
 from tests.support.broker import kill_points
-from tests.support.logs import batch, end_txn, everything, log_config, produced, values
+from tests.support.logs import (
+    NOW,
+    batch,
+    break_open,
+    end_txn,
+    everything,
+    log_config,
+    produced,
+    values,
+)
 from tests.support.several_dirs import away, come_back, found, live, records
 
 
@@ -174,13 +186,7 @@ def test_retention_and_compaction_go_on_meanwhile(tmp_path: Path) -> None:
         for each in range(4):
             log.append_durable(batch(*(f"{each}.{i}" for i in range(50))))
             log.roll()
-        copy = PartitionMove(
-            log, broker.log_dir.directories[0].opened(), broker.log_dir.directories[1].opened(),
-            lambda: 0, threading.Event(),
-        )  # fmt: skip
-        if place(tmp_path) == ["b"]:
-            copy.source, copy.target = copy.target, copy.source
-            copy.folder = copy.target.path / copy.folder.name
+        copy = move_of(broker, log)
         copy.begin()
         copy.round()
         log.flush()
@@ -194,6 +200,51 @@ def test_retention_and_compaction_go_on_meanwhile(tmp_path: Path) -> None:
         topic.put_log(0, new)
 
     live(tmp_path, use)
+
+
+def test_a_segment_that_compaction_replaced_is_copied_anew(tmp_path: Path) -> None:
+    """Also where the new file is longer, and has the number that the old one had: with two rounds
+    of compaction between two of the copy that happens, as numbers are used again at once."""
+
+    async def use(broker: Broker) -> None:
+        topic = await broker.topics.create("t", 1, {"cleanup.policy": "compact"})
+        log = topic.log(0)
+        log.configure(log_config(cleanup_policy="compact", min_cleanable_dirty_ratio=0.0))
+        keyed(log, 0, 20)
+        copy = move_of(broker, log)
+        copy.begin()
+        copy.round()
+        keyed(log, 10, 60)
+        log.flush()
+        broker.log_dir.checkpoint()
+        assert log.compact()
+        first = log.segments()[0]
+        stamp = copy._stamps[Path(first.path).name]
+        assert first.size > stamp.size > 0
+        number = os.stat(first.path).st_ino
+        copy._stamps[Path(first.path).name] = stamp._replace(inode=number)
+        before = facts(log)
+        target = broker.log_dir.named(str(copy.target.path))
+        new = copy.switch(lambda: broker.log_dir.moved(("t", 0), target), log_config())
+        copy.discard()
+        assert facts(new) == before
+        topic.put_log(0, new)
+
+    live(tmp_path, use)
+
+
+def keyed(log: Log, first: int, end: int) -> None:
+    """A segment with a record of each key."""
+    for each in range(first, end):
+        log.append_durable(_batch_builder.batch([(NOW, f"k{each}".encode(), b"v" * 20)]))
+    log.roll()
+
+
+def move_of(broker: Broker, log: Log) -> PartitionMove:
+    source, target = (each.opened() for each in broker.log_dir.directories)
+    if not source.holds(log.topic, log.partition):
+        source, target = target, source
+    return PartitionMove(log, source, target, lambda: 0, threading.Event())
 
 
 # What goes wrong
@@ -271,6 +322,59 @@ def test_where_a_step_fails_the_old_log_is_the_log(
         nothing_is_left(tmp_path)
 
     live(tmp_path, use)
+
+
+@pytest.mark.parametrize("what", ["the journal", "the name"])
+def test_where_the_target_dies_in_the_switch_the_old_log_is_the_log(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing can be taken back there."""
+    monkeypatch.setattr(partition_moves, "RETRY_S", 0.01)
+    rename = Path.rename
+    moved = LogDirs.moved
+
+    def refuse(path: Path, to: Path) -> Path:
+        if path.name == "t-0" and to.name.endswith("-future"):
+            raise OSError(errno.EIO, "EIO")
+        return rename(path, to)
+
+    async def use(broker: Broker) -> None:
+        log = await fill_with_all(broker)
+        before = everything(log)
+        (source,) = place(tmp_path)
+
+        def die(directories: LogDirs, key: Any, target: RecordDir) -> None:
+            if what == "the journal":
+                for each in target.path.glob("checkpoint.*"):
+                    break_open(each)
+            raise StorageIoFailed("EIO")
+
+        monkeypatch.setattr(LogDirs, "moved", die)
+        if what == "the name":
+            monkeypatch.setattr(Path, "rename", refuse)
+        await move(broker)
+        await broker.moves._move(("t", 0), broker.moves.under_way["t", 0])
+        assert broker.moves.under_way["t", 0].why == "EIO"
+        now = broker.topics["t"].log(0)
+        assert Path(now.directory).parent.name == source
+        assert everything(now) == before
+        now.append_durable(produced(6, pid=3))
+        monkeypatch.setattr(LogDirs, "moved", moved)
+        monkeypatch.setattr(Path, "rename", rename)
+        if what == "the name":
+            assert place(tmp_path) == ["a", "b"]
+            await finish(broker)  # what was left is out of the way
+            assert place(tmp_path) != [source]
+            assert len(everything(broker.topics["t"].log(0))) == len(before) + 1
+            nothing_is_left(tmp_path)
+
+    async def look(broker: Broker) -> None:
+        assert len(everything(broker.topics["t"].log(0))) > 1
+        assert broker.log_dir.report.losses == []
+        assert len(place(tmp_path)) == 1
+
+    live(tmp_path, use, is_killed=True)
+    live(tmp_path, look)
 
 
 def test_a_topic_that_is_deleted_is_not_moved_nor_another_of_its_name(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ ENGINE_TESTS = (
     "network/test_list_offsets.py",
     "storage/test_log_appends.py",
     "data_dir/test_log_dir.py",
+    "data_dir/test_log_dirs.py",
     "storage/test_log_durability.py",
     "storage/test_log_mirrored.py",
     "storage/test_log_reads.py",
@@ -60,6 +61,8 @@ ENGINE_TESTS = (
     "storage/test_threads.py",
     "native/test_histogram.py",
     "storage/test_truncation.py",
+    "topics/test_partition_moves.py",
+    "topics/test_reopening.py",
     "protocol/test_wire.py",
 )
 # Before a login, with rights, over TLS, audited: with threads of several kinds in the engine.
@@ -118,6 +121,9 @@ SANITIZERS = {
             "data_dir/test_share_fetch_wakeups.py",
             "network/test_quota.py",
             "storage/test_threads.py",
+            "data_dir/test_log_dirs.py",
+            "topics/test_partition_moves.py",
+            "topics/test_reopening.py",
             *OPEN_TO_ALL_TESTS,
         ),
     ),
@@ -150,7 +156,7 @@ def build(sanitizer: Sanitizer) -> None:
         shutil.copytree(TESTS / folder, sanitizer.folder / "tests" / folder, dirs_exist_ok=True)
     shared = [each.relative_to(TESTS) for each in (TESTS / HOSTILE).glob("[!t]*.py")]
     fixtures = {Path(name).with_name("conftest.py") for name in sanitizer.tests}
-    for name in [*sanitizer.tests, *shared, *fixtures]:
+    for name in [*sanitizer.tests, *shared, *fixtures, Path("conftest.py")]:
         (sanitizer.folder / "tests" / name).parent.mkdir(exist_ok=True)
         if (TESTS / name).exists():
             shutil.copy2(TESTS / name, sanitizer.folder / "tests" / name)
@@ -172,6 +178,8 @@ def environment_of(sanitizer: Sanitizer) -> dict[str, str]:
     return {
         **os.environ,
         **sanitizer.environment,
+        # Brokers that tests start as processes of their own are this build, too.
+        "PYTHONPATH": str(sanitizer.folder),
         "LD_PRELOAD": " ".join(map(runtime, sanitizer.runtimes)),
         variable: options.format(log=sanitizer.folder / "report"),
     }
@@ -186,7 +194,6 @@ def run(sanitizer: Sanitizer, arguments: list[str]) -> int:
     environment = environment_of(sanitizer)
     tests = [f"tests/{name}" for name in sanitizer.tests]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    command += ["-p", "appliance.testing"]
     command += [f"--junit-xml={RESULT}", *tests, *arguments]
     if sanitizer.name == "thread":
         # Its shadow memory has no room for the randomised addresses of newer kernels.

@@ -97,6 +97,9 @@ cdef void journal_reached(Journal* journal, int64_t* generation, int64_t* record
 # Makes everything put so far durable.
 cdef int journal_commit(Journal* journal) noexcept nogil
 
+# A commit that succeeded is not believed: as after a sync that failed, none succeeds any more.
+cdef void journal_fail(Journal* journal, int code) noexcept nogil
+
 # The clean-stop record; the caller has made every log durable and put its last checkpoint.
 cdef int journal_close(Journal* journal, bint cleanly) noexcept nogil
 

@@ -285,6 +285,13 @@ cdef int _commit(Journal* journal) noexcept nogil:
     return OK
 
 
+cdef void journal_fail(Journal* journal, int code) noexcept nogil:
+    cdef ScopeLock lock
+    lock.hold(journal.guard)
+    if journal.failed == OK:
+        journal.failed = code
+
+
 cdef int journal_close(Journal* journal, bint cleanly) noexcept nogil:
     cdef uint8_t[8] now
     cdef int code = OK

@@ -8,7 +8,7 @@ from libcpp.memory cimport make_shared
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
-from appliance.native._codes cimport LOG_CLOSED, OK
+from appliance.native._codes cimport LOG_CLOSED, OK, STORAGE_IO
 from appliance.native._files cimport (
     error_of, failure_errno, failure_forget, failure_note, failure_text, sync_directory,
 )
@@ -17,7 +17,9 @@ from appliance.native._socket cimport EFD_CLOEXEC, EFD_NONBLOCK, eventfd
 from appliance.storage._checkpoint_journal cimport Checkpoint, Journal, journal_find
 from appliance.storage._free_space cimport space_poll, space_release_reserve
 from appliance.storage._read_faults cimport ReadFault, read_faults_take, read_faults_wake
-from appliance.storage._storage cimport Storage, storage_commit, storage_open
+from appliance.storage._storage cimport (
+    Storage, storage_commit, storage_open, storage_takes_writes,
+)
 from appliance.storage._watermark_file cimport Watermarks, watermarks_find
 
 from appliance.errors import from_code
@@ -132,6 +134,11 @@ cdef class DataDirectory:
             code = OK
             if not mutant(b"partition_without_parent_sync"):
                 code = sync_directory(self.storage.get().directory.get().fd)
+            # As after a commit. Where a partition is stands in a catalog on another disk.
+            if (code == OK and not storage_takes_writes(self.storage.get())
+                    and not mutant(b"directory_without_question")):
+                failure_note(b"sync of the directory", b"", EROFS)
+                code = STORAGE_IO
         self._raise(code, "the directory cannot be synced")
 
     @property

@@ -2,14 +2,16 @@
 
 from libc.stdint cimport int64_t
 
-from appliance.native._codes cimport LOG_CLOSED, OK, STORAGE_FULL
+from appliance.native._codes cimport LOG_CLOSED, OK, STORAGE_FULL, STORAGE_IO
 from appliance.native._descriptors cimport file_own
-from appliance.native._files cimport open_file
+from appliance.native._files cimport failure_note, open_file
 from appliance.native._native cimport (
-    EINTR, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, close, errno, pread, pwrite,
+    EINTR, EROFS, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, close, errno, mutant, pread,
+    pwrite,
 )
 from appliance.storage._checkpoint_journal cimport (
-    Journal, journal_close, journal_commit, journal_open, journal_reached, journal_start,
+    Journal, journal_close, journal_commit, journal_fail, journal_open, journal_reached,
+    journal_start,
 )
 from appliance.storage._free_space cimport space_poll, space_release_reserve
 from appliance.storage._read_faults cimport read_faults_wake
@@ -99,16 +101,16 @@ cdef bint storage_takes_writes(Storage* storage) noexcept nogil:
     while fstatvfs(storage.directory.get().fd, &status) < 0:
         if errno != EINTR:
             return False
-    if status.f_flag & ST_RDONLY:
+    if status.f_flag & ST_RDONLY and not mutant(b"question_without_flags"):
         return False
     # A device that vanished shuts ext4 and XFS down, and since Linux 6.14 ext4 has a state of its
     # own after an error: neither is read-only. Who syncs in that moment may be told of success,
     # since the transaction it waits for is neither running nor committing any more; but the state
     # was set before. Nothing is read or written here.
-    while pread(storage.lock_fd, &nothing, 1, 0) < 0:
+    while pread(storage.lock_fd, &nothing, 1, 0) < 0 and not mutant(b"question_without_read"):
         if errno != EINTR:
             return False
-    while pwrite(storage.lock_fd, &nothing, 0, 0) < 0:
+    while pwrite(storage.lock_fd, &nothing, 0, 0) < 0 and not mutant(b"question_without_write"):
         if errno != EINTR:
             return False
     return True
@@ -119,6 +121,11 @@ cdef int storage_commit(Storage* storage) noexcept nogil:
     cdef int code = journal_commit(&storage.journal)
     if code == STORAGE_FULL and space_release_reserve(storage):
         code = journal_commit(&storage.journal)
+    if (code == OK and not storage_takes_writes(storage)
+            and not mutant(b"journal_without_question")):
+        failure_note(b"sync of the journal", b"", EROFS)
+        journal_fail(&storage.journal, STORAGE_IO)
+        return STORAGE_IO
     if code == OK:
         journal_reached(&storage.journal, &generation, &records)
         watermarks_note_journal(&storage.marks, generation, records)

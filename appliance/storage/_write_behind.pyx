@@ -29,6 +29,8 @@ cdef enum:
 cdef void write_behind_ask(Committer* committer, const LogRef& log) noexcept nogil:
     cdef ScopeLock lock
     lock.hold(committer.behind_guard)
+    if committer.behind_is_stopping:
+        return  # nobody would let go of it
     committer.behind.push_back(log)
     committer.behind_wake.notify_one()
 
@@ -57,7 +59,7 @@ cdef void write_behind_stop(Committer* committer) noexcept nogil:
     committer.behind_wake.notify_one()
     committer.behind_guard.unlock()
     pthread_join(committer.behind_thread, NULL)
-    committer.behind.clear()
+    committer.behind.clear()  # nothing is added any more
 
 
 cdef void* _run(void* argument) noexcept nogil:

@@ -19,6 +19,7 @@
 // refuses.
 #define _GNU_SOURCE
 #undef _FORTIFY_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -32,6 +33,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -74,7 +76,9 @@ enum fault_class {
     FAIL_FALLOCATE,
     FAIL_UNLINK,
     FAIL_MKDIR,
-    FAIL_ANY_SYNC // the three kinds of sync as one
+    FAIL_ANY_SYNC, // the three kinds of sync as one
+    FAIL_PREAD,
+    FAIL_READ_ONLY // fstatvfs says so of the file system
 };
 
 // Followed by the path, the other path, the data, and padding to 8. ENTRY in trace.py is the same.
@@ -473,6 +477,34 @@ int posix_fadvise(int fd, off_t position, off_t size, int advice) {
 }
 int posix_fadvise64(int fd, off_t position, off_t size, int advice) {
     return posix_fadvise(fd, position, size, advice);
+}
+
+// ---- what the engine asks a file system ----
+
+// Of a call that changes nothing, and is no entry of the trace.
+static int is_failing(enum fault_class fault_class, int fd) {
+    char full[PATH_MAX];
+    struct call call = {.is_failing = 0};
+    if (rule.fault_class != fault_class || !handle_of(fd)->id) return 0;
+    choose_fault(&call, fault_class, path_of(fd, full));
+    errno = call.entry.error;
+    return call.is_failing;
+}
+
+ssize_t pread(int fd, void *data, size_t size, off_t position) {
+    if (is_failing(FAIL_PREAD, fd)) return -1;
+    return syscall(SYS_pread64, fd, data, size, position);
+}
+ssize_t pread64(int fd, void *data, size_t size, off_t position) {
+    return pread(fd, data, size, position);
+}
+
+int fstatvfs64(int fd, struct statvfs64 *status) {
+    static int (*real)(int, struct statvfs64 *);
+    if (!real) real = (int (*)(int, struct statvfs64 *))dlsym(RTLD_NEXT, "fstatvfs64");
+    int result = real(fd, status);
+    if (result == 0 && is_failing(FAIL_READ_ONLY, fd)) status->f_flag |= ST_RDONLY;
+    return result;
 }
 
 // ---- data ----

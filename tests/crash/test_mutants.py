@@ -14,12 +14,17 @@ import pytest
 
 from .build import REPOSITORY, TESTS, engine_environment, mutant_engine
 from .harness import NIGHTLY, record
-from .test_failing_sync import problems_after_a_failed_sync
+from .test_failing_sync import problems_after_a_doubtful_sync, problems_after_a_failed_sync
 from .test_power_cut_states import SEED
 from .test_repair_states import failures, repaired
 
 STATES_MAX = 4000
 FAILING_SYNC = "a failing sync"
+DOUBTFUL_SYNC = "a doubtful sync"
+STORIES = {
+    FAILING_SYNC: problems_after_a_failed_sync,
+    DOUBTFUL_SYNC: problems_after_a_doubtful_sync,
+}
 CAUGHT_BY = {
     "ack_before_sync": "produce",
     "segment_without_directory_sync": "roll",
@@ -41,6 +46,12 @@ CAUGHT_BY = {
     "txn_index_not_synced": "transactions",
     "producer_state_ahead_of_log": "racing",
     "watermark_before_sync": "produce",
+    "commit_without_question": DOUBTFUL_SYNC,
+    "journal_without_question": DOUBTFUL_SYNC,
+    "directory_without_question": DOUBTFUL_SYNC,
+    "question_without_flags": DOUBTFUL_SYNC,
+    "question_without_read": DOUBTFUL_SYNC,
+    "question_without_write": DOUBTFUL_SYNC,
 }
 # For scenarios with thousands of states: the states that concern the mutant come first.
 FOCUS = {"journal_without_crc": "checkpoint.", "journal_rotate_without_sync": "random member"}
@@ -72,13 +83,14 @@ def test_the_copy_with_its_mutants_asleep_passes(engine: Path) -> None:
         result = recording.explore(states=100, seed=SEED, first=True)
     assert result.failures == []
     assert problems_after_a_failed_sync(engine) == []
+    assert problems_after_a_doubtful_sync(engine) == []
 
 
 @OF_THE_BUILD
 @pytest.mark.parametrize("mutant", CAUGHT_BY)
 def test_the_mutant_is_caught(mutant: str, engine: Path) -> None:
-    if CAUGHT_BY[mutant] == FAILING_SYNC:
-        caught = problems_after_a_failed_sync(engine, APPLIANCE_MUTANT=mutant)
+    if story := STORIES.get(CAUGHT_BY[mutant]):
+        caught = story(engine, APPLIANCE_MUTANT=mutant)
     else:
         with record(CAUGHT_BY[mutant], engine, APPLIANCE_MUTANT=mutant) as recording:
             states = 100 * STATES_MAX if NIGHTLY else STATES_MAX

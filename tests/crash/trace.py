@@ -59,6 +59,8 @@ CLASSES = {
             "unlink",
             "mkdir",
             "sync",
+            "pread",
+            "read_only",
         )
     )
 }

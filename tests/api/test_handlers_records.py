@@ -1,4 +1,4 @@
-"""Produce where Python answers it; the data plane's own answers are test_data_plane's. It is asked
+"""Produce where Python answers it; the data plane's own answers are test_produce's. It is asked
 in all versions, so that the two sides can be held against each other."""
 
 from __future__ import annotations

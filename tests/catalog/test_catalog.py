@@ -11,61 +11,27 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from appliance.access.acl_rows import AclRows
-from appliance.access.user_rows import Credential, User, UserRows, has_users
-from appliance.catalog import catalog as module
+from appliance.access.user_rows import Credential, User, UserRows
 from appliance.catalog import kafka_uuid
-from appliance.catalog.catalog import NAME, Catalog, CatalogFailed, CatalogUnusable, copies
-from appliance.catalog.config_rows import ConfigRows
+from appliance.catalog.catalog import NAME, Catalog, CatalogFailed, CatalogUnusable
 from appliance.catalog.producer_id_rows import BLOCK, ProducerIdRows
-from appliance.catalog.schema import SCHEMA, format_of
-from appliance.data_dir import partition_metadata
-from appliance.errors import ApplianceError, DataNewer, StorageFull
+from appliance.errors import StorageFull
 from appliance.topics.topic_rows import TopicRow, TopicRows
-
-ORDERS = TopicRow("orders", uuid.UUID(int=7 << 64), 3, {"retention.ms": "5"}, 1_700_000_000_000)
-CLICKS = TopicRow("clicks", uuid.UUID(int=8 << 64), 1, {}, 1_700_000_000_001)
-
-
-@contextmanager
-def opened(folder: Path) -> Iterator[Catalog]:
-    catalog = Catalog.open(folder / NAME)
-    try:
-        yield catalog
-    finally:
-        catalog.close()
-
-
-def of_broker(catalog: Catalog) -> ConfigRows[bool, str]:
-    return ConfigRows(catalog, "broker_configs", "is_default")
-
-
-def of_clients(catalog: Catalog) -> ConfigRows[str, float]:
-    return ConfigRows(catalog, "client_quotas", "entity")
-
-
-def of_metrics(catalog: Catalog) -> ConfigRows[str, str]:
-    return ConfigRows(catalog, "client_metrics", "subscription")
-
-
-def state_of(catalog: Catalog) -> tuple[object, ...]:
-    topics = TopicRows(catalog)
-    return topics.all(), topics.deletions(), of_broker(catalog).all(), topics.is_settled
-
-
-def killed(folder: Path, target: Path) -> Path:
-    """A copy of the files as they lie on disk now: the state after a kill, and after a power cut as
-    far as it was synced."""
-    target.mkdir()
-    for path in folder.glob(f"{NAME}*"):
-        shutil.copy(path, target)
-    return target
+from tests.support.catalogs import (
+    CLICKS,
+    ORDERS,
+    killed,
+    of_broker,
+    of_clients,
+    of_metrics,
+    opened,
+    state_of,
+)
 
 
 def test_what_was_written_is_there_again(tmp_path: Path) -> None:
@@ -292,108 +258,6 @@ def test_another_programs_database_is_refused_and_let_alone(tmp_path: Path) -> N
     assert (tmp_path / NAME).read_bytes() == before
 
 
-def test_a_newer_versions_catalog_is_refused(tmp_path: Path) -> None:
-    with opened(tmp_path) as catalog:
-        catalog._database.execute(f"PRAGMA user_version = {len(SCHEMA) + 1}")
-    before = (tmp_path / NAME).read_bytes()
-    with pytest.raises(DataNewer) as error:
-        Catalog.open(tmp_path / NAME)
-    told = f"catalog.db: its schema has format {len(SCHEMA) + 1}, and this appliance knows up to"
-    assert told in str(error.value)
-    assert "a newer one wrote it. Nothing was changed. Install that version" in str(error.value)
-    assert (tmp_path / NAME).read_bytes() == before
-
-
-def test_the_list_of_steps_is_closed() -> None:
-    """One more, and every build of this major refuses the catalog: a table is an addition. With the
-    next major version of the data this number grows, and `format_of` with it."""
-    assert len(SCHEMA) == 15
-    assert format_of(len(SCHEMA)) == "1.0"
-
-
-ADDED = {
-    "volumes": "CREATE TABLE volumes (id TEXT PRIMARY KEY NOT NULL); "
-    "INSERT INTO volumes SELECT 'of ' || name FROM topics",
-    "places": "CREATE TABLE places (topic BLOB NOT NULL)",
-}
-
-
-def test_an_added_table_is_made_where_it_is_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with opened(tmp_path) as catalog:
-        TopicRows(catalog).put(ORDERS)
-    monkeypatch.setattr(module, "ADDITIONS", ADDED)
-    for _ in range(2):  # once
-        with opened(tmp_path) as catalog:
-            assert catalog.rows("SELECT * FROM volumes") == [("of orders",)]
-            assert catalog.rows("SELECT * FROM places") == []
-            assert catalog._pragma("user_version") == len(SCHEMA)
-    assert copies(tmp_path) == [], "what was there was not changed"
-
-
-def test_an_older_build_keeps_the_tables_that_it_does_not_know(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as newer:
-        newer.setattr(module, "ADDITIONS", ADDED)
-        with opened(tmp_path) as catalog:
-            catalog.run("INSERT INTO places VALUES (x'07')", ())
-    with opened(tmp_path) as catalog:
-        TopicRows(catalog).put(ORDERS)
-    monkeypatch.setattr(module, "ADDITIONS", ADDED)
-    with opened(tmp_path) as catalog:
-        assert catalog.rows("SELECT * FROM places") == [(b"\x07",)]
-        assert TopicRows(catalog).all() == [ORDERS]
-
-
-def at_schema(folder: Path, schema: int, patch: pytest.MonkeyPatch) -> None:
-    with patch.context() as older:
-        older.setattr(module, "SCHEMA", SCHEMA[:schema])
-        with opened(folder) as catalog:
-            TopicRows(catalog).put(ORDERS)
-
-
-def test_a_catalog_is_copied_before_its_tables_are_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    at_schema(tmp_path, 13, monkeypatch)
-    with opened(tmp_path):
-        pass
-    (copy,) = copies(tmp_path)
-    assert (copy.name, copy.stat().st_mode & 0o777) == ("catalog.0.13.db", 0o600)
-    # it takes the place of the catalog, for the build that wrote it
-    copy.replace(tmp_path / NAME)
-    with monkeypatch.context() as older:
-        older.setattr(module, "SCHEMA", SCHEMA[:13])
-        with opened(tmp_path) as catalog:
-            assert TopicRows(catalog).all() == [ORDERS]
-            assert catalog._pragma("user_version") == 13
-
-
-def test_the_last_three_copies_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for schema in range(9, 14):
-        (tmp_path / NAME).unlink(missing_ok=True)
-        at_schema(tmp_path, schema, monkeypatch)
-        with opened(tmp_path):
-            pass
-    assert [each.name for each in copies(tmp_path)] == [
-        f"catalog.0.{schema}.db" for schema in (11, 12, 13)
-    ]
-
-
-def test_a_catalog_that_cannot_be_copied_is_not_migrated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    at_schema(tmp_path, 13, monkeypatch)
-    (tmp_path / "catalog.0.13.db").mkdir()
-    with pytest.raises(CatalogFailed, match="is not migrated, as it cannot be copied to"):
-        Catalog.open(tmp_path / NAME)
-    with sqlite3.connect(tmp_path / NAME) as database:
-        assert database.execute("PRAGMA user_version").fetchone() == (13,)
-    database.close()
-
-
 def test_a_catalog_that_another_process_holds_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -422,9 +286,6 @@ def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
     assert modes == {NAME: 0o600, f"{NAME}-wal": 0o600}
 
 
-# Migrations
-
-
 def test_rights_secrets_and_quotas_survive_a_kill(tmp_path: Path) -> None:
     acl = (2, "orders", 3, "User:ann", "*", 3, 3)
     other = (2, "clicks", 3, "User:ann", "*", 3, 3)
@@ -450,101 +311,3 @@ def test_rights_secrets_and_quotas_survive_a_kill(tmp_path: Path) -> None:
         assert users.login_secret() == of_logins
         assert of_clients(catalog).all() == {"a": {"x": 4.5}}
         assert of_metrics(catalog).all() == {"slow": {"match": "", "interval.ms": "100"}}
-
-
-def test_an_older_schema_is_taken_to_the_newest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with opened(tmp_path) as catalog:
-        TopicRows(catalog).put(ORDERS)
-        cluster_id = catalog.cluster_id
-    more = [*SCHEMA, "ALTER TABLE topics ADD COLUMN owner TEXT; UPDATE topics SET owner = 'x'"]
-    monkeypatch.setattr(module, "SCHEMA", more)
-    for _ in range(2):
-        with opened(tmp_path) as catalog:
-            assert catalog.rows("SELECT name, owner FROM topics") == [("orders", "x")]
-            assert (catalog.cluster_id, catalog._pragma("user_version")) == (
-                cluster_id, len(more))
-
-
-def test_a_catalog_from_before_quotas_gets_room_for_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "SCHEMA", SCHEMA[:1])
-        with opened(tmp_path) as catalog:
-            TopicRows(catalog).put(ORDERS)
-    with opened(tmp_path) as catalog:
-        assert (TopicRows(catalog).all(), of_clients(catalog).all()) == ([ORDERS], {})
-
-
-def test_a_migration_that_fails_leaves_the_old_schema(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with opened(tmp_path) as catalog:
-        TopicRows(catalog).put(ORDERS)
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "SCHEMA", [*SCHEMA, "DELETE FROM topics; SELECT none FROM nowhere"])
-        with pytest.raises(ApplianceError, match="no such table"):
-            Catalog.open(tmp_path / NAME)
-    with opened(tmp_path) as catalog:
-        assert TopicRows(catalog).all() == [ORDERS]
-
-
-# Ids, and the file that tells a directory's
-
-
-def test_an_id_is_written_as_kafka_writes_it() -> None:
-    # java: Uuid.fromString("7gxDFHLZRl-H1PzvcVlmdA")
-    value = uuid.UUID("ee0c4314-72d9-465f-87d4-fcef71596674")
-    assert kafka_uuid.text_of(value) == "7gxDFHLZRl-H1PzvcVlmdA"
-    assert kafka_uuid.parse("7gxDFHLZRl-H1PzvcVlmdA") == value
-    made = {kafka_uuid.text_of(kafka_uuid.new()) for _ in range(300)}
-    assert len(made) == 300
-    assert not any(each.startswith("-") for each in made)
-
-
-@pytest.mark.parametrize("text", ["", "A", "7gxDFHLZRl-H1PzvcVlmdA==", "7gxDFHLZRl+H1PzvcVlmdA",
-                                  "7gxDFHLZRl-H1PzvcVlmd\u00e4", "7gxDFHLZRl-H1PzvcVlmdB"])
-def test_what_is_no_id_is_refused(text: str) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011
-        kafka_uuid.parse(text)
-
-
-def test_a_directory_tells_its_topics_id(tmp_path: Path) -> None:
-    assert partition_metadata.read(tmp_path) is None
-    partition_metadata.write(tmp_path, ORDERS.id)
-    assert (tmp_path / "partition.metadata").read_text() == (
-        f"version: 0\ntopic_id: {kafka_uuid.text_of(ORDERS.id)}\n")
-    assert partition_metadata.read(tmp_path) == ORDERS.id
-
-
-@pytest.mark.parametrize("data", [b"", b"\0" * 50, b"version: 0\n", b"version: 1\ntopic_id: x\n",
-                                  b"version: 0\ntopic_id: short\n", b"\xff\xfe", b"a\nb\n",
-                                  b"version: 0\ntopic_id: " + b"A" * 10_000])
-def test_a_torn_or_strange_file_tells_none(data: bytes, tmp_path: Path) -> None:
-    (tmp_path / "partition.metadata").write_bytes(data)
-    assert partition_metadata.read(tmp_path) is None
-
-
-def test_users_of_before_become_one_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whoever reached the port could write credentials: they wait for an administrator, and those
-    with the name of a user of the console are gone."""
-    before = next(i for i, step in enumerate(SCHEMA) if "CREATE TABLE users" in step)
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "SCHEMA", SCHEMA[:before])
-        with opened(tmp_path) as catalog:
-            for each in ("ann", "bob"):
-                catalog.run("INSERT INTO scram VALUES (?, 1, x'01', x'02', x'03', 4096)", (each,))
-            catalog.run("INSERT INTO admin_users VALUES ('ann', 'admin', 'hash', 7, 0)", ())
-        assert has_users(tmp_path / NAME)
-    with opened(tmp_path) as catalog:
-        ann, bob = UserRows(catalog).users()
-        assert ann == User("ann", "admin", "hash", 7, 0)
-        assert (bob.name, bob.role, bob.password_hash) == ("bob", "none", "")
-        assert bob.created_ms > 1_700_000_000_000
-        waiting = Credential("bob", 1, b"\x01", b"\x02", b"\x03", 4096, is_confirmed=0)
-        assert UserRows(catalog).credentials() == [waiting]
-    assert has_users(tmp_path / NAME)

@@ -11,7 +11,7 @@ import pytest
 from appliance.config import LogConfig
 from appliance.native._histogram import TIME_BOUNDS_NS
 from appliance.storage._log_metrics import log_facts
-from tests.network.test_data_plane import NETWORK, Plane, batch
+from tests.support.data_plane import NETWORK, Plane, batch
 from tests.support.wire_client import TOPIC_ID
 
 PRODUCE, FETCH = 0, 1

@@ -14,7 +14,7 @@ from appliance.protocol.codec import decode
 from appliance.protocol.messages.fetch import FetchRequest, FetchResponse
 from appliance.record._batch import headers, records
 from tests.api import test_handlers_captured as corpus
-from tests.network.test_data_plane import Plane, make
+from tests.support.data_plane import Plane, make
 from tests.support.logs import batch, end_txn, produced
 from tests.support.wire_client import TOPIC_ID, frame_of
 

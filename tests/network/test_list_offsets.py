@@ -15,7 +15,7 @@ from appliance.config import LogConfig
 from appliance.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from appliance.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from appliance.testing import RunningBroker
-from tests.network.test_data_plane import NETWORK, PARTITIONS, Plane, batch, noise
+from tests.support.data_plane import NETWORK, PARTITIONS, Plane, batch, noise
 from tests.support.wire_client import WireClient, frame_of
 
 KEY, VERSIONS = 2, range(1, 12)

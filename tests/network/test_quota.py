@@ -16,7 +16,7 @@ from appliance.access.client_quotas import CONNECT, FETCH, PRODUCE
 from appliance.config import LogConfig
 from appliance.protocol.messages.fetch import FetchResponse
 from appliance.protocol.messages.produce import ProduceResponse
-from tests.network.test_data_plane import NETWORK, Plane, batch
+from tests.support.data_plane import NETWORK, Plane, batch
 from tests.support.small_control import SmallControl, small_control
 from tests.support.wire_client import WireClient, produce_frame
 

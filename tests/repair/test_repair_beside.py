@@ -18,11 +18,11 @@ from appliance._log import Log
 from appliance.errors import ApplianceError, OffsetInHole
 from appliance.record import _batch, _batch_builder
 from appliance.repair import _hole_repair, partition_repair
-from tests.network.test_data_plane import Plane, make
 from tests.repair.test_partition_repair import ASIDE, Heard, put_back
 from tests.repair.test_scrub import others, ranges, scrubbed
 from tests.support.beside import beside
 from tests.support.damaged import END, SETTINGS, Damaged, build
+from tests.support.data_plane import Plane, make
 from tests.support.logs import NOW, batch, copied, end_txn, log_config, opened, produced
 
 __all__ = ["make"]

@@ -17,7 +17,7 @@ from appliance.data_dir.log_dir import LogDir
 from appliance.errors import ApplianceError, SequenceOutOfOrder
 from appliance.record import _batch, _batch_builder
 
-from . import share, txn
+from . import moving, share, txn
 from .facts import FROM_MAGIC, Facts, LogFacts, Written, content
 from .session import START_MS, STORAGE, config_of, name_of, read_batches
 
@@ -63,6 +63,8 @@ class Observation:
 
 
 def open_logs(root: Path) -> Any:
+    if (root / moving.DIRECTORY).is_dir():
+        return moving.TwoDirs(root)
     return LogDir.open(root, config=STORAGE, log_config=config_of)
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from . import cleaning_lives, log_lives, producer_lives, share, txn
+from . import cleaning_lives, log_lives, moving, producer_lives, share, txn
 from .session import Session
 
 SCENARIOS: dict[str, Sequence[Callable[[Session], None]]] = {
@@ -32,6 +32,7 @@ SCENARIOS: dict[str, Sequence[Callable[[Session], None]]] = {
     "share": (share.first, share.second, share.first),
     "truncate": (log_lives.truncate, log_lives.truncate_again),
     "partitions": (log_lives.partitions, log_lives.partitions_again),
+    "moves": (moving.first, moving.second),
 }
 
 # Faults planted in Python code: each must be detected.
@@ -40,7 +41,7 @@ FAULTY: dict[str, Sequence[Callable[[Session], None]]] = {
     "transfers-markers-not-awaited": (txn.markers_not_awaited,),
     "share-not-awaited": (share.not_awaited,),
 }
-LIVES = SCENARIOS | FAULTY
+LIVES = SCENARIOS | FAULTY | moving.FAULTY
 
 
 def main(scenario: str, life: str, root: str) -> None:

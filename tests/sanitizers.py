@@ -67,6 +67,7 @@ ENGINE_TESTS = (
     "native/test_histogram.py",
     "storage/test_truncation.py",
     "topics/test_partition_moves.py",
+    "topics/test_partition_copies.py",
     "topics/test_reopening.py",
     "protocol/test_wire.py",
 )
@@ -133,6 +134,7 @@ SANITIZERS = {
             "storage/test_threads.py",
             "data_dir/test_log_dirs.py",
             "topics/test_partition_moves.py",
+            "topics/test_partition_copies.py",
             "topics/test_reopening.py",
             *OPEN_TO_ALL_TESTS,
         ),

@@ -215,9 +215,10 @@ class PartitionMove:
             data = os.pread(source, min(CHUNK, end - start), start)
             if not data:
                 return  # a file that is no segment's became shorter
-            os.pwrite(target, data, start)
-            start += len(data)
-            self.copied_bytes += len(data)
+            # Where the disk has room for a part of it that is written, and the next one says so.
+            written = os.pwrite(target, data, start)
+            start += written
+            self.copied_bytes += written
             if is_paced:
                 self._pause()
 

@@ -5,92 +5,25 @@ from __future__ import annotations
 import asyncio
 import errno
 import functools
-import os
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from appliance._log import Log
 from appliance.broker.broker import Broker
 from appliance.catalog.log_directory_rows import LogDirectoryRows
 from appliance.data_dir import durable_directories
 from appliance.data_dir.log_dir import LogDir
 from appliance.data_dir.log_dirs import LogDirs
-from appliance.data_dir.partition_move import PartitionMove, futures_in
+from appliance.data_dir.partition_move import PartitionMove
 from appliance.data_dir.record_dir import DirectoryOffline, LogDirUnknown, RecordDir
 from appliance.errors import ApplianceError, LogClosed, StorageFull, StorageIoFailed
-from appliance.record import _batch_builder
 from appliance.topics import partition_moves
 from tests.support.broker import kill_points
-from tests.support.logs import (
-    NOW,
-    batch,
-    break_open,
-    end_txn,
-    everything,
-    log_config,
-    produced,
-    values,
-)
+from tests.support.logs import batch, break_open, end_txn, everything, produced, values
+from tests.support.moves import facts, fill_with_all, finish, move, nothing_is_left, place
 from tests.support.several_dirs import away, come_back, found, live, records
-
-
-async def finish(broker: Broker) -> None:
-    """All moves that are under way."""
-
-    async def stops(wait_ms: int) -> bool:
-        await asyncio.sleep(0.001)
-        return not broker.moves.under_way
-
-    await broker.moves.run(stops)
-
-
-async def move(broker: Broker, topic: str = "t", partition: int = 0) -> None:
-    log = broker.topics[topic].log(partition)
-    path = next(
-        each.path
-        for each in broker.log_dir.directories
-        if not log.directory.startswith(f"{each.path}/")
-    )
-    await broker.moves.ask(topic, partition, str(path))
-
-
-def place(root: Path, name: str = "t-0") -> list[str]:
-    return [each for each in ("a", "b") if (root / each / name).exists()]
-
-
-def nothing_is_left(root: Path) -> None:
-    assert [each for name in ("a", "b") for each in futures_in(root / name)] == []
-    for name in ("a", "b"):
-        deleted = root / name / durable_directories.DELETED
-        assert not deleted.exists() or [*deleted.iterdir()] == []
-
-
-def facts(log: Log) -> tuple[Any, ...]:
-    """What must be the same in another directory."""
-    return (
-        everything(log), log.log_start_offset, log.log_end_offset, log.leader_epoch,
-        log.high_watermark, log.last_stable_offset, sorted(log.producers()), log.holes(),
-        [each[:3] for each in log.segments()],
-    )  # fmt: skip
-
-
-async def fill_with_all(broker: Broker) -> Log:
-    """Segments, a start inside of one, sequences, an aborted transaction and an open one."""
-    topic = await broker.topics.create("t", 1)
-    log = topic.log(0)
-    for each in range(5):
-        log.append(produced(each, pid=3))
-    log.roll()
-    log.append(produced(0, pid=7, txn=True), origin="coordinator")
-    end_txn(log, "abort", pid=7)
-    log.append(produced(0, count=2, pid=8, txn=True), origin="coordinator")
-    log.flush()
-    log.delete_before(3)
-    log.append_durable(produced(5, pid=3))
-    return log
 
 
 def test_a_log_is_the_same_in_the_other_directory(tmp_path: Path) -> None:
@@ -177,74 +110,6 @@ def test_it_is_written_to_meanwhile(tmp_path: Path) -> None:
         assert broker.log_dir.report.losses == []
 
     live(tmp_path, look)
-
-
-def test_retention_and_compaction_go_on_meanwhile(tmp_path: Path) -> None:
-    async def use(broker: Broker) -> None:
-        topic = await broker.topics.create("t", 1, {"cleanup.policy": "compact"})
-        log = topic.log(0)
-        for each in range(4):
-            log.append_durable(batch(*(f"{each}.{i}" for i in range(50))))
-            log.roll()
-        copy = move_of(broker, log)
-        copy.begin()
-        copy.round()
-        log.flush()
-        broker.log_dir.checkpoint()
-        log.configure(log_config(cleanup_policy="compact", min_cleanable_dirty_ratio=0.0))
-        assert log.compact()
-        before = facts(log)
-        target = broker.log_dir.named(str(copy.target.path))
-        new = copy.switch(lambda: broker.log_dir.moved(("t", 0), target), log_config())
-        assert facts(new) == before
-        topic.put_log(0, new)
-
-    live(tmp_path, use)
-
-
-def test_a_segment_that_compaction_replaced_is_copied_anew(tmp_path: Path) -> None:
-    """Also where the new file is longer, and has the number that the old one had: with two rounds
-    of compaction between two of the copy that happens, as numbers are used again at once."""
-
-    async def use(broker: Broker) -> None:
-        topic = await broker.topics.create("t", 1, {"cleanup.policy": "compact"})
-        log = topic.log(0)
-        log.configure(log_config(cleanup_policy="compact", min_cleanable_dirty_ratio=0.0))
-        keyed(log, 0, 20)
-        copy = move_of(broker, log)
-        copy.begin()
-        copy.round()
-        keyed(log, 10, 60)
-        log.flush()
-        broker.log_dir.checkpoint()
-        assert log.compact()
-        first = log.segments()[0]
-        stamp = copy._stamps[Path(first.path).name]
-        assert first.size > stamp.size > 0
-        number = os.stat(first.path).st_ino
-        copy._stamps[Path(first.path).name] = stamp._replace(inode=number)
-        before = facts(log)
-        target = broker.log_dir.named(str(copy.target.path))
-        new = copy.switch(lambda: broker.log_dir.moved(("t", 0), target), log_config())
-        copy.discard()
-        assert facts(new) == before
-        topic.put_log(0, new)
-
-    live(tmp_path, use)
-
-
-def keyed(log: Log, first: int, end: int) -> None:
-    """A segment with a record of each key."""
-    for each in range(first, end):
-        log.append_durable(_batch_builder.batch([(NOW, f"k{each}".encode(), b"v" * 20)]))
-    log.roll()
-
-
-def move_of(broker: Broker, log: Log) -> PartitionMove:
-    source, target = (each.opened() for each in broker.log_dir.directories)
-    if not source.holds(log.topic, log.partition):
-        source, target = target, source
-    return PartitionMove(log, source, target, lambda: 0, threading.Event())
 
 
 # What goes wrong

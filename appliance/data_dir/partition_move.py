@@ -79,6 +79,7 @@ class PartitionMove:
         self.source = source
         self.target = target
         self.folder = target.path / f"{log.name}.{secrets.token_hex(16)}-future"
+        self.has_left = False  # a copy that has its name, and could not be taken back
         self.copied_bytes = 0
         self.offset = log.log_start_offset  # up to which the last round copied
         self._bytes_per_s = bytes_per_s
@@ -94,11 +95,12 @@ class PartitionMove:
 
     # Copying
 
-    def begin(self) -> None:
+    def begin(self, *, was_left: bool = False) -> None:
+        """`was_left`: by an attempt before this one."""
         self._check_room()
         try:
-            # Left by an attempt that could not take it back. No log, or the rename will say so.
-            if self._placed.exists() and not self.target.holds(self.log.topic, self.log.partition):
+            is_open = self.target.holds(self.log.topic, self.log.partition)
+            if was_left and not is_open and self._placed.exists():
                 self._placed.rename(self.folder)
                 shutil.rmtree(self.folder)
             make_directory(self.folder)
@@ -297,6 +299,7 @@ class PartitionMove:
                 self.target.engine.sync_directory()
             self.target.engine.forget_names([self.log.name])
         except (ApplianceError, OSError) as error:
+            self.has_left = True
             events.warning("what a move left stays for now", path=self.target.path, error=error)
         finally:
             self.source.reopen_closed(self.log.topic, self.log.partition, config)

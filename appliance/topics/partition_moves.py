@@ -43,6 +43,7 @@ class Moving:
     why: str = ""  # it failed, and is tried again
     due: float = 0.0  # of time.monotonic()
     failures: int = 0
+    has_left: bool = False  # in its target; removed when it is tried again, or by the next start
 
     def copied_to(self, log: Log) -> int:
         return log.log_start_offset if self.copy is None else self.copy.offset
@@ -140,7 +141,7 @@ class PartitionMoves:
             log, source, target, self._bytes_per_s, moving.cancelled
         )
         try:
-            await asyncio.to_thread(copy.begin)
+            await asyncio.to_thread(copy.begin, was_left=moving.has_left)
             await asyncio.to_thread(copy.copy)
             await self._change(self._switch(key, moving, copy))
         except MoveCancelled:
@@ -152,6 +153,7 @@ class PartitionMoves:
             self._fail(key, moving, error)
         finally:
             moving.copy = None
+            moving.has_left |= copy.has_left
             await asyncio.to_thread(copy.discard)
 
     def _fail(self, key: Key, moving: Moving, error: Exception) -> None:

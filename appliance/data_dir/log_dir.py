@@ -166,16 +166,15 @@ class LogDir:
             self.unopened[key] = "it is being reopened"
         return self._open(key, name, config or LogConfig(), is_again=True)
 
-    def reopen_closed(self, topic: str, partition: int, config: LogConfig) -> Log:
-        """One whose move to another directory came to nothing. If it failed meanwhile, and is still
-        read, it stays as it is."""
+    def reopen_closed(self, topic: str, partition: int, config: LogConfig) -> None:
+        """One whose move to another directory came to nothing. If it failed meanwhile it waits for
+        an operator's word, as all that failed: who still reads it cannot be told any more."""
         key = (topic, partition)
-        log = self._logs.get(key)
-        if log is not None and log.failed is not None:
-            self._close_unread(log, time.monotonic() + READERS_S)
+        if (log := self._logs.get(key)) is not None and log.failed is not None:
+            return
         self._logs.pop(key, None)
         self.unopened[key] = "its move to another directory failed"
-        return self._open(key, directory_name(topic, partition), config, is_again=True)
+        self._open(key, directory_name(topic, partition), config, is_again=True)
 
     def adopt(self, topic: str, partition: int, config: LogConfig) -> Log:
         """One that came from another directory, with its files and its state (`take_over`)."""

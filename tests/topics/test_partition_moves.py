@@ -6,6 +6,7 @@ import asyncio
 import errno
 import functools
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,20 @@ from appliance.data_dir.log_dir import LogDir
 from appliance.data_dir.log_dirs import LogDirs
 from appliance.data_dir.partition_move import PartitionMove
 from appliance.data_dir.record_dir import DirectoryOffline, LogDirUnknown, RecordDir
-from appliance.errors import ApplianceError, LogClosed, StorageFull, StorageIoFailed
+from appliance.errors import ApplianceError, LogClosed, LogFailed, StorageFull, StorageIoFailed
 from appliance.topics import partition_moves
 from tests.support.broker import kill_points
-from tests.support.logs import batch, break_open, end_txn, everything, produced, values
+from tests.support.logs import (
+    batch,
+    break_file,
+    break_open,
+    end_txn,
+    everything,
+    produced,
+    values,
+)
 from tests.support.moves import facts, fill_with_all, finish, move, nothing_is_left, place
-from tests.support.several_dirs import away, come_back, found, live, records
+from tests.support.several_dirs import away, come_back, found, live, records, texts
 
 
 def test_a_log_is_the_same_in_the_other_directory(tmp_path: Path) -> None:
@@ -240,6 +249,38 @@ def test_where_the_target_dies_in_the_switch_the_old_log_is_the_log(
 
     live(tmp_path, use, is_killed=True)
     live(tmp_path, look)
+
+
+def test_a_log_that_fails_in_the_switch_waits_for_an_operator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As all that failed: what a reader holds is not read anew from the disk."""
+    close = PartitionMove._close_and_put
+
+    def fail(copy: PartitionMove, decide: Any) -> None:
+        copy.log.append(batch("unknown"))
+        break_file(copy.log)
+        with suppress(LogFailed):
+            copy.log.flush()
+        close(copy, decide)
+
+    async def use(broker: Broker) -> None:
+        topic = await broker.topics.create("t", 1)
+        topic.log(0).append_durable(batch("kept"))
+        with monkeypatch.context() as patch:
+            patch.setattr(PartitionMove, "_close_and_put", fail)
+            await move(broker)
+            await broker.moves._move(("t", 0), broker.moves.under_way["t", 0])
+        failed = topic.log(0)
+        assert failed.failed is not None
+        assert any("t-0" in each for each in texts(broker))
+        await broker.moves._move(("t", 0), broker.moves.under_way["t", 0])  # nor is it moved
+        await broker.reopening.reopen("t", 0)
+        now = topic.log(0)
+        assert values(everything(now)) == ["kept"]
+        assert now.append_durable(batch("after")).base_offset == 1
+
+    live(tmp_path, use)
 
 
 def test_a_topic_that_is_deleted_is_not_moved_nor_another_of_its_name(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from libcpp.memory cimport make_shared
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
-from appliance.native._codes cimport OK
+from appliance.native._codes cimport LOG_FAILED, OK
 from appliance.native._descriptors cimport (
     DirectoryRef, FileRef, directory_hold, directory_rest,
 )
@@ -155,6 +155,12 @@ cdef class Engine(DataDirectory):
         with nogil:
             failure_forget()
             log_hand_over(log.log.get(), &checkpoint)
+            code = LOG_FAILED if checkpoint.swap_base >= 0 else OK
+        # Then a segment of it is in a file without its name, of which a copy knows nothing. It is
+        # finished where the log is opened again.
+        if code != OK:
+            raise error_of(code, f"{log.name}: a compaction of it is not finished")
+        with nogil:
             journal_put(&self.storage.get().journal, c_name, &checkpoint)
             code = storage_commit(self.storage.get())
         self._raise(code, "the checkpoint journal cannot be written")

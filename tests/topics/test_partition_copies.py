@@ -11,8 +11,9 @@ import pytest
 from appliance._log import Log
 from appliance.broker.broker import Broker
 from appliance.data_dir.partition_move import PartitionMove
+from appliance.errors import LogFailed, StorageIoFailed
 from appliance.record import _batch_builder
-from tests.support.logs import NOW, batch, log_config
+from tests.support.logs import NOW, batch, everything, log_config
 from tests.support.moves import facts, fill_with_all, finish, move
 from tests.support.several_dirs import live
 
@@ -69,6 +70,53 @@ def test_a_segment_that_compaction_replaced_is_copied_anew(tmp_path: Path) -> No
         topic.put_log(0, new)
 
     live(tmp_path, use)
+
+
+def test_a_compaction_that_could_not_finish_is_finished_before_the_move(tmp_path: Path) -> None:
+    """Until then the log's segment is in a file that has not its name yet."""
+
+    async def use(broker: Broker) -> None:
+        topic = await broker.topics.create("t", 1, {"cleanup.policy": "compact"})
+        log = topic.log(0)
+        log.configure(log_config(cleanup_policy="compact", min_cleanable_dirty_ratio=0.0))
+        for each in range(3):
+            keyed(log, 10 * each, 10 * each + 20)
+        log.flush()
+        broker.log_dir.checkpoint()
+        unfinished(log)
+        before = facts(log)
+        copy = move_of(broker, log)
+        copy.begin()
+        target = broker.log_dir.named(str(copy.target.path))
+
+        def decide() -> None:
+            broker.log_dir.moved(("t", 0), target)
+
+        with pytest.raises(LogFailed, match="a compaction of it is not finished"):
+            copy.switch(decide, log_config())
+        copy.discard()
+        again = copy.source.log("t", 0)
+        assert everything(again) == before[0]
+        copy = move_of(broker, again)
+        copy.begin()
+        new = copy.switch(decide, log_config())
+        copy.discard()
+        assert everything(new) == before[0]
+        topic.put_log(0, new)
+
+    live(tmp_path, use)
+
+
+def unfinished(log: Log) -> None:
+    """A compaction whose new segment cannot take the old one's place."""
+    first = Path(log.segments()[0].path)
+    kept = first.with_suffix(".kept")
+    first.rename(kept)
+    first.mkdir()
+    with pytest.raises(StorageIoFailed):
+        log.compact()
+    first.rmdir()
+    kept.rename(first)
 
 
 def test_a_write_that_takes_a_part_is_gone_on_with(

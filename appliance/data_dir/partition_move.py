@@ -26,7 +26,7 @@ from appliance.config import LogConfig
 from appliance.data_dir import durable_directories
 from appliance.data_dir.durable_directories import storage_error
 from appliance.data_dir.log_dir import LogDir
-from appliance.errors import ApplianceError, StorageFull
+from appliance.errors import ApplianceError, StorageFull, StorageIoFailed
 from appliance.process import event_log
 from appliance.process.owner_only import FILE_MODE, make_directory
 from appliance.process.spoken import size
@@ -260,6 +260,7 @@ class PartitionMove:
         """Between two changes of topics. `decide` writes the row."""
         self.source.checkpoint()  # recovery in the target reads what comes after it
         self.log.flush()
+        self._check_files()
         key = (self.log.topic, self.log.partition)
         with self.log.directory_held():
             try:
@@ -273,6 +274,12 @@ class PartitionMove:
         except ApplianceError as error:  # the move's row stays, by which it is deleted later
             events.warning("the old log of a move stays for now", log=self.log.name, error=error)
         return new
+
+    def _check_files(self) -> None:
+        """One that somebody deleted is there for as long as the log is open, and can be repaired."""
+        gone = {each.path for each in self.log.segments() if not Path(each.path).exists()}
+        for path in sorted(gone & {each.path for each in self.log.segments()}):
+            raise StorageIoFailed(f"{path} is gone: repair the partition before it is moved")
 
     def _close_and_put(self, decide: Callable[[], None]) -> None:
         name = self.log.name

@@ -107,6 +107,22 @@ def test_a_compaction_that_could_not_finish_is_finished_before_the_move(tmp_path
     live(tmp_path, use)
 
 
+def test_a_log_that_lacks_a_file_is_not_closed(tmp_path: Path) -> None:
+    """What was deleted can be read, and put back, until then."""
+
+    async def use(broker: Broker) -> None:
+        log = await fill_with_all(broker)
+        before = facts(log)
+        os.unlink(log.segments()[0].path)
+        await move(broker)
+        await broker.moves._move(("t", 0), broker.moves.under_way["t", 0])
+        assert "00000000000000000000.log is gone" in broker.moves.under_way["t", 0].why
+        assert broker.topics["t"].log(0) is log
+        assert facts(log) == before
+
+    live(tmp_path, use)
+
+
 def unfinished(log: Log) -> None:
     """A compaction whose new segment cannot take the old one's place."""
     first = Path(log.segments()[0].path)

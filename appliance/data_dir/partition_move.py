@@ -276,7 +276,7 @@ class PartitionMove:
         return new
 
     def _check_files(self) -> None:
-        """One that somebody deleted is there for as long as the log is open, and can be repaired."""
+        """One that somebody deleted is there while the log is open, and can be repaired."""
         gone = {each.path for each in self.log.segments() if not Path(each.path).exists()}
         for path in sorted(gone & {each.path for each in self.log.segments()}):
             raise StorageIoFailed(f"{path} is gone: repair the partition before it is moved")

@@ -36,7 +36,8 @@ is_in_folder = click.option(
               help="The broker begins in this directory, which has no marker of it.")  # fmt: skip
 @click.option("--start", "starts", is_flag=True,
               help="Start broker and disk watch, now and with the machine.")  # fmt: skip
-@click.option("--restart", "restarts", is_flag=True, help="Restart the broker, if it runs.")
+@click.option("--restart", "restarts", is_flag=True,
+              help="Restart broker and export scheduler, if they run.")  # fmt: skip
 @click.option("--tune", "may_tune", is_flag=True,
               help="Write the values of the kernel that `appliance doctor` proposes.")  # fmt: skip
 @click.option("--command", default=None, hidden=True, type=click.Path(path_type=Path))
@@ -67,9 +68,12 @@ def install(
 @click.command(cls=Command)
 @click.option("--purge", "purges", is_flag=True, help="Delete settings and data, too. Asks first.")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+@click.option("--package-goes", is_flag=True, hidden=True)
 @is_in_folder
 @shows_json
-def uninstall(purges: bool, is_sure: bool, root: Path, as_json: bool) -> None:
+def uninstall(
+    purges: bool, is_sure: bool, package_goes: bool, root: Path, as_json: bool
+) -> None:
     """Stop the broker and remove its units. Settings and data stay, and where they are is said."""
     place = Place(root.absolute())
     there = removal.data_of(place)
@@ -82,7 +86,13 @@ def uninstall(purges: bool, is_sure: bool, root: Path, as_json: bool) -> None:
         return
     click.echo("\n".join(lines(steps)))
     if not purges:
-        click.echo(f"All records are still in {there}. To delete them: appliance uninstall --purge")
+        click.echo(f"All records are still in {there}. {to_delete(package_goes)}")
+
+
+def to_delete(package_goes: bool) -> str:
+    if package_goes:  # and this command with it
+        return "`apt purge appliance` deletes the settings and no records"
+    return "To delete them: appliance uninstall --purge"
 
 
 def this_command() -> Path:

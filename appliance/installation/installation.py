@@ -46,7 +46,7 @@ class Wish:
     data_dir: Path | None = None  # None: as the settings have it
     may_begin: bool = False  # in a directory without the marker
     starts: bool = False
-    restarts: bool = False  # the broker, if it runs
+    restarts: bool = False  # what runs of broker and export scheduler
 
 
 def install(wish: Wish) -> Iterator[Step]:
@@ -81,15 +81,20 @@ def _told_systemd(wish: Wish, *, is_same_unit: bool) -> Iterator[Step]:
         units.tell("enable", "--now", *wanted)
         yield Step("started", ", ".join(wanted))
     elif wish.restarts:
-        units.tell(restarting(is_same_unit), units.BROKER)
-        how = "a new process takes over" if is_same_unit else "its unit changed"
-        yield Step("restarted", f"{units.BROKER}, if it ran: {how}")
+        for unit, words, how in restarting(is_same_unit):
+            units.tell(words, unit)
+            yield Step("restarted", f"{unit}, if it ran{how}")
 
 
-def restarting(is_same_unit: bool) -> str:
-    """A new process takes over, which clients hardly see. In the unit of before that one would be
-    in the sandbox of before; and what a unit of before started may not know how."""
-    return "try-reload-or-restart" if is_same_unit else "try-restart"
+def restarting(is_same_unit: bool) -> Iterator[tuple[str, str, str]]:
+    """Each unit that has code of before in memory, with the words for systemd and for a person. A
+    new process takes over from a broker, which clients hardly see. In the unit of before that one
+    would be in the sandbox of before; and what a unit of before started may not know how."""
+    if is_same_unit:
+        yield units.BROKER, "try-reload-or-restart", ": a new process takes over"
+    else:
+        yield units.BROKER, "try-restart", ": its unit changed"
+    yield units.EXPORT_SCHEDULE, "try-restart", ""
 
 
 def check(wish: Wish) -> None:

@@ -21,6 +21,7 @@ TEMPLATES = Path(__file__).parent / "systemd"
 ANY_COMMAND = "/usr/bin/env appliance"
 BROKER = "appliance.service"
 DISK_WATCH = "appliance-disk-watch.timer"
+EXPORT_SCHEDULE = "appliance-export-schedule.service"
 SYSTEMD_RUNS = Path("/run/systemd/system")
 
 

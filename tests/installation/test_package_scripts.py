@@ -87,6 +87,20 @@ def test_data_that_needs_what_the_package_does_not_know_keeps_it_out(root: Path)
     assert "needs what this package does not know: never.heard.of" in done.stderr
 
 
+def test_a_removal_names_no_command_that_goes_with_it(root: Path) -> None:
+    command = root / "command"
+    command.write_text(
+        f'#!/bin/sh\nexec {sys.executable} -m appliance "$@" --root {root}\n'
+    )
+    command.chmod(0o755)
+    removed = run(root, "prerm", "remove", **{"/usr/lib/appliance/bin/appliance": str(command)})
+    assert removed.returncode == 0, removed.stderr
+    assert removed.stdout.splitlines()[-1] == (
+        "All records are still in /srv/array. "
+        "`apt purge appliance` deletes the settings and no records"
+    )
+
+
 def configured(root: Path) -> subprocess.CompletedProcess[str]:
     """`postinst` with its paths in the folder; what it calls is told so, too."""
     command = root / "command"
@@ -136,8 +150,11 @@ def test_one_whose_start_would_be_refused_leaves_the_old_one_running(root: Path)
 
 
 def test_a_broker_is_taken_over_from_where_its_unit_is_the_same() -> None:
-    assert restarting(is_same_unit=True) == "try-reload-or-restart"
-    assert restarting(is_same_unit=False) == "try-restart"
+    same, other = ({unit: words for unit, words, _ in restarting(is_same_unit=each)}
+                   for each in (True, False))  # fmt: skip
+    schedule = {"appliance-export-schedule.service": "try-restart"}  # it has no sockets to hand on
+    assert same == {"appliance.service": "try-reload-or-restart", **schedule}
+    assert other == {"appliance.service": "try-restart", **schedule}
     unit = (PACKAGING.parent / "systemd/appliance.service").read_text()
     reload = '/bin/sh -c "kill -USR2 $MAINPID"'  # /bin/kill is not on each Debian
     assert f"\nExecReload={reload}\n" in unit

@@ -14,7 +14,7 @@ from appliance.doctor import examination, mend
 from appliance.doctor.check import Check
 from appliance.installation import installation, removal
 from appliance.installation.installation import Step, Wish
-from appliance.installation.paths import Place
+from appliance.installation.paths import DATA_DIR, Place
 from appliance.machine.kernel_files import KernelFiles
 from appliance.machine.watch import Machine
 from appliance.process.exit_codes import Command
@@ -137,8 +137,14 @@ def advice(proposed: list[Check]) -> list[str]:
 def following(place: Place, data_dir: Path, starts: bool) -> list[str]:
     told = []
     if place.below(data_dir).stat().st_dev == place.root.stat().st_dev:
-        told = [f"{data_dir} is on the disk of the system. On an array: "
-                "sudo appliance install --data-dir /srv/array/appliance --start"]  # fmt: skip
+        told = [f"{data_dir} is on the disk of the system. {on_an_array(data_dir)}"]
     if starts:
-        return ["", *told, "`journalctl -u appliance` has a link that sets the first password."]
+        return ["", *told, "While nobody has a password, `journalctl -u appliance` has a link that "
+                "sets the first one."]  # fmt: skip
     return ["", *told, "To start it: sudo appliance install --start"]
+
+
+def on_an_array(data_dir: Path) -> str:
+    if data_dir == DATA_DIR:
+        return "On an array: sudo appliance install --data-dir /srv/array/appliance --start"
+    return f"If it should be on an array: `findmnt --target {data_dir}` says what is mounted there"

@@ -29,9 +29,9 @@ def uninstall(place: Place, purges: bool = False) -> Iterator[Step]:
         raise NotInstalled("units are root's: sudo appliance uninstall")
     data_dir = data_of(place)
     log_dirs = log_dirs_of(place, data_dir) if place.settings.exists() else []
-    if place.is_machine and units.is_running():
-        found = [each for each in units.names() if "@" not in each]
-        units.tell("disable", "--now", *(each for each in found if (place.units / each).exists()))
+    found = units.installed(place)  # none after an uninstall before
+    if found and place.is_machine and units.is_running():
+        units.tell("disable", "--now", *found)
         yield Step("stopped", "broker, exports, backups and disk watch")
     files = [place.units / each for each in units.names()]
     for path in (*files, units.data_file(place), place.users):

@@ -22,6 +22,7 @@ ANY_COMMAND = "/usr/bin/env appliance"
 BROKER = "appliance.service"
 DISK_WATCH = "appliance-disk-watch.timer"
 EXPORT_SCHEDULE = "appliance-export-schedule.service"
+EXPORTS = "appliance-export@"
 SYSTEMD_RUNS = Path("/run/systemd/system")
 
 
@@ -37,6 +38,14 @@ def texts(command: Path) -> Iterator[tuple[str, str]]:
     """Each unit by its name, with this command."""
     for name in names():
         yield name, (TEMPLATES / name).read_text().replace(ANY_COMMAND, str(command))
+
+
+def installed(place: Place) -> list[str]:
+    """What there is to stop: of a template each that was enabled, with what its timer starts."""
+    there = [each for each in names() if "@" not in each and (place.units / each).exists()]
+    timers = {each.name for each in place.units.glob(f"*.wants/{EXPORTS}*.timer")}
+    services = {each.removesuffix("timer") + "service" for each in timers}
+    return [*there, *sorted(timers | services)]
 
 
 def data_file(place: Place) -> Path:

@@ -20,7 +20,7 @@ from tests.installation import built_packages
 from tests.installation.debian_machine import DebianMachine, is_possible
 from tests.installation.steady_load import SteadyLoad, committed, count_of, held
 
-BROKER = "appliance.service"
+BROKER, SCHEDULE = "appliance.service", "appliance-export-schedule.service"
 ARRAY, DISKS = "/srv/array", "/srv/disks"  # where it is mounted, and what is mounted there
 DATA = f"{ARRAY}/appliance"
 BACKUP = "/mnt/backup"
@@ -131,13 +131,25 @@ def the_doctor_answers(machine: DebianMachine) -> str:
 
 def a_new_version_comes(machine: DebianMachine) -> None:
     time.sleep(LOAD_S)
-    before = machine.property(BROKER, "MainPID")
+    a_scheduler_of_another_environment_runs(machine)
+    before = {each: machine.property(each, "MainPID") for each in (BROKER, SCHEDULE)}
     machine.run("dpkg", "-i", "/opt/now.deb")
-    machine.until(BROKER, "active")
-    assert machine.property(BROKER, "MainPID") != before
+    for unit, process in before.items():
+        machine.until(unit, "active")
+        assert machine.property(unit, "MainPID") != process, unit
     assert "0.0.9" not in machine.run("appliance", "--version")
     runs_as_its_user(machine)
     time.sleep(LOAD_S)
+
+
+def a_scheduler_of_another_environment_runs(machine: DebianMachine) -> None:
+    """Spark is not in the package. Here it is only of interest that it is restarted."""
+    machine.run("install", "-d", "-o", "appliance-export", "/srv/lake")
+    own = machine.root / f"etc/systemd/system/{SCHEDULE}.d/override.conf"
+    own.parent.mkdir()
+    own.write_text("[Service]\nExecStart=\nExecStart=/usr/bin/sleep infinity\n")
+    machine.run("systemctl", "daemon-reload")
+    machine.run("systemctl", "start", SCHEDULE)
 
 
 def another_process_takes_over(machine: DebianMachine) -> None:
@@ -224,7 +236,9 @@ def data_outlives_removal_and_purge(machine: DebianMachine, bootstrap: str, admi
     count = count_of(bootstrap, TOPIC)
     settings = machine.root / "etc/appliance/appliance.toml"
     kept, found = settings.read_text(), on_disks(machine)
-    machine.run("dpkg", "--remove", "appliance")
+    machine.run("appliance", "uninstall")
+    machine.run("appliance", "uninstall")  # nothing is left to stop
+    assert "apt purge" in machine.run("dpkg", "--remove", "appliance")
     assert not list((machine.root / "etc/systemd/system").glob("appliance*.service"))
     assert machine.code("systemctl", "is-active", BROKER) != 0
     assert (found / "catalog.db").exists()

@@ -308,6 +308,28 @@ def test_data_and_settings_outlive_the_installation(root: Path) -> None:
     assert install(root).exit_code == 0  # and again, with all its data
 
 
+def test_all_that_may_run_is_stopped_and_a_second_removal_finds_nothing(root: Path) -> None:
+    install(root)
+    wants = root / "etc/systemd/system/timers.target.wants"
+    wants.mkdir()
+    (wants / "appliance-export@clicks.timer").symlink_to("../appliance-export@.timer")
+    found = units.installed(Place(root))
+    assert set(found) == {each for each in units.names() if "@" not in each} | {
+        "appliance-export@clicks.timer", "appliance-export@clicks.service"
+    }  # fmt: skip
+    (wants / "appliance-export@clicks.timer").unlink()  # as systemctl disables it
+    run(root, "uninstall")
+    assert units.installed(Place(root)) == []
+
+
+def test_who_named_the_array_is_told_where_to_look_if_it_is_none(root: Path) -> None:
+    told = install(root, "--data-dir", "/srv/array/appliance").output
+    assert "`findmnt --target /srv/array/appliance` says what is mounted there" in told
+    assert "--data-dir /srv/array/appliance --start" not in told, "just typed"
+    shutil.rmtree(root / "etc/appliance")
+    assert "--data-dir /srv/array/appliance --start" in install(root).output
+
+
 def test_purge_asks(root: Path) -> None:
     install(root)
     data = used(root, "/var/lib/appliance")

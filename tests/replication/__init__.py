@@ -1,0 +1,1 @@
+"""A model of replication, which the broker does not have yet: `docs/replication.md`."""

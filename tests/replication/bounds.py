@@ -1,0 +1,160 @@
+"""Where the model is searched to exhaustion, how many states that are, and where bugs are found."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tests.replication.partition_model import Model
+from tests.replication.state import EVERYBODY, Budget, State, first_state
+
+PAIR = 0b011  # the leader and one follower
+ALONE = 0b001
+
+
+class Bounds(NamedTuple):
+    budget: Budget
+    isr: int = EVERYBODY
+    min_insync: int = 2
+    written: int = 0  # committed records to begin with
+    behind: tuple[str, ...] = ()  # steps that were taken before
+    states: int = 0
+    depth: int = 0
+
+    def first(self, model: Model) -> State:
+        state = first_state(self.budget, self.isr, self.min_insync, self.written)
+        for label in self.behind:
+            state = dict(model.steps(state))[label]
+        return state
+
+
+# Small, and of different kinds.
+IN_GATE = {
+    "late messages alone": Bounds(
+        Budget(appends=2, late=1),
+        states=2_172, depth=13,
+    ),
+    "two records, a session": Bounds(
+        Budget(appends=2, lost_sessions=1, elections=1),
+        states=12_187, depth=17,
+    ),
+    "the ISR shrinks twice": Bounds(
+        Budget(appends=1, lost_sessions=1, elections=1, isr_writes=2),
+        states=9_371, depth=16,
+    ),
+    "the ISR grows": Bounds(
+        Budget(appends=1, lost_sessions=1, elections=1, isr_writes=1), PAIR,
+        states=5_746, depth=14,
+    ),
+    "a lost disk": Bounds(
+        Budget(crashes=1, lost_disks=1, lost_sessions=1, elections=1, isr_writes=1), written=1,
+        states=10_207, depth=16,
+    ),
+    "one is enough": Bounds(
+        Budget(appends=1, lost_sessions=1, elections=1, isr_writes=1), PAIR, 1,
+        states=5_229, depth=14,
+    ),
+    "one alone": Bounds(
+        Budget(appends=1, lost_sessions=1, elections=2, isr_writes=1), ALONE,
+        states=2_958, depth=15,
+    ),
+    "a fetch of two epochs ago": Bounds(
+        Budget(appends=1, lost_sessions=3, elections=3, late=1), behind=(
+            "0 appends (1, 1)", "0 syncs", "0 answers 1, 1 takes it", "1 syncs, 1 fetches, late",
+            "the session of 0 ends", "0 registers", "2 is elected",
+            "2 learns of epoch 2, version 2",
+        ),
+        states=17_829, depth=18,
+    ),
+}
+
+IN_RELEASE = {
+    "a crash": Bounds(
+        Budget(appends=1, crashes=1, lost_sessions=1, elections=1),
+        states=24_422, depth=18,
+    ),
+    "min.insync changes": Bounds(
+        Budget(appends=1, lost_sessions=1, elections=1, isr_writes=1, configs=1), PAIR,
+        states=23_920, depth=15,
+    ),
+    "two controllers": Bounds(
+        Budget(appends=1, lost_sessions=1, elections=2, late=1, controllers=1),
+        states=12_331, depth=16,
+    ),
+    "an answer of two epochs ago": Bounds(
+        Budget(appends=1, lost_sessions=3, elections=3, late=1), behind=(
+            "0 appends (1, 1)", "0 syncs", "0 answers 1, 1 takes it",
+            "the session of 0 ends", "0 registers", "2 is elected",
+            "2 learns of epoch 2, version 2", "1 learns of epoch 2, version 2", "2 answers 1, late",
+        ),
+        states=24_382, depth=18,
+    ),
+    "the ISR grows, late": Bounds(
+        Budget(appends=1, lost_sessions=1, elections=1, isr_writes=1, late=1), PAIR,
+        states=55_762, depth=16,
+    ),
+    "two elections, and the ISR grows": Bounds(
+        Budget(appends=1, lost_sessions=2, elections=2, isr_writes=1), PAIR,
+        states=133_675, depth=21,
+    ),
+    "one is enough, and crashes": Bounds(
+        Budget(appends=1, crashes=1, lost_sessions=1, elections=1, isr_writes=1), PAIR, 1,
+        states=85_107, depth=18,
+    ),
+    "two records, a crash": Bounds(
+        Budget(appends=2, crashes=1, lost_sessions=1, elections=1),
+        states=223_374, depth=21,
+    ),
+    "two records, the ISR shrinks": Bounds(
+        Budget(appends=2, lost_sessions=1, elections=1, isr_writes=1),
+        states=45_314, depth=19,
+    ),
+    "a lost disk, late": Bounds(
+        Budget(crashes=1, lost_disks=1, lost_sessions=1, elections=1, isr_writes=1, late=1),
+        written=1,
+        states=72_521, depth=18,
+    ),
+}
+
+BOUNDS = IN_GATE | IN_RELEASE
+
+
+class Found(NamedTuple):
+    within: str
+    invariant: str
+    steps: int  # of the shortest path
+    states: int  # that were seen until then
+
+
+LOST = "nothing committed is lost"
+BACK = "offsets never go back"
+
+FOUND = {
+    "truncates to the high watermark": Found("a lost disk", LOST, 3, 165),
+    "logs may diverge": Found("two records, a session", "what was seen stays", 8, 2_559),
+    "older epochs are answered": Found("a fetch of two epochs ago", LOST, 8, 5_541),
+    "older answers are taken": Found("an answer of two epochs ago", LOST, 8, 8_102),
+    "answers are taken anywhere": Found("late messages alone", "logs agree", 4, 147),
+    "stale version is overwritten": Found("a lost disk", LOST, 6, 2_447),
+    "refused write is tried again": Found("a lost disk", LOST, 7, 8_012),
+    "unknown outcome is taken for refused": Found("the ISR grows, late", LOST, 9, 27_852),
+    "stale read is believed": Found("the ISR grows", LOST, 8, 3_757),
+    "page cache counts": Found("a crash", LOST, 10, 16_943),
+    "leader's page cache counts": Found("a crash", LOST, 8, 6_650),
+    "shrunk before it is written": Found("the ISR shrinks twice", LOST, 7, 2_000),
+    "grown before it counts": Found("the ISR grows, late", LOST, 8, 18_681),
+    "joins by watermark alone": Found("two elections, and the ISR grows", LOST, 12, 73_978),
+    "epoch is led again": Found("a crash", "one leader an epoch", 2, 30),
+    "former self counts": Found("a lost disk", LOST, 8, 5_845),
+    "watermark moves below min.insync": Found("the ISR grows", LOST, 5, 603),
+    "eligible are kept": Found("min.insync changes", LOST, 7, 4_174),
+    "elects anybody": Found("the ISR grows", LOST, 6, 1_362),
+    "old election is written": Found("two controllers", "one leader an epoch", 5, 947),
+    "news go back": Found("the ISR grows, late", LOST, 10, 43_660),
+    "lost disk stays in the ISR": Found("a lost disk", LOST, 4, 482),
+    "resigns in its former life": Found("a lost disk", LOST, 8, 6_317),
+    "lost disk in the same life": Found("a lost disk", "one leader an epoch", 2, 46),
+    "watermark is told too early": Found("two records, a session", BACK, 8, 2_530),
+}
+
+# Rules that others cover: without them nothing is violated, and more states are reached.
+NEEDLESS = {"controller is not fenced": "two controllers"}

@@ -12,13 +12,19 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from appliance.access.acls import Operation, ResourceType
+from appliance.access.acls import CLUSTER_NAME, Operation, ResourceType
 from appliance.access.authorizer import Authorizer
 from appliance.access.principal import Principal
 
-READ, WRITE, DESCRIBE = 1, 2, 4  # bits, as `_rights.pxd` numbers them
-OPERATIONS = {READ: Operation.READ, WRITE: Operation.WRITE, DESCRIBE: Operation.DESCRIBE}
+READ, WRITE, DESCRIBE, CLUSTER_ACTION = 1, 2, 4, 8  # bits, as `_rights.pxd` numbers them
+OPERATIONS = {
+    READ: Operation.READ,
+    WRITE: Operation.WRITE,
+    DESCRIBE: Operation.DESCRIBE,
+    CLUSTER_ACTION: Operation.CLUSTER_ACTION,
+}
 ID = "\0"  # before a transactional id, which the data plane keeps like a topic
+CLUSTER = ID + CLUSTER_NAME  # what a follower's fetch asks for, in the place of a topic
 
 # Topics decided in one turn of the event loop, at some microseconds each. A change of rules may
 # have ten thousand fetches ask at once; whoever else waits for the loop comes in between.
@@ -59,7 +65,7 @@ class TopicDecisions:
         authorizer: Authorizer,
         refused: Callable[[Question, str], object] = lambda question, topic: None,
     ) -> None:
-        """`refused` is told of each fetch, and each topic that it may not read."""
+        """`refused` is told of each fetch, and each topic that it may not read, or `CLUSTER`."""
         self._authorizer = authorizer
         self._refused = refused
         self._keeper: Keeper | None = None
@@ -132,8 +138,11 @@ class TopicDecisions:
         for topic in question.topics:
             if (who, host, topic) not in self._made:
                 self._made.add((who, host, topic))
-                is_allowed = self._allows(principal, host, READ, ResourceType.TOPIC, topic)
-                self._decide(who, host, READ, topic, is_allowed)
+                right, kind, name = READ, ResourceType.TOPIC, topic
+                if topic == CLUSTER:
+                    right, kind, name = CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
+                is_allowed = self._allows(principal, host, right, kind, name)
+                self._decide(who, host, right, topic, is_allowed)
                 if not is_allowed:
                     self._refused(question, topic)
                 count += 1

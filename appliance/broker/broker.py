@@ -36,7 +36,7 @@ from appliance.access.logins import DataPlane as LoginPlane
 from appliance.access.logins import ListenerLogins, Logins
 from appliance.access.principal import ANONYMOUS, Principal
 from appliance.access.scram import ScramCredentials, Trust
-from appliance.access.topic_decisions import Question, TopicDecisions
+from appliance.access.topic_decisions import CLUSTER, Question, TopicDecisions
 from appliance.access.user_rows import UserRows
 from appliance.access.users import UserTable
 from appliance.broker.backup_points import BackupPoints
@@ -224,7 +224,8 @@ class Broker:
         """By the data plane, which keeps that: it is counted when it is decided."""
         principal = Principal.parse(question.principal)
         asking = self.asking(question.connection, principal, question.host)
-        self.audit.refused(asking, "Fetch", [f"READ TOPIC {topic}"])
+        wanted = "CLUSTER_ACTION CLUSTER" if topic == CLUSTER else f"READ TOPIC {topic}"
+        self.audit.refused(asking, "Fetch", [wanted])
 
     def _tell_roles(self) -> None:
         self.authorizer.set_administrators(self.users.administrators())

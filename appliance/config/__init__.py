@@ -9,6 +9,7 @@ groups        consumer groups of both protocols, and their offsets
 share_groups  share groups: the pace of their members, and how records are given out
 share_state   share groups: where it is kept what became of records
 transactions  transactions, and the topic in which they are kept
+replication   followers: how they fetch from their leaders
 zookeeper     registration in a ZooKeeper
 tls           the certificate of this broker
 admin         the admin pages: who may reach them, and what may be done
@@ -46,6 +47,7 @@ from appliance.config.machine import MachineConfig
 from appliance.config.network import NetworkConfig
 from appliance.config.oidc import OidcConfig
 from appliance.config.partition_log import LogConfig
+from appliance.config.replication import ReplicationConfig
 from appliance.config.setting import LONG_MAX, SECOND_MS, Setting, SettingInvalid, settings_of
 from appliance.config.share_groups import ShareGroupsConfig
 from appliance.config.share_state import ShareStateConfig
@@ -82,6 +84,7 @@ __all__ = [
     "MachineConfig",
     "NetworkConfig",
     "OidcConfig",
+    "ReplicationConfig",
     "Setting",
     "SettingInvalid",
     "ShareGroupsConfig",

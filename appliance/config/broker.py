@@ -35,6 +35,7 @@ from appliance.config.names import NO_PATHS, Paths
 from appliance.config.network import NetworkConfig
 from appliance.config.oidc import OidcConfig
 from appliance.config.partition_log import LogConfig
+from appliance.config.replication import ReplicationConfig
 from appliance.config.setting import (
     DAY_MS,
     SECOND_MS,
@@ -163,6 +164,7 @@ class BrokerConfig(Part):
     control: ControlConfig = field(default_factory=ControlConfig)
     groups: GroupsConfig = field(default_factory=GroupsConfig)
     transactions: TransactionsConfig = field(default_factory=TransactionsConfig)
+    replication: ReplicationConfig = field(default_factory=ReplicationConfig)
     zookeeper: ZooKeeperConfig = field(default_factory=ZooKeeperConfig)
     consumer_groups: ConsumerGroupsConfig = field(default_factory=ConsumerGroupsConfig)
     admin: AdminConfig = field(default_factory=AdminConfig)

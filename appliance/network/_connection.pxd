@@ -43,6 +43,7 @@ cdef cppclass Answer:
 cdef struct ErrorPlace:
     size_t error_at
     size_t offset_at
+    int64_t election               # the epoch in which it was appended; -1: its log is alone
 
 cdef cppclass DurableWait:
     vector[LogRef] logs
@@ -54,6 +55,7 @@ cdef cppclass FetchTarget:
     LogRef log
     int32_t partition
     int32_t leader_epoch           # the client's belief; -1: none
+    int32_t last_epoch             # of a follower: that of its last record; -1: there is none
     int64_t offset
     int64_t max_bytes
     int64_t told_visible           # what a session's client was told last; -1: nothing
@@ -61,6 +63,9 @@ cdef cppclass FetchTarget:
     int16_t told_error
     int64_t decided_at             # the generation of the next; 0: it is not known
     bint may_read
+    int16_t refused                # of a follower: why it was, when it fetched; 0: it was not
+    int32_t diverging_epoch        # of a follower: from where on its log is another; -1: it is not
+    int64_t diverging_end
 
 # Partitions that a client fetches again and again, naming only what changed.
 cdef cppclass FetchSession:
@@ -76,6 +81,10 @@ cdef cppclass Fetch:
     int32_t min_bytes
     int64_t max_bytes
     bint is_committed              # read_committed
+    int limit                      # of what it may read, as `ReadLimit` numbers them
+    int32_t replica                # the node of a follower; -1: it is no follower
+    int64_t replica_life           # of that broker
+    bint is_reported               # the logs know how far that follower is
     bint is_incremental
     int32_t session_id             # 0: none
     int32_t throttle_ms            # as its answer says

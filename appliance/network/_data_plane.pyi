@@ -1,4 +1,5 @@
 import socket
+from collections.abc import Sequence
 
 from typing_extensions import disjoint_base
 
@@ -59,6 +60,7 @@ class DataPlane:
         logs: list[Log | None],
         is_internal: bool = ...,
         mirror_source: str = ...,
+        leaders: Sequence[tuple[int, int] | None] = ...,
     ) -> None: ...
     def remove_topic(self, name: str) -> None: ...
     def set_rates(self, kind: int, rates: list[tuple[int, str, str, int]]) -> None: ...

@@ -43,7 +43,7 @@ from appliance.network._rights cimport rights_count, rights_decide
 from appliance.network._tls cimport TlsListenerRef
 from appliance.network._tls_context cimport TlsContext
 from appliance.network._topic_table cimport (
-    TOPIC_COUNTS, Topic, TopicRef, topics_counted, topics_put, topics_remove,
+    TOPIC_COUNTS, Topic, TopicLeader, TopicRef, topics_counted, topics_put, topics_remove,
 )
 from appliance.storage._cold_reads cimport cold_readers_start, cold_readers_stop
 from appliance.storage._commit_requests cimport CommitterRef
@@ -321,9 +321,12 @@ cdef class DataPlane:
     # Topics
 
     def put_topic(self, str name not None, bytes topic_id not None, list logs not None,
-                  bint is_internal=False, str mirror_source not None=""):
-        """Serves a topic as it is now; `logs` by partition, None: not to be served."""
+                  bint is_internal=False, str mirror_source not None="", leaders=()):
+        """Serves a topic as it is now; `logs` by partition, None: not to be served. `leaders` by
+        partition: node and epoch of who leads it, -1: nobody, where this broker has no replica of
+        it; None: it has one. A topic of this broker alone has none."""
         cdef TopicRef topic = make_shared[Topic]()
+        cdef TopicLeader leader
         cdef LogRef none
         topic.get().name = name.encode()
         topic.get().id = topic_id
@@ -334,6 +337,9 @@ cdef class DataPlane:
             topic.get().logs.push_back(none if log is None else (<Log?>log).log)
             if log is not None:
                 self._keep((<Log>log).committer)
+        for each in leaders:
+            leader.node, leader.epoch = (-1, -1) if each is None else each
+            topic.get().leaders.push_back(leader)
         with nogil:
             topics_put(&self.plane.topics, topic)
 

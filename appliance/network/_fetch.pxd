@@ -11,6 +11,7 @@ cdef enum:
     FETCH_MAX = 18
     FETCH_FLEXIBLE = 12            # the first version, as is the next
     FETCH_BY_ID = 13               # that names a topic by its id
+    FETCH_REPLICA_STATE = 15       # that has a follower's id behind everything else
 
 # A code of `Handled`.
 cdef int fetch(Connection* connection, int64_t slot_number, int version, int correlation_id,

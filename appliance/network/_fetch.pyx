@@ -26,12 +26,15 @@ from appliance.network._fetch_session cimport (
 from appliance.network._quota cimport Quota, quota_delay, quota_window
 from appliance.network._topic_table cimport TopicRef, read_topic, topic_log, topics_find
 from appliance.protocol._frame cimport (
-    read_count, read_i8, read_i32, read_i64, read_string, skip_tags,
+    Piece, read_count, read_i8, read_i32, read_i64, read_piece, read_string, read_uvarint,
+    skip_tags,
 )
+from appliance.storage._read cimport READ_END, READ_STABLE, READ_VISIBLE
 
 cdef enum:
     INVALID_REQUEST = 42
     FETCH_SESSION_ID_NOT_FOUND = 70
+    REPLICA_STATE = 1              # a tag of the request
 
 cdef cppclass Parsed:
     FetchRef fetch
@@ -71,7 +74,7 @@ cdef int fetch(Connection* connection, int64_t slot_number, int version, int cor
         slot_ready(connection, slot)
         return HANDLED
     _use_session(connection, &parsed, use)
-    if connection.quotas.fetch.get() != NULL:
+    if connection.quotas.fetch.get() != NULL and parsed.fetch.get().replica < 0:
         if _is_held_back(connection, slot, parsed.fetch.get()):
             return HANDLED
     parsed.fetch.get().slot = slot_number
@@ -108,8 +111,10 @@ cdef void _parse(Connection* connection, Parsed* parsed, int version, int correl
     fetch = parsed.fetch.get()
     fetch.version = <int16_t>version
     fetch.correlation_id = correlation_id
-    if version < 15:
-        read_i32(cursor)  # replica id: there are no replicas
+    fetch.replica = -1
+    fetch.replica_life = 0
+    if version < FETCH_REPLICA_STATE:
+        fetch.replica = read_i32(cursor)
     parsed.max_wait_ms = read_i32(cursor)
     fetch.min_bytes = read_i32(cursor)
     fetch.max_bytes = min(<int64_t>read_i32(cursor), connection.plane.limits.fetch_bytes)
@@ -134,7 +139,29 @@ cdef void _parse(Connection* connection, Parsed* parsed, int version, int correl
             _note_topic(connection, parsed)
     if version >= 11:
         read_string(cursor, is_flexible)  # rack
-    skip_tags(cursor, is_flexible)
+    if version < FETCH_REPLICA_STATE:
+        skip_tags(cursor, is_flexible)
+    else:
+        _parse_tags(fetch, cursor)
+    fetch.limit = READ_STABLE if fetch.is_committed else READ_VISIBLE
+    if fetch.replica >= 0:
+        fetch.is_committed = False  # it gets what transactions will have ended with, too
+        fetch.limit = READ_END
+
+
+cdef void _parse_tags(Fetch* fetch, Cursor* cursor) noexcept nogil:
+    cdef int64_t left = read_uvarint(cursor), tag
+    cdef Piece value
+    cdef Cursor state
+    while left > 0 and not cursor.failed:
+        left -= 1
+        tag = read_uvarint(cursor)
+        value = read_piece(cursor, read_uvarint(cursor))
+        if tag == REPLICA_STATE and not cursor.failed:
+            state.at, state.end, state.failed = value.data, value.data + value.size, False
+            fetch.replica = read_i32(&state)
+            fetch.replica_life = read_i64(&state)
+            cursor.failed = state.failed
 
 
 cdef void _note_topic(Connection* connection, Parsed* parsed) noexcept nogil:
@@ -162,8 +189,7 @@ cdef void _parse_topic(Connection* connection, Parsed* parsed, int version,
         target.log = topic_log(topic, target.partition)
         target.leader_epoch = read_i32(cursor) if version >= 9 else -1
         target.offset = read_i64(cursor)
-        if version >= 12:
-            read_i32(cursor)  # last fetched epoch: followers only
+        target.last_epoch = read_i32(cursor) if version >= 12 else -1
         if version >= 5:
             read_i64(cursor)  # log start offset: followers only
         target.max_bytes = read_i32(cursor)

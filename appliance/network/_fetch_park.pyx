@@ -20,7 +20,7 @@ from appliance.network._fetch_rights cimport fetch_end_question, fetch_is_decide
 from appliance.network._fetch_session cimport session_renew
 from appliance.storage._cold_reads cimport ColdReadRef, Lookup, cold_read_new, cold_read_put
 from appliance.storage._partition_waits cimport (
-    MAIL_WAKE, WATCH_STABLE, WATCH_VISIBLE, Watch, watch_add, watch_remove,
+    MAIL_WAKE, WATCH_APPENDED, WATCH_STABLE, WATCH_VISIBLE, Watch, watch_add, watch_remove,
 )
 
 
@@ -62,6 +62,8 @@ cdef void fetch_park(Connection* connection, Slot* slot, int64_t slot_number,
         target = &fetch.targets.at(i)
         watch = &fetch.watches[i]
         watch.kind = WATCH_STABLE if fetch.is_committed else WATCH_VISIBLE
+        if fetch.replica >= 0:
+            watch.kind = WATCH_APPENDED
         watch.offset = -1  # until it is re-armed, everything wakes it
         watch.is_told = False
         watch.inbox = connection.inbox.get()

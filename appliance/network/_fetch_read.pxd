@@ -11,6 +11,7 @@ from appliance.storage._read cimport Slice
 cdef cppclass FetchResult:
     size_t target                  # its index in the fetch
     int16_t error
+    bint diverges                  # its log is another one from some offset on: see the target
     int64_t visible
     int64_t stable
     int64_t start

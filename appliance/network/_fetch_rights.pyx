@@ -4,6 +4,8 @@ that a fetch session of a thousand partitions looks no names up while the rules 
 A fetch that finds nothing decided asks the control plane (`questions` of the data plane), which
 publishes decisions and wakes it by a mail. Meanwhile its connection is not read. It asks for some
 topics at a time; what was decided stays, so that it gets on even where decisions are dropped soon.
+
+A follower needs one right, to act as a broker of the cluster: with it it may read all.
 """
 
 from libc.stdint cimport int64_t
@@ -11,7 +13,8 @@ from libc.stdint cimport int64_t
 from appliance.network._connection cimport Connection, Fetch, FetchTarget, Slot
 from appliance.network._control_plane_inbox cimport Question, question_put
 from appliance.network._rights cimport (
-    RIGHT_READ, VERDICT_ALLOWED, VERDICT_UNKNOWN, rights_met, rights_of,
+    RIGHT_CLUSTER_ACTION, RIGHT_READ, VERDICT_ALLOWED, VERDICT_UNKNOWN, rights_cluster_key,
+    rights_met, rights_of,
 )
 
 cdef enum:
@@ -24,6 +27,8 @@ cdef bint fetch_is_decided(Connection* connection, Slot* slot, int64_t generatio
     cdef Fetch* fetch = slot.fetch.get()
     cdef FetchTarget* target
     cdef size_t i
+    if fetch.replica >= 0:
+        return _is_decided_of_replica(connection, fetch, generation)
     for i in range(fetch.targets.size()):
         target = &fetch.targets.at(i)
         if target.decided_at == generation:
@@ -32,6 +37,24 @@ cdef bint fetch_is_decided(Connection* connection, Slot* slot, int64_t generatio
             return _look_up(connection, fetch, generation)
         target.decided_at = generation
         target.may_read = True
+    return True
+
+
+cdef bint _is_decided_of_replica(Connection* connection, Fetch* fetch,
+                                 int64_t generation) noexcept nogil:
+    cdef Question question
+    cdef size_t i
+    cdef int verdict = rights_of(
+        &connection.plane.rights, &connection.rights, connection.peer, rights_cluster_key(), 0,
+        RIGHT_CLUSTER_ACTION, generation)
+    if verdict == VERDICT_UNKNOWN:
+        if not fetch.is_asked:
+            question.topics.push_back(rights_cluster_key())
+            _ask(connection, fetch, &question)
+        return False
+    for i in range(fetch.targets.size()):
+        fetch.targets.at(i).decided_at = generation
+        fetch.targets.at(i).may_read = verdict == VERDICT_ALLOWED
     return True
 
 

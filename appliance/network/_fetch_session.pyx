@@ -120,6 +120,7 @@ cdef void _put(FetchSession* session, const FetchTarget* target, const string& k
     known.offset = target.offset
     known.max_bytes = target.max_bytes
     known.leader_epoch = target.leader_epoch
+    known.last_epoch = target.last_epoch
     if known.topic.get() != target.topic.get():
         known.decided_at = 0  # what was an unknown id may have a name now
     known.topic = target.topic

@@ -8,16 +8,22 @@ each error (`api/handlers/list_offsets.py`): other times, unknown topics and par
 leader epoch, a topic that its client is not known to have the right to, an end that a commit would
 move, a partition that is named twice, and what comes behind a request that the control plane has
 not answered: it may be about to delete records.
+
+Of a log with replicas the end is the high watermark, whatever was appended beyond it. A new leader
+knows it only when its followers have reported: until it has reached the start of the leader's epoch
+nobody is told an end, because what was told before may have been beyond.
 """
 
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
 from libcpp.vector cimport vector
 
 from appliance.native._bytes cimport Cursor
 from appliance.network._connection cimport Connection, Slot, answer_begin, slot_at, slot_ready
 from appliance.network._dispatch cimport HANDLED, PUNTED
 from appliance.network._rights cimport RIGHT_DESCRIBE, VERDICT_ALLOWED, rights_of
-from appliance.network._topic_table cimport TopicRef, topic_log, topics_find
+from appliance.network._topic_table cimport (
+    NOT_LEADER_OR_FOLLOWER, TopicRef, topic_leader, topic_log, topics_find,
+)
 from appliance.protocol._frame cimport (
     Piece, put_count, put_i16, put_i32, put_i64, put_string, put_tags, read_count, read_i8,
     read_i32, read_i64, read_string, skip_tags,
@@ -25,9 +31,13 @@ from appliance.protocol._frame cimport (
 from appliance.storage._last_stable_offset cimport log_high_watermark, log_last_stable_offset
 from appliance.storage._leader_epochs cimport epochs_at
 from appliance.storage._partition_log cimport PartitionLog
+from appliance.storage._replicas cimport ROLE_ALONE, ROLE_LEADER
 
 cdef enum:
     FIRST_FLEXIBLE = 6
+    LEADER_NOT_AVAILABLE = 5
+    OFFSET_NOT_AVAILABLE = 78
+    FIRST_WITH_NOT_AVAILABLE = 5   # before, the other one
     LATEST = -1
     EARLIEST = -2
     READ_COMMITTED = 1
@@ -116,8 +126,15 @@ cdef bint _partition(Asked* asked, const TopicRef& topic, Cursor* cursor,
     cdef int64_t offset
     cdef PartitionLog* log = topic_log(topic, number).get()
     skip_tags(cursor, asked.is_flexible)
-    if cursor.failed or log == NULL or log.is_closed.load() or not _is_new(asked, log):
+    if cursor.failed:
         return False
+    if log == NULL and topic_leader(topic, number, topic_log(topic, number)).epoch >= 0:
+        _put(asked, out, number, NOT_LEADER_OR_FOLLOWER, -1, -1)
+        return True
+    if log == NULL or log.is_closed.load() or not _is_new(asked, log):
+        return False
+    if log.role.load() != ROLE_ALONE:
+        return _partition_of_several(asked, log, number, epoch, time, out)
     if epoch != -1 and epoch != log.leader_epoch.load():
         return False
     if time == EARLIEST:
@@ -129,14 +146,42 @@ cdef bint _partition(Asked* asked, const TopicRef& topic, Cursor* cursor,
         offset = log_last_stable_offset(log) if asked.is_committed else log_high_watermark(log)
     else:
         return False
+    _put(asked, out, number, 0, offset, epochs_at(log, offset) if asked.version >= 4 else -1)
+    return True
+
+
+cdef bint _partition_of_several(Asked* asked, PartitionLog* log, int32_t number, int32_t epoch,
+                                int64_t time, vector[uint8_t]* out) noexcept nogil:
+    """Of a log that has replicas. Searches by time are the control plane's here, too."""
+    cdef int64_t offset
+    if log.role.load() != ROLE_LEADER:
+        _put(asked, out, number, NOT_LEADER_OR_FOLLOWER, -1, -1)
+        return True
+    if epoch != -1 and epoch != log.replicas.epoch.load():
+        return False
+    if time == EARLIEST:
+        offset = log.log_start_offset.load()
+    elif time != LATEST:
+        return False
+    elif log_high_watermark(log) < log.replicas.start.load():
+        _put(asked, out, number, OFFSET_NOT_AVAILABLE if (
+            asked.version >= FIRST_WITH_NOT_AVAILABLE) else LEADER_NOT_AVAILABLE, -1, -1)
+        return True
+    else:
+        offset = log_last_stable_offset(log) if asked.is_committed else log_high_watermark(log)
+    _put(asked, out, number, 0, offset, epochs_at(log, offset) if asked.version >= 4 else -1)
+    return True
+
+
+cdef void _put(const Asked* asked, vector[uint8_t]* out, int32_t number, int16_t error,
+               int64_t offset, int32_t epoch) noexcept nogil:
     put_i32(out, number)
-    put_i16(out, 0)
+    put_i16(out, error)
     put_i64(out, -1)  # only a search by time tells one
     put_i64(out, offset)
     if asked.version >= 4:
-        put_i32(out, epochs_at(log, offset))
+        put_i32(out, epoch)
     put_tags(out, asked.is_flexible)
-    return True
 
 
 cdef bint _is_new(Asked* asked, PartitionLog* log) noexcept nogil:

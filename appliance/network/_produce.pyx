@@ -23,7 +23,8 @@ from libcpp.vector cimport vector
 
 from appliance.native._bytes cimport Cursor, store_i16, store_i64
 from appliance.native._codes cimport (
-    BATCH_INVALID, BATCH_TORN, LOG_CLOSED, LOG_FAILED, OK, STORAGE_FULL, TIMED_OUT,
+    BATCH_INVALID, BATCH_TORN, LOG_CLOSED, LOG_FAILED, NOT_LEADER, OK, REPLICAS_TOO_FEW,
+    STORAGE_FULL, TIMED_OUT,
 )
 from appliance.native._native cimport monotonic_ns
 from appliance.network._connection cimport (
@@ -32,8 +33,8 @@ from appliance.network._connection cimport (
 )
 from appliance.network._dispatch cimport HANDLED, MALFORMED, PUNTED
 from appliance.network._topic_table cimport (
-    TOPIC_PRODUCES_FAILED, Topic, TopicRef, put_topic, read_topic, topic_count, topic_log,
-    topic_refusal, topics_find,
+    NOT_LEADER_OR_FOLLOWER, TOPIC_PRODUCES_FAILED, Topic, TopicLeader, TopicRef, put_topic,
+    read_topic, topic_count, topic_leader, topic_log, topic_refusal, topics_find,
 )
 from appliance.network._rights cimport (
     RIGHT_WRITE, VERDICT_ALLOWED, rights_id_key, rights_met, rights_of,
@@ -41,7 +42,7 @@ from appliance.network._rights cimport (
 from appliance.protocol._error_codes cimport kafka_error, kafka_message
 from appliance.protocol._frame cimport (
     Piece, put_count, put_i16, put_i32, put_i64, put_string, put_tags, read_bytes,
-    read_count, read_i16, read_i32, read_piece, read_string, read_uvarint, skip_tags,
+    put_uvarint, read_count, read_i16, read_i32, read_piece, read_string, read_uvarint, skip_tags,
 )
 from appliance.record._batch cimport (
     ATTRIBUTE_CODEC, ATTRIBUTE_TRANSACTIONAL, BATCH_HEADER_SIZE, BatchHeader, batch_load_header,
@@ -55,13 +56,18 @@ from appliance.storage._free_space cimport space_resume_bytes
 from appliance.storage._last_stable_offset cimport log_acknowledged_offset
 from appliance.storage._partition_log cimport LogRef, PartitionLog
 from appliance.storage._partition_waits cimport WATCH_DURABLE, Watch, watch_add, watch_remove
+from appliance.storage._replicas cimport ROLE_LEADER
 from appliance.storage._storage cimport Storage, storage_now
 
 cdef enum:
     INVALID_TOPIC_EXCEPTION = 17
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
     INVALID_REQUIRED_ACKS = 21
     FIRST_FLEXIBLE = 9
+    FIRST_WITH_LEADER = 10
     FIRST_BY_ID = 13
+    CURRENT_LEADER = 0             # a tag of a partition in the answer
+    CURRENT_LEADER_SIZE = 9        # i32 node, i32 epoch, tags
     TEXT_MAX = 160                 # of an error with numbers in it
     MIRROR_SOURCE = 10000          # our own tag of a topic: see api/handlers/produce.py
 
@@ -301,7 +307,9 @@ cdef void _append_one(Connection* connection, Slot* slot, Request* request,
         error = INVALID_TOPIC_EXCEPTION
         text = b"the topic is internal: only the broker writes to it"
     else:
-        if topic.is_mirrored:
+        if request.acks == -1 and log.replicas.lacks_in_sync.load():
+            code = REPLICAS_TOO_FEW
+        elif topic.is_mirrored:
             code = _append_mirrored(connection, request, target, &appended)
         else:
             code = _append(connection, request, target, &appended)
@@ -312,8 +320,8 @@ cdef void _append_one(Connection* connection, Slot* slot, Request* request,
         appended.base_offset = appended.append_time = -1
         slot.closes = request.acks == 0
     elif slot.durable.get() != NULL:
-        _note_wait(connection, slot, target, appended.last_offset + 1)
-    _put_result(&slot.answer, request, target, error, text, &appended)
+        _note_wait(connection, slot, target, &appended)
+    _put_result(&slot.answer, request, topic, target, error, text, &appended)
 
 
 cdef int _append(Connection* connection, Request* request, Target* target,
@@ -352,14 +360,15 @@ cdef int _append_mirrored(Connection* connection, Request* request, Target* targ
 
 
 cdef void _note_wait(Connection* connection, Slot* slot, Target* target,
-                     int64_t end_offset) noexcept nogil:
+                     const Appended* appended) noexcept nogil:
     """The two fields that a failure would change stand 2 and 4 bytes behind what is there now."""
     cdef ErrorPlace place
     cdef Watch watch
     place.error_at = slot.answer.bytes.size() + 4
     place.offset_at = place.error_at + 2
+    place.election = appended.election
     watch.kind = WATCH_DURABLE
-    watch.offset = end_offset
+    watch.offset = appended.last_offset + 1
     watch.is_told = watch.is_listed = False
     watch.inbox = connection.inbox.get()
     watch.connection = connection.id
@@ -369,8 +378,8 @@ cdef void _note_wait(Connection* connection, Slot* slot, Target* target,
     slot.durable.get().watches.push_back(watch)
 
 
-cdef void _put_result(Answer* answer, Request* request, Target* target, int16_t error,
-                      const char* text, const Appended* appended) noexcept nogil:
+cdef void _put_result(Answer* answer, Request* request, const TopicTargets* topic, Target* target,
+                      int16_t error, const char* text, const Appended* appended) noexcept nogil:
     cdef int64_t start = target.log.get().log_start_offset.load() if error == 0 else -1
     put_i32(&answer.bytes, target.partition)
     put_i16(&answer.bytes, error)
@@ -381,7 +390,22 @@ cdef void _put_result(Answer* answer, Request* request, Target* target, int16_t 
     if request.version >= 8:
         put_count(&answer.bytes, 0, request.is_flexible)  # errors of single records
         put_string(&answer.bytes, text, strlen(text) if text[0] else -1, request.is_flexible)
-    put_tags(&answer.bytes, request.is_flexible)
+    if error == NOT_LEADER_OR_FOLLOWER and request.version >= FIRST_WITH_LEADER:
+        _put_leader(answer, topic_leader(topic.topic, target.partition, target.log))
+    else:
+        put_tags(&answer.bytes, request.is_flexible)
+
+
+cdef void _put_leader(Answer* answer, TopicLeader leader) noexcept nogil:
+    if leader.epoch < 0:
+        put_tags(&answer.bytes, True)
+        return
+    put_uvarint(&answer.bytes, 1)
+    put_uvarint(&answer.bytes, CURRENT_LEADER)
+    put_uvarint(&answer.bytes, CURRENT_LEADER_SIZE)
+    put_i32(&answer.bytes, leader.node)
+    put_i32(&answer.bytes, leader.epoch)
+    put_tags(&answer.bytes, True)
 
 
 # Waiting
@@ -403,26 +427,40 @@ cdef bint produce_check(Connection* connection, Slot* slot, bint is_late) noexce
     cdef DurableWait* wait = slot.durable.get()
     cdef PartitionLog* log
     cdef size_t i
-    cdef int code
     for i in range(wait.watches.size()):
         log = wait.logs[i].get()
         if log_acknowledged_offset(log) < wait.watches[i].offset and not is_late:
-            if log.failed.load() == OK and not log.is_closed.load():
+            if (log.failed.load() == OK and not log.is_closed.load()
+                    and _leads_still(log, &wait.places[i])):
                 return False
     for i in range(wait.watches.size()):
         log = wait.logs[i].get()
-        if log_acknowledged_offset(log) >= wait.watches[i].offset:
+        if (log_acknowledged_offset(log) >= wait.watches[i].offset
+                and _leads_still(log, &wait.places[i])):
             continue
-        code = TIMED_OUT
-        if log.failed.load() != OK:
-            code = LOG_FAILED
-        elif log.is_closed.load():
-            code = LOG_CLOSED
-        store_i16(slot.answer.bytes.data() + wait.places[i].error_at, kafka_error(code))
+        store_i16(slot.answer.bytes.data() + wait.places[i].error_at,
+                  _why_not_durable(log, &wait.places[i]))
         store_i64(slot.answer.bytes.data() + wait.places[i].offset_at, -1)
     produce_forget(connection, slot)
     slot_ready(connection, slot)
     return True
+
+
+cdef bint _leads_still(PartitionLog* log, const ErrorPlace* place) noexcept nogil:
+    """In the epoch of the append: a later leader may have other records at these offsets."""
+    return log.replicas.epoch.load() == place.election and log.role.load() <= ROLE_LEADER
+
+
+cdef int16_t _why_not_durable(PartitionLog* log, const ErrorPlace* place) noexcept nogil:
+    if log.failed.load() != OK:
+        return kafka_error(LOG_FAILED)
+    if log.is_closed.load():
+        return kafka_error(LOG_CLOSED)
+    if not _leads_still(log, place):
+        return kafka_error(NOT_LEADER)
+    if log.replicas.lacks_in_sync.load():
+        return NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    return kafka_error(TIMED_OUT)
 
 
 cdef void produce_forget(Connection* connection, Slot* slot) noexcept nogil:

@@ -17,6 +17,7 @@ cdef enum Right:
     RIGHT_READ = 1                 # bits; Python knows them by these numbers
     RIGHT_WRITE = 2                # of a transactional id, too: see rights_id_key
     RIGHT_DESCRIBE = 4
+    RIGHT_CLUSTER_ACTION = 8       # of the cluster: see rights_cluster_key
 
 cdef struct Decision:
     int64_t generation
@@ -74,6 +75,9 @@ cdef int rights_of(RightsTable* table, ClientRights* client, const string& host,
 
 # The name by which the right to a transactional id is kept: no topic can have it.
 cdef string rights_id_key(const uint8_t* transactional_id, int64_t size) noexcept nogil
+# The name by which the right to act as a broker of the cluster is kept. A transactional id may have
+# the same; the bits are others.
+cdef string rights_cluster_key() noexcept nogil
 
 # Whether decisions are in use here that are another principal's.
 cdef bint rights_is_other(const ClientRights* client,

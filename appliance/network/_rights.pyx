@@ -72,6 +72,10 @@ cdef string rights_id_key(const uint8_t* transactional_id, int64_t size) noexcep
     return key
 
 
+cdef string rights_cluster_key() noexcept nogil:
+    return rights_id_key(<const uint8_t*>b"kafka-cluster", 13)
+
+
 cdef bint rights_is_other(const ClientRights* client,
                           const vector[uint8_t]* principal) noexcept nogil:
     if client.shared.get() == NULL:

@@ -14,6 +14,7 @@ from appliance.storage._partition_log cimport LogRef
 cdef enum:
     TOPIC_ID_SIZE = 16
     UNKNOWN_TOPIC_OR_PARTITION = 3
+    NOT_LEADER_OR_FOLLOWER = 6
     UNKNOWN_TOPIC_ID = 100
 
 # What is counted of a topic, by thread. What comes in is counted in its logs, under their guards.
@@ -23,12 +24,19 @@ cdef enum TopicCount:
     TOPIC_FETCHES_FAILED = 2       # partitions of a fetch that got an error
     TOPIC_COUNTS = 3
 
+# Who leads a partition, by the last election that is known. Epoch -1: nobody told.
+cdef struct TopicLeader:
+    int32_t node                   # -1: nobody
+    int32_t epoch
+
 # Constant once it is in a table; a change of a topic replaces it.
 cdef cppclass Topic:
     string name
     string id                      # 16 bytes
     int64_t serial                 # no other has had it; 0: it is in no table
     vector[LogRef] logs            # by partition; an empty one cannot be served
+    vector[TopicLeader] leaders    # by partition, of those that other brokers have and this one
+                                   # has not; empty: it has all
     bint is_internal               # read by clients, written by the broker alone
     string mirror_source           # the mirror that writes it alone; empty: anybody may
     shared_ptr[CounterLines] counts  # goes on when the topic is replaced; empty: nothing is known
@@ -57,8 +65,12 @@ cdef int64_t topics_counted(TopicTable* table, const string& name, int what) noe
 cdef LogRef topic_log(const TopicRef& topic, int32_t partition) noexcept nogil
 
 # Kafka's error for a partition that has no log here: the id is unknown, or the partition of it is,
-# or it is there and not open.
+# or other brokers have it, or it is there and not open.
 cdef int16_t topic_refusal(const TopicRef& topic, int32_t partition, bint is_by_id) noexcept nogil
+
+# Whom to name where this broker does not lead.
+cdef TopicLeader topic_leader(const TopicRef& topic, int32_t partition,
+                              const LogRef& log) noexcept nogil
 
 
 cdef inline Piece read_topic(Cursor* cursor, bint is_by_id, bint is_flexible) noexcept nogil:

@@ -105,5 +105,24 @@ cdef int16_t topic_refusal(const TopicRef& topic, int32_t partition, bint is_by_
     if is_by_id and topic.get().logs.empty():
         return UNKNOWN_TOPIC_ID
     if 0 <= partition < <int64_t>topic.get().logs.size():
-        return kafka_error(LOG_FAILED)
+        return NOT_LEADER_OR_FOLLOWER if _leader(topic, partition).epoch >= 0 else (
+            kafka_error(LOG_FAILED))
     return UNKNOWN_TOPIC_OR_PARTITION
+
+
+cdef TopicLeader _leader(const TopicRef& topic, int32_t partition) noexcept nogil:
+    cdef TopicLeader nobody
+    if 0 <= partition < <int64_t>topic.get().leaders.size():
+        return topic.get().leaders[partition]
+    nobody.node = nobody.epoch = -1
+    return nobody
+
+
+cdef TopicLeader topic_leader(const TopicRef& topic, int32_t partition,
+                              const LogRef& log) noexcept nogil:
+    cdef TopicLeader leader
+    if log.get() == NULL:
+        return _leader(topic, partition)
+    leader.node = <int32_t>log.get().replicas.leader.load()
+    leader.epoch = <int32_t>log.get().replicas.epoch.load()
+    return leader

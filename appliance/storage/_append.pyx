@@ -68,7 +68,7 @@ cdef int log_append_mirrored(Committer* committer, const LogRef& log, uint8_t* d
         if code != OK:
             break
         appended.base_offset = one.base_offset if at == 0 else appended.base_offset
-        appended.last_offset = one.last_offset
+        appended.last_offset, appended.election = one.last_offset, one.election
         appended.duplicate = appended.duplicate and one.duplicate
         all_due.commit_by_ns = min(all_due.commit_by_ns, due.commit_by_ns)
         all_due.write_behind = all_due.write_behind or due.write_behind

@@ -14,7 +14,7 @@ from appliance.storage._append_from_python cimport LogAppender
 from appliance.storage._commit_requests cimport committer_notify
 from appliance.storage._gaps cimport log_begin_at
 from appliance.storage._partition_log cimport PartitionLog
-from appliance.storage._replicas cimport Replica
+from appliance.storage._replicas cimport ROLE_LEADER, Replica
 from appliance.storage._replication cimport (
     log_cut_offset, log_diverging, log_fetched_by, log_follow, log_lead, log_replicated_to,
     log_set_in_sync,
@@ -54,6 +54,12 @@ cdef class LogReplica(LogAppender):
     def election(self):
         """The epoch of the last election that it was told of; -1: none."""
         return self.log.get().replicas.epoch.load()
+
+    @property
+    def leads_from(self):
+        """The log end when it was elected; -1: it does not lead, or is alone."""
+        cdef PartitionLog* log = self.log.get()
+        return log.replicas.start.load() if log.role.load() == ROLE_LEADER else -1
 
     def lead(self, int32_t epoch, int32_t leader, others, in_sync, int min_in_sync):
         """This broker, `leader`, leads from now on. `others`: the nodes of the other replicas."""

@@ -15,7 +15,14 @@ from appliance.access import topic_decisions
 from appliance.access.acls import Operation, ResourceType
 from appliance.access.authorizer import Authorizer
 from appliance.access.principal import ANONYMOUS, Principal
-from appliance.access.topic_decisions import DESCRIBE, READ, WRITE, TopicDecisions
+from appliance.access.topic_decisions import (
+    CLUSTER,
+    CLUSTER_ACTION,
+    DESCRIBE,
+    READ,
+    WRITE,
+    TopicDecisions,
+)
 from appliance.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
 from appliance.protocol.messages.fetch import FetchResponse
 from appliance.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -137,6 +144,21 @@ def test_who_asks_the_same_is_told_once_in_a_turn(keeper: Keeper) -> None:
         assert len(keeper.woken) == 100
         assert keeper.decided == [
             ("User:bob", HOST, "bob.t", READ, READ, 1), ("User:bob", HOST, "t", READ, 0, 1)]
+
+    asyncio.run(run())
+
+
+def test_a_follower_asks_for_the_cluster(keeper: Keeper) -> None:
+    async def run() -> None:
+        found = TopicDecisions(SmallRules())
+        found.connect(keeper)
+        for name in ("kafka", "bob"):  # the first is what the cluster's name begins with
+            keeper.asked.append(Question(0, 1, f"User:{name}", HOST, [CLUSTER]))
+        found.take_questions()
+        assert keeper.decided == [
+            ("User:kafka", HOST, CLUSTER, CLUSTER_ACTION, CLUSTER_ACTION, 1),
+            ("User:bob", HOST, CLUSTER, CLUSTER_ACTION, 0, 1),
+        ]
 
     asyncio.run(run())
 

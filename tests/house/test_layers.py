@@ -24,6 +24,7 @@ LAYERS = [
     ("storage",),
     ("storage/compaction",),
     ("_log",),
+    ("replication",),
     ("network", "catalog"),
     ("data_dir", "access"),
     ("bulk", "doctor", "export", "installation", "topics", "zookeeper"),

@@ -28,6 +28,7 @@ from tests.support.small_control import (
 from tests.support.wire_client import TOPIC_ID, WireClient, frame_of
 
 REFUSED, UNKNOWN_TOPIC, UNKNOWN_ID = 29, 3, 100
+CLUSTER, CLUSTER_ACTION = "\0kafka-cluster", 8
 ALICE = "User:alice"
 
 
@@ -187,6 +188,33 @@ def test_any_other_question_for_offsets_is_passed_on(
 
 
 # Fetch
+
+@pytest.mark.parametrize("version", [12, 17])
+def test_a_follower_needs_the_right_of_a_broker(
+    control: SmallControl, client: WireClient, version: int
+) -> None:
+    """And no other one. What it says counts only then."""
+    (log, *_) = control.logs
+    log.append_durable(batch())
+    log.lead(1, 1, [2], [2], 1)
+    control.decide(READ, READ)
+    facts: dict[str, Any] = {
+        "version": version, "replica": (2, 7), "leader_epoch": 1, "last_epoch": 0,
+    }  # fmt: skip
+    client.send_fetch(1, **facts)
+    question = control.question()
+    assert question.topics == [CLUSTER]
+    control.plane.decide(ANONYMOUS, HOST, CLUSTER, CLUSTER_ACTION, 0, 1)
+    control.plane.wake(question.connection, question.slot)
+    assert one(client, version).error_code == REFUSED
+    assert log.high_watermark == 0
+    control.plane.enforce(2)
+    control.plane.decide(ANONYMOUS, HOST, CLUSTER, CLUSTER_ACTION, CLUSTER_ACTION, 2)
+    client.send_fetch(1, **facts)
+    assert one(client, version).error_code == 0
+    assert log.high_watermark == 1
+    assert control.has_nothing()
+
 
 @pytest.mark.parametrize("version", [4, 11, 12, 13, 18])
 def test_a_fetch_waits_until_it_is_decided(

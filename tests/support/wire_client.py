@@ -42,14 +42,20 @@ def fetch_frame(offset: int = 0, *, version: int = 12, topic: str = "t",
                 partitions: tuple[int, ...] = (0,), wait_ms: int = 0, min_bytes: int = 1,
                 max_bytes: int = 50 << 20, partition_max_bytes: int = 1 << 20, isolation: int = 0,
                 session: tuple[int, int] = (0, -1), leader_epoch: int = -1,
+                replica: tuple[int, int] = (-1, -1), last_epoch: int = -1,
                 client_id: str | None = "test") -> bytes:
-    """A whole frame with its length."""
+    """A whole frame with its length. `replica`: the node and life of a follower."""
     asked = FetchRequest(max_wait_ms=wait_ms, min_bytes=min_bytes, max_bytes=max_bytes,
                          isolation_level=isolation, session_id=session[0],
                          session_epoch=session[1])
+    if version < 15:
+        asked.replica_id = replica[0]
+    else:
+        asked.replica_state = FetchRequest.ReplicaState(*replica)
     parts = [
         FetchRequest.FetchPartition(partition=each, fetch_offset=offset,
                                     current_leader_epoch=leader_epoch,
+                                    last_fetched_epoch=last_epoch,
                                     partition_max_bytes=partition_max_bytes)
         for each in partitions
     ]
@@ -111,6 +117,9 @@ class WireClient:
     def produce(self, *batches: bytes, version: int = 9, **facts: Any) -> Any:
         """The answer for each partition."""
         self.send_produce(*batches, version=version, **facts)
+        return self.produced(version)
+
+    def produced(self, version: int = 9) -> Any:
         answer = self.answer(ProduceResponse, 0, version)
         return [part for topic in answer.responses for part in topic.partition_responses]
 
@@ -124,6 +133,10 @@ class WireClient:
         return self.answer(FetchResponse, 1, version)
 
     def fetch_one(self, offset: int = 0, **facts: Any) -> Any:
-        (topic,) = self.fetch(offset, **facts).responses
+        self.send_fetch(offset, **facts)
+        return self.fetched_one(facts.get("version", 12))
+
+    def fetched_one(self, version: int = 12) -> Any:
+        (topic,) = self.answer(FetchResponse, 1, version).responses
         (part,) = topic.partitions
         return part

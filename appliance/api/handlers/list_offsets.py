@@ -12,11 +12,16 @@ Fetch does: a client with an acknowledgement of acks=1 gets its record here, aft
 Only a search by time returns a timestamp. The special values have minimum versions (-3 needs
 version 7, -4 8, -5 9, -6 11): below it they get UNSUPPORTED_VERSION.
 
+Of a partition that has replicas the newest is the high watermark, whatever the leader has beyond
+it. A new leader knows it only when its followers have told what they have: OFFSET_NOT_AVAILABLE
+until then, before version 5 LEADER_NOT_AVAILABLE. A broker that does not lead answers
+NOT_LEADER_OR_FOLLOWER.
+
 The data plane answers -1 and -2 itself in simple cases (`_list_offsets.pyx`), by the same rules.
 
 Rights: DESCRIBE on the topic.
 
-Left out: requests of followers, because there is one broker; they are answered like consumers.
+Left out: requests of followers; they are answered like consumers, and our followers send none.
 """
 
 from __future__ import annotations
@@ -55,6 +60,7 @@ AT_THE_START = (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING)
 # A disk that takes longer for one flush is in trouble: then what is visible by now is told.
 COMMIT_WAIT_MS = 1000
 NONE = -1  # no such offset, no timestamp to tell
+FIRST_WITH_NOT_AVAILABLE = 5
 LONG_MAX = (1 << 63) - 1
 
 Asked = ListOffsetsRequest.ListOffsetsPartition
@@ -107,6 +113,7 @@ def _commit(jobs: list[Job], call: Call) -> None:
         log
         for asked, log in jobs
         if isinstance(log, Log)
+        and log.role == "alone"  # what replicas have yet to get is waited for by nobody
         and asked.timestamp not in AT_THE_START
         and log.high_watermark < log.log_end_offset
     ]
@@ -122,28 +129,42 @@ def _answer(
     topics: list[tuple[str, list[Job]]], up_to: str, call: Call
 ) -> ListOffsetsResponse:
     _commit([job for _, jobs in topics for job in jobs], call)
+    version = call.version
     return ListOffsetsResponse(
         topics=[
             ListOffsetsResponse.ListOffsetsTopicResponse(
-                name=name, partitions=[_partition(asked, log, up_to) for asked, log in jobs]
+                name=name,
+                partitions=[_partition(asked, log, up_to, version) for asked, log in jobs],
             )
             for name, jobs in topics
         ]
     )
 
 
-def _partition(asked: Asked, log: Log | ApplianceError, up_to: str) -> Answer:
+def _partition(asked: Asked, log: Log | ApplianceError, up_to: str, version: int) -> Answer:
     answer = Answer(partition_index=asked.partition_index)
     try:
         if isinstance(log, ApplianceError):
             raise log
         found = _special(log, asked.timestamp, up_to) or _by_time(log, asked.timestamp, up_to)
+        if asked.timestamp == LATEST or found.offset < 0:
+            _check_end_is_known(log, asked.timestamp, version)
     except ApplianceError as error:
         answer.error_code = error.kafka_code
         return answer
     answer.offset, answer.timestamp = found
     answer.leader_epoch = NO_EPOCH if found.offset < 0 else leader_epoch_at(log, found.offset)
     return answer
+
+
+def _check_end_is_known(log: Log, timestamp: int, version: int) -> None:
+    """A new leader knows the watermark when its followers have said how far they are. Until it has
+    reached where that leader began, there may be more than is known: offsets never go back."""
+    if log.high_watermark < log.leads_from and timestamp not in AT_THE_START:
+        code = ErrorCode.OFFSET_NOT_AVAILABLE
+        if version < FIRST_WITH_NOT_AVAILABLE:
+            code = ErrorCode.LEADER_NOT_AVAILABLE
+        raise Refused(code, f"{log.name}: the replicas have not said yet what they have")
 
 
 def _special(log: Log, timestamp: int, up_to: str) -> OffsetAndTimestamp | None:

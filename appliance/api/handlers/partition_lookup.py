@@ -51,6 +51,11 @@ def find_log(topic: Topic, partition: int, current_leader_epoch: int = NO_EPOCH)
     """`current_leader_epoch` is what the client believes the partition's epoch to be."""
     check_partition(topic, partition)
     log = topic.log(partition)
+    if log.role not in ("alone", "leader"):
+        raise Refused(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            f"{log.name}: node {log.leader} leads it since epoch {log.election}",
+        )
     if current_leader_epoch not in (NO_EPOCH, log.leader_epoch):
         is_behind = current_leader_epoch < log.leader_epoch
         raise Refused(

@@ -14,6 +14,11 @@ fenced producer gets INVALID_PRODUCER_EPOCH.
 acks=0 gets no response; an error closes the connection instead, as in Kafka. acks=1 gets its
 response after the write, acks=-1 when the records are on disk, or REQUEST_TIMED_OUT.
 
+Of a partition that has replicas, acks=-1 waits until all that are in sync have it on disk. With
+fewer of them than min.insync.replicas it gets NOT_ENOUGH_REPLICAS, or, when they became fewer after
+the write, NOT_ENOUGH_REPLICAS_AFTER_APPEND at the end of its time. A broker that does not lead, or
+ceases to while a request waits, answers NOT_LEADER_OR_FOLLOWER, from version 10 on with the leader.
+
 A repeated batch of an idempotent producer gets the offset that it has, if it is one of that
 producer's last five in the partition, with the same first and last sequence, and without a later
 end marker. Any other batch that does not follow the last one, newer or older, gets

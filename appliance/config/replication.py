@@ -1,0 +1,55 @@
+"""Followers: how they fetch from their leaders."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from appliance.config.setting import KIB, MIB, SECOND_MS, Part, setting
+
+
+@dataclass(frozen=True)
+class ReplicationConfig(Part):
+    """A broker that follows: one thread and one connection for each broker that it follows."""
+
+    fetch_max_bytes: int = setting(
+        "replica.fetch.max.bytes",
+        4 * MIB,
+        "The most that a follower fetches of one partition at a time, but always at least one "
+        "batch. Kafka's 1 MiB is for followers that do not wait for their disk: here one sync "
+        "covers what one response brought, and more of it.",
+        minimum=KIB,
+        maximum=2**31 - 16,
+    )
+    fetch_response_max_bytes: int = setting(
+        "replica.fetch.response.max.bytes",
+        16 * MIB,
+        "The most that a follower fetches at a time from one broker. It is kept in memory once for "
+        "each broker that is followed.",
+        minimum=KIB,
+        maximum=2**31 - 16,
+    )
+    fetch_wait_max_ms: int = setting(
+        "replica.fetch.wait.max.ms",
+        500,
+        "How long a fetch of a follower waits at its leader where there is nothing new. A leader "
+        "knows by it that the follower lives, and the follower learns how far all have come.",
+        minimum=1,
+        maximum=60 * SECOND_MS,
+    )
+    fetch_backoff_ms: int = setting(
+        "replica.fetch.backoff.ms",
+        SECOND_MS,
+        "The longest that a follower waits before it asks again for a partition that its leader "
+        "refused, or for a connection. It begins with 20 ms and doubles: after an election the two "
+        "hear of it within moments of each other.",
+        minimum=20,
+        maximum=60 * SECOND_MS,
+    )
+    socket_timeout_ms: int = setting(
+        "replica.socket.timeout.ms",
+        30 * SECOND_MS,
+        "How long a follower waits for a connection, or for the next piece of a response, before "
+        "it connects anew. Longer than replica.fetch.wait.max.ms.",
+        minimum=100,
+        maximum=600 * SECOND_MS,
+    )

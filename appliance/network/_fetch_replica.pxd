@@ -1,0 +1,24 @@
+"""Fetches of followers: what they report, and who may fetch from a log that has replicas."""
+
+from libc.stdint cimport int16_t, int64_t
+
+from appliance.network._connection cimport Fetch, FetchTarget
+from appliance.storage._partition_log cimport PartitionLog
+from appliance.storage._read cimport Slice
+
+cdef enum:
+    FENCED_LEADER_EPOCH = 74
+    UNKNOWN_LEADER_EPOCH = 75
+
+# Each of its logs learns how far the follower is; its targets, whether it is refused there or has
+# other records. Once, and only when it is known that it may.
+cdef void fetch_report(Fetch* fetch) noexcept nogil
+
+# Where nothing could be read at `offset`: whether the log's first batch begins there. The log may
+# start in the middle of it, since records are deleted by offset. Else `start` is where that batch
+# begins: where a follower begins anew whose log ends before.
+cdef bint fetch_finds_start(PartitionLog* log, int64_t offset, int64_t max_bytes, Slice* slice,
+                            int64_t* start) noexcept nogil
+
+# Kafka's error for a fetch of a follower, or from a log that is not alone; 0: it is served.
+cdef int16_t fetch_refusal_of_role(const Fetch* fetch, const FetchTarget* target) noexcept nogil

@@ -1,0 +1,74 @@
+"""The leader's side of replication: a fetch with the id of a broker is a follower's.
+
+Its offset is the end of what the follower has on disk. So each of its fetches, and each partition
+that its session holds, is a report, which may move the high watermark; one whose records part from
+the leader's reports nothing, and is told from where on they do. It reads up to the log's end, and
+waits for what is appended, not for what is durable or visible.
+"""
+
+from libc.stdint cimport int16_t, int64_t, uint8_t
+
+from appliance.native._bytes cimport load_i64
+from appliance.native._codes cimport OK, REPLICA_UNKNOWN
+from appliance.native._files cimport read_whole
+from appliance.network._topic_table cimport NOT_LEADER_OR_FOLLOWER
+from appliance.protocol._error_codes cimport kafka_error
+from appliance.storage._read cimport READ_END, log_read
+from appliance.storage._replicas cimport ROLE_LEADER
+from appliance.storage._replication cimport log_diverging, log_fetched_by
+
+
+# ---- without the GIL ----
+
+cdef void fetch_report(Fetch* fetch) noexcept nogil:
+    cdef FetchTarget* target
+    cdef size_t i
+    fetch.is_reported = True
+    for i in range(fetch.targets.size()):
+        target = &fetch.targets.at(i)
+        target.refused = 0
+        target.diverging_epoch = -1
+        if target.log.get() != NULL and (fetch.generation == 0 or target.may_read):
+            _report(fetch, target)
+
+
+cdef void _report(const Fetch* fetch, FetchTarget* target) noexcept nogil:
+    """What it has counts only as far as it is known to be the same here."""
+    cdef PartitionLog* log = target.log.get()
+    cdef int code
+    if fetch_refusal_of_role(fetch, target) != 0:
+        return
+    log_diverging(log, target.last_epoch, target.offset, &target.diverging_epoch,
+                  &target.diverging_end)
+    if target.diverging_epoch >= 0 or target.offset > log.log_end_offset.load():
+        return
+    # Asks for the epoch again: in one epoch a leader's log is never cut.
+    code = log_fetched_by(log, fetch.replica, fetch.replica_life, target.leader_epoch,
+                          target.offset)
+    # As Kafka: this broker may not have heard yet that it is one.
+    target.refused = UNKNOWN_LEADER_EPOCH if code == REPLICA_UNKNOWN else kafka_error(code)
+
+
+cdef bint fetch_finds_start(PartitionLog* log, int64_t offset, int64_t max_bytes, Slice* slice,
+                            int64_t* start) noexcept nogil:
+    cdef uint8_t[8] base
+    start[0] = log.log_start_offset.load()
+    if offset >= start[0] or log_read(log, start[0], max_bytes, READ_END, slice) != OK:
+        return False
+    if slice.size == 0 or read_whole(
+            slice.file.get().fd, base, sizeof(base), slice.position) != sizeof(base):
+        return False
+    start[0] = min(start[0], load_i64(base))
+    return start[0] == offset
+
+
+cdef int16_t fetch_refusal_of_role(const Fetch* fetch, const FetchTarget* target) noexcept nogil:
+    cdef PartitionLog* log = target.log.get()
+    cdef int64_t epoch = log.replicas.epoch.load()
+    if 0 <= target.leader_epoch < epoch:
+        return FENCED_LEADER_EPOCH
+    if target.leader_epoch > epoch and (epoch >= 0 or fetch.replica >= 0):
+        return UNKNOWN_LEADER_EPOCH
+    if log.role.load() != ROLE_LEADER:
+        return NOT_LEADER_OR_FOLLOWER
+    return target.refused if fetch.replica >= 0 else 0

@@ -1,0 +1,164 @@
+"""What a follower does with one partition of an answer: append, cut, or begin anew.
+
+    records                 are appended as they are; their end is fetched from once it is on disk
+    a point of divergence   what is behind it here is cut, and the leader asked again
+    the leader's start is   nothing is kept, and the log begins there
+    beyond the end here
+    an error                the partition alone is left out for a while; the others go on
+
+Whether the leader is the leader still is asked at each step: an election may come at any time.
+"""
+
+from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t
+from libcpp.memory cimport make_shared
+from libcpp.string cimport string
+
+from appliance.native._codes cimport (
+    LEADER_EPOCH_OLD, LEADER_EPOCH_UNKNOWN, NOT_LEADER, OFFSET_OUT_OF_RANGE, OK,
+)
+from appliance.native._native cimport ScopeLock, monotonic_ns
+from appliance.protocol._error_codes cimport kafka_error
+from appliance.storage._append cimport Appended, log_append_replicated
+from appliance.storage._commit_requests cimport committer_ask, committer_notify
+from appliance.storage._gaps cimport log_begin_at
+from appliance.storage._leader_epochs cimport epochs_last
+from appliance.storage._partition_log cimport PartitionLog
+from appliance.storage._replicas cimport ROLE_FOLLOWER
+from appliance.storage._replication cimport log_cut_offset, log_replicated_to
+from appliance.storage._truncation cimport log_truncate
+
+cdef enum:
+    BACKOFF_FIRST_NS = 20000000    # an election is heard of here and there within as much
+
+
+# ---- without the GIL ----
+
+cdef FollowedRef followed_new(const string& topic_id, const string& topic, int32_t partition,
+                              const LogRef& log, const CommitterRef& committer) noexcept nogil:
+    cdef FollowedRef fresh = make_shared[Followed]()
+    cdef Followed* it = fresh.get()
+    it.topic_id, it.topic, it.partition = topic_id, topic, partition
+    it.log, it.committer = log, committer
+    it.is_in_session = it.is_moved = False
+    it.leader_epoch = -1
+    it.watermark = it.leader_start = it.offset = -1
+    it.valid_from = INT64_MAX
+    it.out_until_ns = it.backoff_ns = it.bytes = it.cuts = 0
+    it.code = it.error = 0
+    return fresh
+
+
+cdef bint followed_name(Followed* it, int64_t backoff_max_ns, Named* into) noexcept nogil:
+    cdef PartitionLog* log = it.log.get()
+    cdef ScopeLock guard
+    cdef int64_t end_offset
+    it.leader_epoch = <int32_t>log.replicas.epoch.load()
+    if log.role.load() != ROLE_FOLLOWER:
+        followed_leave_out(it, NOT_LEADER, 0, backoff_max_ns)
+        return False
+    guard.hold(log.guard)
+    end_offset = log.log_end_offset.load()
+    into.last_epoch = epochs_last(log)
+    guard.release()
+    if log.failed.load() != OK:
+        followed_leave_out(it, <int>log.failed.load(), 0, backoff_max_ns)
+        return False
+    if log.durable_offset.load() < end_offset:
+        committer_ask(it.committer.get(), it.log, 0)
+        return False
+    into.topic_id, into.partition = it.topic_id, it.partition
+    into.leader_epoch = it.leader_epoch
+    into.offset = it.offset = end_offset
+    into.log_start_offset = log.log_start_offset.load()
+    it.is_moved = False
+    it.out_until_ns = 0
+    return True
+
+
+cdef bint followed_is_elected_anew(const Followed* it) noexcept nogil:
+    return it.log.get().replicas.epoch.load() != it.leader_epoch
+
+
+cdef void followed_leave_out(Followed* it, int code, int16_t error,
+                             int64_t backoff_max_ns) noexcept nogil:
+    it.code, it.error = code, error
+    it.backoff_ns = min(max(2 * it.backoff_ns, <int64_t>BACKOFF_FIRST_NS), backoff_max_ns)
+    it.out_until_ns = monotonic_ns() + it.backoff_ns
+
+
+cdef void followed_take(Followed* it, const Answered* answer,
+                        int64_t backoff_max_ns) noexcept nogil:
+    cdef PartitionLog* log = it.log.get()
+    cdef int code
+    if answer.error == kafka_error(OFFSET_OUT_OF_RANGE) and (
+            answer.log_start_offset > log.log_end_offset.load()):
+        code = _begin_at(it, answer.log_start_offset)
+    elif answer.error != 0:
+        followed_leave_out(it, OK, answer.error, backoff_max_ns)
+        return
+    elif answer.diverging_epoch >= 0:
+        code = _cut(it, answer)
+    else:
+        code = _append(it, answer)
+        if code == OK:
+            it.watermark, it.leader_start = answer.watermark, answer.log_start_offset
+            code = log_replicated_to(log, it.leader_epoch, answer.watermark)
+    if code == OK:
+        it.code = it.error = 0
+        it.backoff_ns = 0
+    elif not followed_is_elected_anew(it):
+        followed_leave_out(it, code, 0, backoff_max_ns)
+
+
+cdef int _append(Followed* it, const Answered* answer) noexcept nogil:
+    """What came before a batch that is refused stays."""
+    cdef Appended appended
+    cdef int64_t before = it.log.get().bytes_appended.load()
+    cdef int code
+    if answer.records.size <= 0:
+        return OK
+    code = log_append_replicated(it.committer.get(), it.log, <uint8_t*>answer.records.data,
+                                 answer.records.size, it.leader_epoch, &appended)
+    if not appended.duplicate:
+        it.bytes += it.log.get().bytes_appended.load() - before
+        _moved(it)
+    return code
+
+
+cdef void _moved(Followed* it) noexcept nogil:
+    """Answers of requests that were sent before are about another end."""
+    it.is_moved = True
+    it.valid_from = INT64_MAX
+
+
+cdef bint _follows(const Followed* it) noexcept nogil:
+    """Removing it from the fetcher, which waits for this, comes before it may lead: so nothing that
+    it has as a leader is cut."""
+    return it.log.get().role.load() == ROLE_FOLLOWER and not followed_is_elected_anew(it)
+
+
+cdef int _cut(Followed* it, const Answered* answer) noexcept nogil:
+    cdef PartitionLog* log = it.log.get()
+    cdef int64_t offset = log_cut_offset(log, answer.diverging_epoch, answer.diverging_end)
+    cdef int code
+    if not _follows(it):
+        return NOT_LEADER
+    offset = max(offset, log.log_start_offset.load())
+    if offset >= log.log_end_offset.load():
+        return LEADER_EPOCH_UNKNOWN  # nothing here parts from what the leader has
+    code = log_truncate(log, offset)
+    committer_notify(it.committer.get())
+    it.cuts += 1
+    _moved(it)
+    return code
+
+
+cdef int _begin_at(Followed* it, int64_t offset) noexcept nogil:
+    cdef int code
+    if not _follows(it):
+        return NOT_LEADER
+    code = log_begin_at(it.log.get(), offset)
+    committer_notify(it.committer.get())
+    it.cuts += 1
+    _moved(it)
+    return code

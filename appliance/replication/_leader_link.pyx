@@ -1,0 +1,179 @@
+"""The socket between a follower and a leader: every wait ends when the follower is woken.
+
+This is the one place for what stands between a socket and its bytes. TLS and a login go here: a
+handshake and its requests at the end of `link_open`, and the system calls in `link_send` and
+`link_receive` become those of OpenSSL.
+"""
+
+from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memset
+
+from appliance.native._native cimport EAGAIN, EINTR, close, errno, monotonic_ns
+from appliance.native._socket cimport (
+    IPPROTO_TCP, MSG_NOSIGNAL, SOCK_CLOEXEC, SOCK_NONBLOCK, TCP_NODELAY, eventfd_read, recv,
+    setsockopt, sockaddr, socklen_t,
+)
+
+cdef extern from "sys/socket.h" nogil:
+    int socket(int family, int kind, int protocol)
+    int connect(int fd, const sockaddr* address, socklen_t size)
+    int getsockopt(int fd, int level, int name, void* value, socklen_t* size)
+    ssize_t send(int fd, const void* data, size_t size, int flags)
+    enum:
+        SOL_SOCKET, SO_ERROR, SO_KEEPALIVE, SOCK_STREAM
+
+cdef extern from "netdb.h" nogil:
+    struct addrinfo:
+        int ai_flags
+        int ai_family
+        int ai_socktype
+        int ai_protocol
+        socklen_t ai_addrlen
+        sockaddr* ai_addr
+        addrinfo* ai_next
+    int getaddrinfo(const char* host, const char* port, const addrinfo* hints, addrinfo** found)
+    void freeaddrinfo(addrinfo* found)
+
+cdef extern from "poll.h" nogil:
+    struct pollfd:
+        int fd
+        short events
+        short revents
+    int poll(pollfd* fds, unsigned long count, int timeout_ms)
+    enum:
+        POLLIN, POLLOUT
+
+cdef extern from "errno.h" nogil:
+    enum:
+        EINPROGRESS
+
+cdef enum:
+    SLEEP_MS_MAX = 3600000         # poll counts in an int
+
+
+# ---- without the GIL ----
+
+cdef int link_open(LeaderLink* link) noexcept nogil:
+    """To the first of its addresses that takes it."""
+    cdef addrinfo hints
+    cdef addrinfo* found = NULL
+    cdef addrinfo* each
+    cdef int result = LINK_BROKEN
+    memset(&hints, 0, sizeof(hints))
+    hints.ai_socktype = SOCK_STREAM
+    link.error = getaddrinfo(link.host.c_str(), link.port.c_str(), &hints, &found)
+    if link.error != 0:
+        return LINK_UNKNOWN_HOST
+    each = found
+    while each != NULL:
+        result = _connect(link, each)
+        if result == LINK_OK or result == LINK_WOKEN:
+            break
+        each = each.ai_next
+    freeaddrinfo(found)
+    return result
+
+
+cdef int _connect(LeaderLink* link, const addrinfo* address) noexcept nogil:
+    cdef int yes = 1, result = LINK_OK
+    cdef socklen_t size = sizeof(link.error)
+    link.fd = socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC,
+                     address.ai_protocol)
+    if link.fd < 0:
+        return _broken(link)
+    setsockopt(link.fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes))
+    setsockopt(link.fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof(yes))
+    if connect(link.fd, address.ai_addr, address.ai_addrlen) < 0:
+        if errno != EINPROGRESS:
+            return _broken(link)
+        result = _wait(link, POLLOUT, monotonic_ns() + link.patience_ns)
+        if result == LINK_OK:
+            getsockopt(link.fd, SOL_SOCKET, SO_ERROR, &link.error, &size)
+            result = LINK_OK if link.error == 0 else LINK_BROKEN
+    if result != LINK_OK:
+        link_close(link)
+    return result
+
+
+cdef int _broken(LeaderLink* link) noexcept nogil:
+    link.error = errno
+    link_close(link)
+    return LINK_BROKEN
+
+
+cdef void link_close(LeaderLink* link) noexcept nogil:
+    if link.fd >= 0:
+        close(link.fd)
+    link.fd = -1
+
+
+cdef int _wait(LeaderLink* link, short events, int64_t until_ns) noexcept nogil:
+    """Until the socket is ready, which counts before a wake-up."""
+    cdef pollfd[2] fds
+    cdef int64_t left_ns
+    cdef int count
+    fds[0].fd, fds[0].events = link.fd, events
+    fds[1].fd, fds[1].events = link.event_fd, POLLIN
+    while True:
+        left_ns = until_ns - monotonic_ns()
+        fds[0].revents = fds[1].revents = 0
+        count = poll(fds, 2, <int>max((left_ns + 999999) // 1000000, <int64_t>0))
+        if count < 0 and errno != EINTR:
+            return _broken(link)
+        if count > 0:
+            return LINK_OK if fds[0].revents != 0 else LINK_WOKEN
+        if left_ns <= 0:
+            return LINK_LATE
+
+
+cdef int link_send(LeaderLink* link, const vector[uint8_t]* data,
+                   atomic_bool* must_stop) noexcept nogil:
+    cdef size_t at = 0
+    cdef ssize_t sent
+    cdef int result
+    while at < data.size():
+        sent = send(link.fd, data.data() + at, data.size() - at, MSG_NOSIGNAL)
+        if sent >= 0:
+            at += sent
+        elif errno == EAGAIN:
+            result = _wait(link, POLLOUT, monotonic_ns() + link.patience_ns)
+            if result == LINK_WOKEN and not must_stop.load():
+                link_calm(link)  # what there is to do is looked for after this
+            elif result != LINK_OK:
+                return result
+        elif errno != EINTR:
+            return _broken(link)
+    return LINK_OK
+
+
+cdef int64_t link_receive(LeaderLink* link, uint8_t* into, int64_t size) noexcept nogil:
+    cdef int64_t until_ns = monotonic_ns() + link.patience_ns
+    cdef ssize_t got
+    cdef int result
+    while True:
+        got = recv(link.fd, into, size, 0)
+        if got > 0:
+            return got
+        if got == 0:
+            return LINK_CLOSED
+        if errno == EAGAIN:
+            result = _wait(link, POLLIN, min(until_ns, link.wake_at_ns))
+            if result == LINK_LATE and link.wake_at_ns < until_ns:
+                result = LINK_WOKEN
+            if result != LINK_OK:
+                return result
+        elif errno != EINTR:
+            return _broken(link)
+
+
+cdef void link_sleep(LeaderLink* link, int64_t until_ns) noexcept nogil:
+    cdef pollfd event
+    cdef int64_t left_ns = until_ns - monotonic_ns()
+    event.fd, event.events = link.event_fd, POLLIN
+    if left_ns > 0:
+        poll(&event, 1, <int>min((left_ns + 999999) // 1000000, <int64_t>SLEEP_MS_MAX))
+
+
+cdef void link_calm(LeaderLink* link) noexcept nogil:
+    cdef uint64_t count
+    eventfd_read(link.event_fd, &count)

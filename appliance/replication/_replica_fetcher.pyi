@@ -1,0 +1,49 @@
+from typing import NamedTuple
+
+from typing_extensions import disjoint_base
+
+from appliance._log import Log
+from appliance.config import ReplicationConfig
+
+class PartitionState(NamedTuple):
+    topic_id: bytes
+    topic: str
+    partition: int
+    offset: int
+    log_end_offset: int
+    watermark: int
+    leader_epoch: int
+    bytes: int
+    cuts: int
+    error: int
+    reason: str
+    retry_ms: int
+
+@disjoint_base
+class Fetcher:
+    def __new__(
+        cls,
+        leader_node: int,
+        host: str,
+        port: int,
+        own_node: int,
+        own_life: int,
+        config: ReplicationConfig,
+    ) -> Fetcher: ...
+    @property
+    def leader_node(self) -> int: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    def start(self) -> None: ...
+    def stop(self, wait_ms: int = ...) -> bool: ...
+    def add(self, topic_id: bytes, topic: str, partition: int, log: Log) -> None: ...
+    def remove(self, topic_id: bytes, partition: int) -> bool: ...
+    life: int
+    def states(self) -> list[PartitionState]: ...
+    @property
+    def is_connected(self) -> bool: ...
+    @property
+    def failure(self) -> str: ...
+    def counters(self) -> dict[str, int]: ...

@@ -1,0 +1,337 @@
+"""Followers and their leaders over real sockets: what arrives, when it counts, who is refused."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.compaction import cleaned, put, settings
+from tests.support.logs import batch, everything, until
+from tests.support.replica_site import ReplicaNode, files_of, on_disk, wait_until_equal
+from tests.support.wire_client import TOPIC_ID
+
+Make = Callable[..., ReplicaNode]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    made: list[ReplicaNode] = []
+
+    def make_one(node: int, partitions: int = 1, **given: Any) -> ReplicaNode:
+        made.append(ReplicaNode(tmp_path / f"{node}", node, partitions, **given))
+        return made[-1]
+
+    yield make_one
+    for each in reversed(made):
+        each.stop_fetching()
+    for each in made:
+        each.stop()
+
+
+@pytest.fixture
+def pair(make: Make) -> tuple[ReplicaNode, ReplicaNode]:
+    """1 leads, 2 follows."""
+    leader, follower = make(1), make(2)
+    leader.lead(1, [2])
+    follower.follow(1, leader)
+    return leader, follower
+
+
+def test_records_arrive_as_they_are(pair: tuple[ReplicaNode, ReplicaNode]) -> None:
+    leader, follower = pair
+    with leader.client() as client:
+        for i in range(50):
+            (part,) = client.produce(batch(f"{i}", "x" * i), acks=-1)
+            assert (part.error_code, part.base_offset) == (0, 2 * i)
+    wait_until_equal(leader, follower)
+    assert files_of(follower) == files_of(leader)
+    (state,) = follower.states(leader)
+    assert (state.error, state.offset, state.watermark, state.leader_epoch) == (0, 100, 100, 1)
+
+
+def test_acks_all_waits_for_the_follower(make: Make) -> None:
+    leader, follower = make(1), make(2)
+    leader.lead(1, [2])
+    with leader.client() as client:
+        (part,) = client.produce(batch("a"), acks=1)
+        assert part.error_code == 0
+        (part,) = client.produce(batch("b"), acks=-1, timeout_ms=300)
+        assert (part.error_code, part.base_offset) == (7, -1)
+        assert leader.log.durable_offset == 2
+        assert leader.log.high_watermark == 0
+        client.send_produce(batch("c"), acks=-1)
+        until(lambda: leader.log.durable_offset == 3)
+        follower.follow(1, leader)
+        (part,) = client.produced()
+        assert (part.error_code, part.base_offset) == (0, 2)
+        assert follower.log.durable_offset == 3
+
+
+def test_the_watermark_moves_only_when_the_follower_has_it_on_disk(
+    pair: tuple[ReplicaNode, ReplicaNode],
+) -> None:
+    leader, follower = pair
+    with leader.client() as client:
+        for _ in range(100):
+            (part,) = client.produce(batch("v"), acks=-1)
+            assert follower.log.durable_offset > part.base_offset
+            assert leader.log.high_watermark > part.base_offset
+
+
+def test_a_consumer_waits_for_the_watermark(make: Make) -> None:
+    leader, follower = make(1), make(2)
+    leader.lead(1, [2])
+    on_disk(leader.log, batch("a"))
+    with leader.client() as client:
+        part = client.fetch_one(0, wait_ms=100)
+        assert (part.error_code, part.high_watermark, part.records) == (0, 0, b"")
+        client.send_fetch(0, wait_ms=10_000)
+        follower.follow(1, leader)
+        part = client.fetched_one()
+        assert (part.error_code, part.high_watermark) == (0, 1)
+        assert part.records == everything(leader.log)[0]
+
+
+def test_a_leader_that_changes_has_what_counted_and_cuts_the_rest(make: Make) -> None:
+    """1 leads, and appends more than 2 gets; then 2 leads, and 1 follows."""
+    one, two = make(1), make(2)
+    one.lead(1, [2])
+    two.follow(1, one)
+    with one.client() as client:
+        client.produce(batch("a", "b"), acks=-1)
+    wait_until_equal(one, two)
+    two.stop_fetching()
+    on_disk(one.log, batch("lost 1", "lost 2", "lost 3"))
+    two.lead(2, [1])
+    on_disk(two.log, batch("c"))
+    one.follow(2, two)
+    wait_until_equal(two, one)
+    assert files_of(one) == files_of(two)
+    assert one.log.log_end_offset == 3
+    (state,) = one.states(two)
+    assert (state.cuts, state.leader_epoch, state.error) == (1, 2, 0)
+    with two.client() as client:
+        (part,) = client.produce(batch("d"), acks=-1)
+        assert (part.error_code, part.base_offset) == (0, 3)
+
+
+def test_histories_that_parted_twice_meet(make: Make) -> None:
+    """Each led alone for a while, in turns, without the other."""
+    one, two = make(1), make(2)
+    one.lead(1, [2], [])
+    on_disk(one.log, batch("1.0"))
+    on_disk(one.log, batch("1.1"))
+    two.lead(2, [1], [])
+    on_disk(two.log, batch("2.0"))
+    one.lead(3, [2], [])
+    on_disk(one.log, batch("3.0", "3.1", "3.2"))
+    two.lead(4, [1], [])
+    on_disk(two.log, batch("4.0"))
+    one.follow(4, two)
+    wait_until_equal(two, one)
+    assert files_of(one) == files_of(two)
+
+
+def test_a_follower_of_an_old_epoch_is_refused_until_it_hears(
+    pair: tuple[ReplicaNode, ReplicaNode],
+) -> None:
+    leader, follower = pair
+    leader.lead(3, [2])
+    on_disk(leader.log, batch("a"))
+    (state,) = until(lambda: [each for each in follower.states(leader) if each.error])
+    assert (state.error, state.reason) == (74, "FENCED_LEADER_EPOCH")
+    assert leader.log.high_watermark == 0
+    follower.log.follow(3, leader.node)
+    wait_until_equal(leader, follower)
+    until(lambda: not follower.states(leader)[0].error)
+
+
+def test_a_leader_that_has_not_heard_yet_is_asked_again(
+    pair: tuple[ReplicaNode, ReplicaNode],
+) -> None:
+    leader, follower = pair
+    follower.log.follow(2, leader.node)
+    (state,) = until(lambda: [each for each in follower.states(leader) if each.error])
+    assert state.reason == "UNKNOWN_LEADER_EPOCH"
+    leader.lead(2, [2])
+    on_disk(leader.log, batch("a"))
+    wait_until_equal(leader, follower)
+
+
+def test_a_former_self_counts_for_nothing(pair: tuple[ReplicaNode, ReplicaNode]) -> None:
+    leader, follower = pair
+    leader.log.fetched_by(2, follower.life + 1, 1, 0)  # it has registered anew since
+    on_disk(leader.log, batch("a"))
+    (state,) = until(lambda: [each for each in follower.states(leader) if each.error])
+    assert state.reason == "STALE_BROKER_EPOCH"
+    assert leader.log.high_watermark == 0
+    follower.fetchers[1].life = follower.life + 1
+    wait_until_equal(leader, follower)
+
+
+def test_who_is_no_replica_is_refused(make: Make) -> None:
+    leader, stranger = make(1), make(3)
+    leader.lead(1, [2])
+    on_disk(leader.log, batch("a"))
+    stranger.follow(1, leader)
+    (state,) = until(lambda: [each for each in stranger.states(leader) if each.error])
+    assert state.reason == "UNKNOWN_LEADER_EPOCH"
+    assert stranger.log.log_end_offset == 0
+
+
+def test_a_follower_of_a_broker_that_does_not_lead_is_told(make: Make) -> None:
+    one, two, three = make(1), make(2), make(3)
+    two.log.follow(1, 1)
+    one.lead(1, [2, 3])
+    three.follow(1, two)
+    (state,) = until(lambda: [each for each in three.states(two) if each.error])
+    assert state.reason == "NOT_LEADER_OR_FOLLOWER"
+
+
+def test_gaps_that_compaction_left_arrive(make: Make) -> None:
+    leader, follower = make(1, **settings()), make(2, **settings())
+    for i in range(20):
+        put(leader.log, f"a={i} b{i}={i}")
+    assert cleaned(leader.log_dir, leader.log)
+    leader.lead(1, [2])
+    follower.follow(1, leader)
+    on_disk(leader.log, batch("last"))
+    wait_until_equal(leader, follower)
+    assert everything(follower.log) == everything(leader.log)
+    assert b"a" not in leader.log.read(0, 1)[61:]  # the first one was overwritten
+
+
+def test_a_follower_begins_where_the_leader_does(make: Make) -> None:
+    leader, follower = make(1, segment_bytes=600), make(2, segment_bytes=600)
+    on_disk(follower.log, batch("old"))
+    for i in range(20):
+        on_disk(leader.log, batch(f"{i}", "x" * 100))
+    leader.log.delete_before(25)
+    leader.lead(1, [2])
+    follower.follow(1, leader)
+    wait_until_equal(leader, follower)
+    until(lambda: follower.log.log_start_offset == 25)  # in the middle of a batch
+    assert everything(follower.log) == everything(leader.log)
+
+
+def test_records_that_the_leader_deletes_are_deleted(pair: tuple[ReplicaNode, ReplicaNode]) -> None:
+    leader, follower = pair
+    with leader.client() as client:
+        for _ in range(10):
+            client.produce(batch("v"), acks=-1)
+        leader.log.delete_before(7)
+        client.produce(batch("v"), acks=-1)
+    until(lambda: follower.log.log_start_offset == 7)
+
+
+def test_two_hundred_partitions(make: Make) -> None:
+    """Only those that moved are named: the others cost no bytes."""
+    count = 200
+    leader, follower = make(1, count), make(2, count)
+    leader.lead(1, [2])
+    follower.follow(1, leader)
+    with leader.client() as client:
+        for first in (0, 100):
+            parts = client.produce(*[batch(f"{i}") for i in range(100)], partition=first, acks=-1)
+            assert {part.error_code for part in parts} == {0}
+        wait_until_equal(leader, follower)
+        sent = follower.fetchers[1].counters()["bytes_in"]
+        for _ in range(10):
+            client.produce(batch("v"), partition=7, acks=-1)
+        assert follower.fetchers[1].counters()["bytes_in"] - sent < 20_000
+    wait_until_equal(leader, follower)
+    for i in range(count):
+        assert files_of(follower, i) == files_of(leader, i)
+
+
+def test_a_leader_without_room_for_a_session_is_followed(make: Make) -> None:
+    leader = make(1, 3, network={"fetch_max_partitions_all": 2})
+    follower = make(2, 3)
+    leader.lead(1, [2])
+    follower.follow(1, leader)
+    with leader.client() as client:
+        for _ in range(5):
+            client.produce(batch("a"), batch("b"), batch("c"), acks=-1)
+    wait_until_equal(leader, follower)
+
+
+def test_one_partition_fails_and_the_others_go_on(make: Make) -> None:
+    leader, follower = make(1, 3), make(2, 3)
+    leader.lead(1, [2])
+    follower.follow(1, leader)
+    follower.logs[1].close()
+    with leader.client() as client:
+        for partition in (0, 2):
+            (part,) = client.produce(batch("a"), partition=partition, acks=-1)
+            assert part.error_code == 0
+        (part,) = client.produce(batch("a"), partition=1, acks=-1, timeout_ms=200)
+        assert part.error_code == 7
+    errors = [(each.partition, each.error != 0) for each in follower.states(leader)]
+    assert errors == [(0, False), (1, True), (2, False)]
+
+
+def test_a_partition_that_is_added_is_fetched_at_once(make: Make) -> None:
+    """Though a fetch waits at the leader: half a minute here."""
+    leader = make(1, 2)
+    follower = make(2, 2, replication={"fetch_wait_max_ms": 30_000})
+    leader.lead(1, [2])
+    follower.follow(1, leader)
+    follower.fetchers[1].remove(TOPIC_ID.bytes, 1)
+    time.sleep(0.1)
+    on_disk(leader.logs[1], batch("a"))
+    begin = time.monotonic()
+    follower.fetchers[1].add(TOPIC_ID.bytes, "t", 1, follower.logs[1])
+    until(lambda: follower.logs[1].durable_offset == 1)
+    assert time.monotonic() - begin < 5
+
+
+def test_nothing_is_fetched_for_a_partition_that_was_removed(
+    pair: tuple[ReplicaNode, ReplicaNode],
+) -> None:
+    leader, follower = pair
+    assert follower.fetchers[1].remove(TOPIC_ID.bytes, 0)
+    assert not follower.fetchers[1].remove(TOPIC_ID.bytes, 0)
+    on_disk(leader.log, batch("a"))
+    time.sleep(0.2)
+    assert follower.log.log_end_offset == 0
+    assert follower.states(leader) == []
+
+
+def test_it_stops_within_a_tenth_of_a_second(pair: tuple[ReplicaNode, ReplicaNode]) -> None:
+    leader, follower = pair
+    until(lambda: follower.fetchers[1].is_connected)
+    begin = time.monotonic()
+    assert follower.fetchers[1].stop(100)
+    assert time.monotonic() - begin < 0.1
+
+
+def test_a_leader_that_is_away_is_found_again(make: Make) -> None:
+    leader, follower = make(1), make(2)
+    leader.lead(1, [2])
+    follower.follow(1, leader)
+    with leader.client() as client:
+        client.produce(batch("a"), acks=-1)
+    leader.data_plane.stop(0)
+    until(lambda: not follower.fetchers[1].is_connected)
+    assert follower.fetchers[1].failure
+    leader.serve(leader.address[1])
+    on_disk(leader.log, batch("b"))
+    wait_until_equal(leader, follower)
+    assert follower.fetchers[1].counters()["connects"] >= 2
+
+
+def test_what_came_in_pieces_and_late_is_no_trouble(make: Make) -> None:
+    """Answers larger than a socket takes at once, and batches larger than a fetch."""
+    leader = make(1)
+    small = {"fetch_max_bytes": 1 << 16, "fetch_response_max_bytes": 1 << 16}
+    follower = make(2, replication=small)
+    leader.lead(1, [2])
+    for i in range(20):
+        on_disk(leader.log, batch(bytes([i]) * 200_000))
+    follower.follow(1, leader)
+    wait_until_equal(leader, follower)
+    assert files_of(follower) == files_of(leader)

@@ -25,9 +25,10 @@ class ZooKeeperConfig(Part):
     format: str = setting(
         "zookeeper.format",
         "original",
-        "How nodes are written: the original host:port and number of partitions, or the JSON of "
-        "Kafka 0.8 to 3.x for tools that read that.",
-        choices=("original", "json"),
+        "How nodes are written: the original host:port and number of partitions; the JSON of "
+        "Kafka 0.8 to 3.x for tools that read that; or that of a cluster, with a controller and "
+        "replication.",
+        choices=("original", "json", "cluster"),
     )
     auth_file: Path = setting(
         "zookeeper.auth.file",

@@ -84,6 +84,8 @@ class Registration:
 
     def __init__(self, config: ZooKeeperConfig, us: Identity) -> None:
         self.config, self.us = config, us
+        if config.format not in FORMS:
+            raise SettingInvalid(f"zookeeper.format: {config.format} is not of a single broker")
         self.form: Form = FORMS[config.format](us.node_id, us.cluster_id)
         self.is_connected = False
         self.changed = time.monotonic()  # when the connection began or ended

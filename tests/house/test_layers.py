@@ -28,7 +28,7 @@ LAYERS = [
     ("network", "catalog"),
     ("data_dir", "access"),
     ("bulk", "doctor", "export", "installation", "topics", "zookeeper"),
-    ("repair", "groups", "backup", "upgrade"),
+    ("repair", "groups", "backup", "upgrade", "cluster"),
     ("share", "txn"),
     ("broker",),
     ("alerts", "api"),

@@ -1,0 +1,297 @@
+"""The door of the room: this broker in its cluster. Lives on the event loop, and blocks it never.
+
+    membership  this broker's registration: its life
+    view        what is known: brokers, controller, topics, states
+    controller  this broker's, when it is the one that decides
+    isr_writes, topic_writes, requests   what it writes
+
+While ZooKeeper is away the last view stays, and `away_since_ns` says since when. Whether this
+broker may answer as a leader says `has_session`, by its own clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+from kazoo.exceptions import KazooException
+
+from appliance.cluster import requests
+from appliance.cluster.controller import Controller
+from appliance.cluster.forms import (
+    NOBODY,
+    ClusterTopic,
+    Key,
+    LivingBroker,
+    PartitionState,
+    TopicConfig,
+)
+from appliance.cluster.isr_writes import IsrOutcome, IsrWrites
+from appliance.cluster.lives import Lives, Member
+from appliance.cluster.membership import Membership
+from appliance.cluster.requests import Asking
+from appliance.cluster.session import Session
+from appliance.cluster.telling import Telling
+from appliance.cluster.topic_writes import TopicWrites
+from appliance.cluster.view import Listener, View
+from appliance.config import ZooKeeperConfig
+from appliance.errors import Refused
+from appliance.process import event_log
+from appliance.protocol.errors import ErrorCode
+from appliance.zookeeper.nodes import NodeIdTaken
+from appliance.zookeeper.tls import trouble_with
+
+log = event_log.named("cluster")
+LOOK_S = 0.01  # of a start
+TAKEN_TIMEOUTS = 1.5  # an id is a stranger's for good after so many session timeouts
+ELECTION_S = 30.0
+MIN_INSYNC = "min.insync.replicas"
+NO_LIVES: Mapping[int, int] = {}
+NO_CONFIGS: Mapping[str, str] = {}
+T = TypeVar("T")
+
+
+class Cluster:
+    def __init__(
+        self, config: ZooKeeperConfig, member: Member, listener: Listener, min_insync: int = 1
+    ) -> None:
+        """`min_insync`: of topics whose config says nothing."""
+        node_id = member.node_id
+        self.member = member
+        self._config, self._min_insync = config, min_insync
+        self._session = session = Session(config, self._on_state)
+        self._view = view = View(session, listener)
+        self._telling = Telling(session, view, node_id)
+        self._lives = lives = Lives(session, view.reading, member)
+        self._membership = Membership(session, lives, self._telling, listener)
+        self._controller = Controller(session, view, lives, self._membership, self.min_insync)
+        self._isr_writes = IsrWrites(session, view, self._telling, self._membership, node_id)
+        self._topic_writes = TopicWrites(session, view.reading)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Returns when this broker is registered and has read everything, or when ZooKeeper does
+        not answer in time: then it goes on trying. NodeIdTaken: another broker has the id."""
+        self._session.start()
+        parts = (self._membership, self._view, self._controller, self._telling)
+        self._tasks += [asyncio.create_task(each.keep()) for each in parts]
+        began = time.monotonic()
+        while not (self.life and self._view.was_read.is_set()):
+            waited_s = time.monotonic() - began
+            if waited_s >= self._start_s:
+                await self._not_started(waited_s)
+                return
+            await asyncio.sleep(LOOK_S)
+
+    @property
+    def _start_s(self) -> float:
+        is_taken = isinstance(self.refusal, NodeIdTaken)
+        taken_ms = self._config.session_timeout_ms * TAKEN_TIMEOUTS if is_taken else 0
+        return max(self._config.connection_timeout_ms, taken_ms) / 1000
+
+    async def _not_started(self, waited_s: float) -> None:
+        refusal = self.refusal
+        if isinstance(refusal, NodeIdTaken):
+            await self.close()
+            raise refusal
+        why = await asyncio.to_thread(trouble_with, self._config)
+        log.warning("away: the broker registers later", waited_s=round(waited_s, 1),
+                    **({"error": why} if why else {}))  # fmt: skip
+
+    async def close(self) -> None:
+        """Ends the session: this broker is gone for the others at once."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        self._membership.end()
+        await self._session.close()
+
+    async def renew(self) -> None:
+        """Begins another life, after a directory of logs was lost while the broker runs."""
+        await self._membership.renew()
+
+    async def leave(self, timeout_s: float) -> bool:
+        """Before a controlled stop: others lead what this broker led, where one of the ISR lives.
+        It is chosen no more until it has stopped. False: nobody has answered."""
+        node = requests.leave_node(self.member.node_id, self.life)
+        asking = Asking(self._session, self._view.reading)
+        answer = await asking.ask(node, timeout_s, keep=True)
+        return answer is not None
+
+    def _on_state(self) -> None:
+        self._membership.wake()
+        if self._session.is_connected:
+            self._view.look()
+            self._controller.wake()
+
+    # what is known
+
+    @property
+    def life(self) -> int:
+        """0: not registered."""
+        return self._membership.life
+
+    @property
+    def refusal(self) -> Exception | None:
+        return self._membership.refusal
+
+    @property
+    def has_session(self) -> bool:
+        return self.life > 0 and time.monotonic_ns() < self._session.ends_ns
+
+    @property
+    def session_ends_ns(self) -> int:
+        """By `time.monotonic_ns()`; 0: there is none. Any thread may ask."""
+        return self._session.ends_ns if self.life else 0
+
+    @property
+    def away_since_ns(self) -> int:
+        return self._session.away_since_ns
+
+    @property
+    def status(self) -> str:
+        if self.refusal:
+            return "refused"
+        if self._session.is_connected:
+            return "connected"
+        return f"away for {(time.monotonic_ns() - self.away_since_ns) // 1_000_000_000} s"
+
+    @property
+    def cluster_id(self) -> str:
+        return self._lives.cluster_id
+
+    @property
+    def controller_id(self) -> int:
+        return self._view.controller_id
+
+    @property
+    def controller_epoch(self) -> int:
+        return self._view.controller_epoch
+
+    @property
+    def is_controller(self) -> bool:
+        return self._controller.term is not None
+
+    @property
+    def brokers(self) -> Mapping[int, LivingBroker]:
+        return self._view.brokers
+
+    @property
+    def leaving(self) -> frozenset[int]:
+        return self._view.leaving_now
+
+    @property
+    def topics(self) -> Mapping[str, ClusterTopic]:
+        return self._view.table.topics
+
+    @property
+    def configs(self) -> Mapping[str, TopicConfig]:
+        return self._view.table.configs
+
+    @property
+    def states(self) -> Mapping[Key, PartitionState]:
+        return self._view.table.states
+
+    @property
+    def troubles(self) -> Mapping[str, str]:
+        """Nodes that were passed over, and why."""
+        return self._view.reading.troubles
+
+    def leads(self, key: Key) -> bool:
+        """In its life of now."""
+        state = self.states.get(key)
+        if state is None or not self.life:
+            return False
+        return (state.leader, state.leader_life) == (self.member.node_id, self.life)
+
+    def min_insync(self, topic: str) -> int:
+        """A value that is none counts as the default."""
+        config = self.configs.get(topic)
+        text = config.values.get(MIN_INSYNC, "") if config else ""
+        is_number = text.isascii() and text.isdecimal() and len(text) < 10
+        return int(text) if is_number else self._min_insync
+
+    async def settled(self, topic: str, timeout_s: float) -> bool:
+        """Whether this broker knows a leader of each of its partitions in time."""
+        return await self._view.until(lambda: self._is_led(topic), timeout_s)
+
+    async def gone(self, topic: str, timeout_s: float) -> bool:
+        return await self._view.until(lambda: topic not in self.topics, timeout_s)
+
+    def _is_led(self, name: str) -> bool:
+        topic = self.topics.get(name)
+        if topic is None:
+            return False
+        states = [self.states.get((name, number)) for number in range(len(topic.partitions))]
+        return all(state and state.leader != NOBODY for state in states)
+
+    # what is written
+
+    async def create_topic(
+        self,
+        name: str,
+        assignment: Sequence[Sequence[int]],
+        configs: Mapping[str, str] = NO_CONFIGS,
+        topic_id: bytes | None = None,
+    ) -> ClusterTopic:
+        """The controller gives it leaders: see `settled`. Refused: the name is taken, or wrong."""
+        return await self._now(self._topic_writes.create(name, assignment, configs, topic_id))
+
+    async def add_partitions(self, name: str, more: Sequence[Sequence[int]]) -> ClusterTopic:
+        return await self._now(self._topic_writes.extend(name, more))
+
+    async def delete_topic(self, name: str) -> None:
+        """Asks the controller for it: see `gone`."""
+        await self._now(self._topic_writes.ask_to_delete(name))
+
+    async def set_configs(
+        self, name: str, values: Mapping[str, str], version: int
+    ) -> TopicConfig | None:
+        """All of them, where `version` is still that of `configs`. None: it is not."""
+        topic_id = self._view.table.topic_id(name)
+        news = await self._now(self._topic_writes.set_configs(name, topic_id, values, version))
+        if news is None:
+            self._view.look_at_everything()
+            return None
+        self._view.table.apply(news)
+        self._telling.tell(news)
+        self._view.tell()
+        return news.config
+
+    async def write_isr(
+        self,
+        key: Key,
+        version: int,
+        isr: Collection[int],
+        joining: Mapping[int, int] = NO_LIVES,
+        min_insync: int | None = None,
+    ) -> IsrOutcome:
+        """As the leader of a partition, with the version of its state, and the lives of who joins.
+        Returns when the outcome is known, however long ZooKeeper is away."""
+        least = self.min_insync(key[0]) if min_insync is None else min_insync
+        return await self._isr_writes.write(key, version, isr, joining, least)
+
+    async def elect(
+        self, keys: Collection[Key], unclean: bool = False, timeout_s: float = ELECTION_S
+    ) -> dict[Key, int]:
+        """Kafka's codes. Preferred leaders; `unclean`: whoever lives, where nobody leads. That
+        loses records, so it is a person's word for each partition."""
+        asking = Asking(self._session, self._view.reading)
+        answer = await asking.ask(requests.elect_node(keys, unclean), timeout_s)
+        return requests.codes_in(answer, keys)
+
+    async def _now(self, work: Coroutine[Any, Any, T]) -> T:
+        """Refused, with words, when ZooKeeper is away or refuses."""
+        if not self._session.is_connected:
+            work.close()
+            raise Refused(ErrorCode.REQUEST_TIMED_OUT, f"ZooKeeper is {self.status}")
+        try:
+            return await work
+        except KazooException as error:
+            raise Refused(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"whether ZooKeeper has taken it is not known: {error!r}",
+            ) from error

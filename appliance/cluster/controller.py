@@ -1,0 +1,224 @@
+"""The controller: one of the brokers, whoever made the node first. It is made of what it reads, and
+holds nothing that is not in ZooKeeper: a new one reads everything, and goes on.
+
+A round looks at what there is to do, in this order, and each step can be repeated:
+
+    requests     who is being stopped, which topics have more partitions
+    deletions    begun by whomever
+    new topics   their first states
+    elections    where the leader's life is over; of who is being stopped; by a person's word
+    the notice   all that has changed
+    answers      to the requests
+
+A watch wakes it. A write that was refused because another controller was elected ends its term. A
+connection that was lost does not, as long as the session lasts: all is read, and told, again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from kazoo.exceptions import KazooException
+
+from appliance.cluster import paths, requests
+from appliance.cluster.deletions import Deletions
+from appliance.cluster.elections import Elections
+from appliance.cluster.forms import FormUnknown, Reader
+from appliance.cluster.lives import Lives
+from appliance.cluster.membership import Membership
+from appliance.cluster.requests import ELECT, LEAVE, PARTITIONS, UNCLEAN, Request
+from appliance.cluster.session import AWAY, Session
+from appliance.cluster.table import merged
+from appliance.cluster.term import Deposed, Term, elect_ourselves
+from appliance.cluster.view import View
+from appliance.errors import ApplianceError
+from appliance.process import event_log
+
+log = event_log.named("cluster")
+NOTICES_MAX = 100
+MINUTE_S = 60.0  # a notice is kept for one to two
+AGAIN_S, AWAY_S = 1.0, 0.05
+
+
+class Controller:
+    def __init__(
+        self,
+        session: Session,
+        view: View,
+        lives: Lives,
+        membership: Membership,
+        min_insync: Callable[[str], int],
+    ) -> None:
+        self._session, self._view, self._node_id = session, view, lives.node_id
+        self._lives, self._membership = lives, membership
+        membership.readers.append(self.wake)
+        self.elections = Elections(view, min_insync)
+        self._deletions = Deletions(session, view.reading)
+        self.term: Term | None = None
+        self._term_session = 0
+        self._is_everything = False  # more changed than is in `untold`
+        self._told_leaving: dict[int, int] = {}
+        self._wake = asyncio.Event()
+        self._kept_from = -1  # notices below were there a minute ago
+        self._next_minute = time.monotonic() + MINUTE_S
+        view.readers.append(self._wake)
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    async def keep(self) -> None:
+        while True:
+            await self._woken()
+            try:
+                await self._session.connected()
+                await self._work()
+            except Deposed as error:
+                self._resign(str(error))
+            except AWAY:
+                await self._again(AWAY_S)
+            except (KazooException, ApplianceError) as error:
+                log.error("a round has failed", error=error)
+                await self._again(AGAIN_S)
+            except Exception:
+                log.exception("a round failed unexpectedly")
+                await self._again(AGAIN_S)
+
+    async def _woken(self) -> None:
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), MINUTE_S)
+        self._wake.clear()
+
+    async def _again(self, after_s: float) -> None:
+        """What was done of the round is not known."""
+        self._is_everything = True
+        await asyncio.sleep(after_s)
+        self._wake.set()
+
+    # terms
+
+    async def _work(self) -> None:
+        if self.term and not self._is_ours():
+            self._resign("its node is gone")
+        if self.term is None and self._may_stand():
+            await self._stand()
+        if self.term:
+            if self._is_everything:
+                await self._view.read_everything()
+            await self._round(self.term)
+            await self._sweep(self.term)
+
+    def _is_ours(self) -> bool:
+        is_same = self._term_session == self._session.number
+        return is_same and self._view.controller_id == self._node_id
+
+    def _may_stand(self) -> bool:
+        is_free = self._view.controller_id in (-1, self._node_id)
+        return is_free and self._membership.life > 0 and self._view.was_read.is_set()
+
+    async def _stand(self) -> None:
+        number = self._session.number
+        term = await elect_ourselves(self._session, self._node_id, self._lives.own_sessions)
+        if term is None:
+            self._view.look()
+            return
+        self.term, self._term_session, self._is_everything = term, number, True
+        self.elections.untold.clear()
+        self._view.set_controller(self._node_id, term.epoch)
+        log.info("controller", epoch=term.epoch)
+
+    def _resign(self, why: str) -> None:
+        if self.term:
+            log.info("controller no more", epoch=self.term.epoch, why=why)
+        self.term = None
+        self._view.look_at_everything()
+
+    # a round
+
+    async def _round(self, term: Term) -> None:
+        known = await requests.read_requests(self._session, self._view.reading, self.wake)
+        self._view.set_leaving(requests.leaving_in(known))
+        deleting = await self._delete(term)
+        await self._learn(known)
+        await self.elections.first_states(term, deleting)
+        await self.elections.elect_due(term)
+        await self.elections.move_away(term)
+        answers = [(each, await self._tried(term, each)) for each in known if not each.is_answered]
+        await self._tell(term)
+        for request, answer in answers:
+            await self._answer(term, request, answer)
+
+    async def _delete(self, term: Term) -> list[str]:
+        """Those that are not gone yet."""
+        wanted = await self._deletions.wanted(self.wake)
+        for name in wanted:
+            news = await self._deletions.finish(name, term)
+            if news:
+                log.info("topic deleted", topic=name)
+                self._view.table.apply(news)
+                self.elections.untold.append(news)
+        return await self._deletions.wanted(self.wake) if wanted else []
+
+    async def _learn(self, known: list[Request]) -> None:
+        table = self._view.table
+        names = await self._session.children(paths.TOPICS, self.wake)
+        changed = {str(each.fields.get("topic")) for each in known if each.what == PARTITIONS}
+        for name in sorted({*names} - {*table.topics} | changed & {*names}):
+            news = await self._view.reading.topic(name)
+            if news:
+                table.apply(news)
+                self.elections.untold.append(news)
+
+    async def _tried(self, term: Term, request: Request) -> object:
+        try:
+            return await self._done(term, request)
+        except FormUnknown as error:
+            self._view.reading.pass_over(request.path, error)
+            return None
+
+    async def _done(self, term: Term, request: Request) -> object:
+        """The answer. None: there is none, and the request goes."""
+        if request.what == LEAVE:
+            node = Reader(request.path, request.fields).number("broker")
+            return {"leads": self.elections.led_by(node)}
+        if request.what == ELECT:
+            unclean = request.fields.get("kind") == UNCLEAN
+            codes = await self.elections.by_word(term, requests.keys_of(request), unclean)
+            return [[*key, int(code)] for key, code in codes.items()]
+        if request.what == PARTITIONS:
+            return None
+        raise FormUnknown(f"{request.path} in ZooKeeper: a request that is not known here")
+
+    async def _tell(self, term: Term) -> None:
+        leaving = {node: self._view.leaving[node] for node in self._view.leaving_now}
+        untold = self.elections.untold
+        if untold or self._is_everything or leaving != self._told_leaving:
+            numbers = await term.tell(merged(untold), leaving, self._is_everything)
+            self._view.own |= {*numbers}
+            del untold[:]
+            self._is_everything, self._told_leaving = False, leaving
+        self._view.tell()
+
+    async def _answer(self, term: Term, request: Request, answer: object) -> None:
+        change = term.change()
+        if answer is None:
+            change.delete(request.path)
+        else:
+            data = requests.answered_node(request, answer)
+            change.set(request.path, data, request.version)
+        await term.commit(change)  # who asked may be gone
+
+    async def _sweep(self, term: Term) -> None:
+        """Old notices go, but never the newest: whoever missed those sees by it that they were."""
+        is_minute = time.monotonic() >= self._next_minute
+        if not is_minute and self._view.notices_there < 2 * NOTICES_MAX:
+            return
+        numbers = await self._view.notices()
+        if numbers:
+            first = max(numbers[-1] + 1 - NOTICES_MAX, self._kept_from)
+            await term.remove_notices([each for each in numbers[:-1] if each < first])
+        if is_minute:
+            self._kept_from = numbers[-1] if numbers else -1
+            self._next_minute = time.monotonic() + MINUTE_S

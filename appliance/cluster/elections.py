@@ -1,0 +1,147 @@
+"""The elections of a round: which are due by what is known, written, and read again where ZooKeeper
+knew better."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from appliance.cluster import election
+from appliance.cluster.election import Voters
+from appliance.cluster.forms import NOBODY, ClusterTopic, Key, PartitionState
+from appliance.cluster.table import TopicNews
+from appliance.cluster.term import Term
+from appliance.cluster.view import View
+from appliance.protocol.errors import ErrorCode
+
+TRIES = 20  # each has met a write of somebody else
+States = dict[Key, PartitionState]
+
+
+class Elections:
+    """`untold` collects what is to be in the round's notice."""
+
+    def __init__(self, view: View, min_insync: Callable[[str], int]) -> None:
+        self._view, self._table = view, view.table
+        self._min_insync = min_insync
+        self.untold: list[TopicNews] = []
+
+    @property
+    def voters(self) -> Voters:
+        return Voters(self._view.lives, self._view.leaving_now)
+
+    async def first_states(self, term: Term, but: Collection[str]) -> None:
+        """Of new partitions, unless their topics are being deleted."""
+        voters = self.voters
+        due = {
+            key: election.first_state(replicas, voters, self._min_insync(key[0]))
+            for key, replicas in self._without_state(but)
+        }
+        if due:
+            self._know(await term.create(due))
+
+    def _without_state(self, but: Collection[str]) -> Iterable[tuple[Key, tuple[int, ...]]]:
+        for name, topic in self._table.topics.items():
+            if name not in but:
+                for number, replicas in enumerate(topic.partitions):
+                    if (name, number) not in self._table.states:
+                        yield (name, number), replicas
+
+    async def elect_due(self, term: Term) -> None:
+        """Where the life of the leader is over."""
+        voters = self.voters
+        await self._write(term, lambda: self._each(
+            self._table.states, lambda state, replicas, least:
+            election.elected(state, replicas, voters, least)
+        ))  # fmt: skip
+
+    async def move_away(self, term: Term) -> None:
+        """From those that leave."""
+        voters = self.voters
+        await self._write(term, lambda: self._each(
+            self._table.states, lambda state, replicas, least:
+            election.moved_away(state, replicas, voters, least)
+        ))  # fmt: skip
+
+    def led_by(self, node_id: int) -> int:
+        return sum(state.leader == node_id for state in self._table.states.values())
+
+    async def by_word(
+        self, term: Term, keys: Collection[Key], unclean: bool
+    ) -> dict[Key, ErrorCode]:
+        """What became of each."""
+        voters = self.voters
+        before = {key: self._code_before(key, voters, unclean) for key in keys}
+        wanted = [key for key, code in before.items() if code == ErrorCode.NONE]
+
+        def due() -> States:
+            if unclean:
+                return self._each(wanted, lambda state, replicas, least: election.elected(
+                    state, replicas, voters, least, unclean=True))  # fmt: skip
+            return self._each(wanted, lambda state, replicas, least: election.preferred(
+                state, replicas, voters, least))  # fmt: skip
+
+        await self._write(term, due)
+        return {key: code or self._code_after(key, unclean) for key, code in before.items()}
+
+    def _code_before(self, key: Key, voters: Voters, unclean: bool) -> ErrorCode:
+        known = self._known(key)
+        if known is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        state, topic = known
+        first = topic.partitions[key[1]][0]
+        if not election.is_over(state, voters) and (unclean or state.leader == first):
+            return ErrorCode.ELECTION_NOT_NEEDED
+        return ErrorCode.NONE
+
+    def _code_after(self, key: Key, unclean: bool) -> ErrorCode:
+        known = self._known(key)
+        if known is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        state, topic = known
+        if unclean:
+            is_done = state.leader != NOBODY
+            return ErrorCode.NONE if is_done else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        is_done = state.leader == topic.partitions[key[1]][0]
+        return ErrorCode.NONE if is_done else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+
+    def _known(self, key: Key) -> tuple[PartitionState, ClusterTopic] | None:
+        state, topic = self._table.states.get(key), self._table.topics.get(key[0])
+        return (state, topic) if state and topic else None
+
+    def _each(
+        self,
+        keys: Iterable[Key],
+        rule: Callable[[PartitionState, tuple[int, ...], int], PartitionState | None],
+    ) -> States:
+        after = {}
+        for key in keys:
+            known = self._known(key)
+            if known:
+                state, topic = known
+                replicas = topic.partitions[key[1]]
+                changed = rule(state, replicas, self._min_insync(key[0]))
+                if changed:
+                    after[key] = changed
+        return after
+
+    async def _write(self, term: Term, due: Callable[[], States]) -> None:
+        for _ in range(TRIES):
+            states = due()
+            if not states:
+                return
+            written, unwritten = await term.write(states)
+            self._know(written)
+            await self._read_again(unwritten)
+
+    async def _read_again(self, keys: Collection[Key]) -> None:
+        found = await self._view.reading.states(keys)
+        self._know({key: state for key, state in found.items() if state})
+        for key in found:
+            if found[key] is None:
+                self._table.forget_state(key)
+
+    def _know(self, states: Mapping[Key, PartitionState]) -> None:
+        news = self._table.news_of(states)
+        self.untold += news
+        for each in news:
+            self._table.apply(each)

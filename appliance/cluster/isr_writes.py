@@ -1,0 +1,100 @@
+"""What a leader writes: its in-sync replicas, and with them who is eligible.
+
+The write has conditions: the version of the state that was read, the life of this broker, and the
+life of each that joins, in which it has caught up. A refused write is never repeated as it is: the
+answer is the state of now. After a lost connection the outcome is read, in the session or the next
+one: ZooKeeper takes nothing any more that was under way in a connection before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from appliance.cluster import election, forms, paths
+from appliance.cluster.forms import Key, PartitionState
+from appliance.cluster.membership import Membership
+from appliance.cluster.session import AWAY, ChangeRefused, Session
+from appliance.cluster.table import TopicNews
+from appliance.cluster.telling import Telling
+from appliance.cluster.view import View
+
+OWN_LIFE = 0  # its place in the change
+
+
+@dataclass(frozen=True)
+class IsrOutcome:
+    is_written: bool
+    state: PartitionState | None  # of now; None: the partition is gone
+
+
+class IsrWrites:
+    def __init__(
+        self,
+        session: Session,
+        view: View,
+        telling: Telling,
+        membership: Membership,
+        node_id: int,
+    ) -> None:
+        self._session, self._view, self._telling = session, view, telling
+        self._membership, self._node_id = membership, node_id
+
+    async def write(
+        self,
+        key: Key,
+        version: int,
+        isr: Collection[int],
+        joining: Mapping[int, int],
+        min_insync: int,
+    ) -> IsrOutcome:
+        state, life = self._view.table.states.get(key), self._membership.life
+        if state is None or state.version != version or not self._leads(state, life):
+            return IsrOutcome(False, await self._read(key))
+        in_order = [each for each in state.isr if each in isr]
+        in_order += sorted({*isr} - {*in_order})
+        wanted = election.with_isr(state, tuple(in_order), min_insync)
+        written = replace(wanted, version=version + 1)
+        try:
+            await self._change(key, wanted, joining, life)
+        except ChangeRefused as refused:
+            if refused.number == OWN_LIFE:
+                self._membership.end_life(life)
+            return IsrOutcome(False, await self._read(key))
+        except AWAY:
+            found = await self._read(key)
+            if found != written:
+                return IsrOutcome(False, found)
+        self._telling.tell(self._know(key, written))
+        return IsrOutcome(True, written)
+
+    def _leads(self, state: PartitionState, life: int) -> bool:
+        return (state.leader, state.leader_life) == (self._node_id, life)
+
+    async def _change(
+        self, key: Key, state: PartitionState, joining: Mapping[int, int], life: int
+    ) -> None:
+        change = self._session.change().check(f"{paths.LIVES}/{self._node_id}", life)
+        for node, its_life in joining.items():
+            change.check(f"{paths.LIVES}/{node}", its_life)
+        change.set(paths.state(*key), forms.state_node(state), state.version)
+        await change.commit()
+
+    async def _read(self, key: Key) -> PartitionState | None:
+        """As long as it takes: without the answer the outcome is not known."""
+        while True:
+            await self._session.connected()
+            try:
+                await self._session.sync()
+                state = await self._view.reading.state(key)
+            except AWAY:
+                continue
+            if state:
+                self._know(key, state)
+            return state
+
+    def _know(self, key: Key, state: PartitionState) -> TopicNews:
+        news = TopicNews(key[0], self._view.table.topic_id(key[0]), states={key[1]: state})
+        self._view.table.apply(news)
+        self._view.tell()
+        return news

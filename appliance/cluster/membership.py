@@ -1,0 +1,98 @@
+"""Keeps this broker registered: another life with each session, after its node was removed, when
+somebody else raised the life, and when it has lost replicas."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from kazoo.exceptions import KazooException
+
+from appliance.cluster.lives import Lives
+from appliance.cluster.session import AWAY, ChangeRefused, Session
+from appliance.cluster.telling import Telling
+from appliance.cluster.view import Listener
+from appliance.errors import ApplianceError
+from appliance.process import event_log
+
+log = event_log.named("cluster")
+AGAIN_S, AWAY_S = 0.5, 0.05  # nobody reports the end of a stranger's session to us
+
+
+class Membership:
+    def __init__(
+        self, session: Session, lives: Lives, telling: Telling, listener: Listener
+    ) -> None:
+        self.life = 0  # not registered
+        self.refusal: Exception | None = None
+        self.readers: list[Callable[[], None]] = []  # called when a life begins
+        self._session, self._lives = session, lives
+        self._telling, self._listener = telling, listener
+        self._of_session = 0
+        self._wake = asyncio.Event()
+        self._begun = asyncio.Event()
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    def end_life(self, life: int) -> None:
+        """Another one begins."""
+        if life == self.life:
+            self.end()
+            self._wake.set()
+
+    def end(self) -> None:
+        if self.life:
+            self.life = 0
+            self._listener.on_session()
+
+    async def renew(self) -> None:
+        self._begun.clear()
+        self.end_life(self.life)
+        await self._begun.wait()
+
+    async def keep(self) -> None:
+        while True:
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), AGAIN_S if self.refusal else None)
+            self._wake.clear()
+            try:
+                await self._session.connected()
+                await self._agree()
+            except AWAY:
+                await asyncio.sleep(AWAY_S)
+                self._wake.set()
+            except (KazooException, ApplianceError) as error:
+                self._failed(error)
+            except Exception as error:
+                log.exception("registration failed unexpectedly")
+                self._failed(error)
+
+    async def _agree(self) -> None:
+        number = self._session.number
+        is_same = number == self._of_session and self.life
+        if is_same and await self._lives.is_ours(self.wake):
+            return
+        self.end()
+        life = await self._lives.begin(self._listener.lost_replicas())
+        for news in self._lives.resigned:
+            self._telling.tell(news)
+        self._lives.resigned.clear()
+        if not await self._lives.is_ours(self.wake) or number != self._session.number:
+            self._wake.set()
+            return
+        self.life, self._of_session, self.refusal = life, number, None
+        self._begun.set()
+        self._listener.on_session()
+        for each in self.readers:
+            each()
+
+    def _failed(self, error: Exception) -> None:
+        self.end()
+        refusal = error
+        if not isinstance(error, ApplianceError) or isinstance(error, ChangeRefused):
+            refusal = ApplianceError(f"ZooKeeper refuses our nodes: {error!r}")
+        if str(refusal) != str(self.refusal):
+            log.error("not registered", error=refusal)
+        self.refusal = refusal

@@ -1,0 +1,163 @@
+"""The notice of a round, `/appliance/changes/c...`: all that changed, in one value, so that a
+thousand elections are one watch and one read for each broker. The nodes in it are as they are in
+ZooKeeper, with the version that each has there.
+
+    {"version": 1, "by": 1, "everything": false, "leaving": [[2, 7]], "topics": [
+        {"name": "t", "topic_id": "...", "node": {...}, "node_version": 0,
+         "config": {...}, "config_version": 0, "states": {"0": [3, {...}]}, "is_deleted": false}]}
+
+Controllers write them, leaders for their in-sync replicas, and who changes a config. `leaving` is a
+controller's: who is being stopped, with its life. "everything": more changed than is said here.
+Their numbers have no gap: who misses one reads everything.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from appliance.catalog import kafka_uuid
+from appliance.cluster import forms
+from appliance.cluster.forms import FormUnknown, PartitionState, Reader, fields_in
+from appliance.cluster.table import TopicNews
+
+STATES_MAX = 2000  # in one notice: ZooKeeper takes a megabyte, and a state has some 150 bytes
+
+
+@dataclass(frozen=True)
+class Notice:
+    by: int
+    news: tuple[TopicNews, ...] = ()
+    is_everything: bool = False
+    leaving: Mapping[int, int] | None = None  # None: it says nothing of it
+
+
+def notice_node(notice: Notice) -> bytes:
+    fields: dict[str, Any] = {"version": 1, "by": notice.by}
+    if notice.is_everything:
+        fields["everything"] = True
+    if notice.leaving is not None:
+        fields["leaving"] = [[node, life] for node, life in sorted(notice.leaving.items())]
+    fields["topics"] = [_fields_of(news) for news in notice.news]
+    return forms.as_json(fields)
+
+
+def _fields_of(news: TopicNews) -> dict[str, Any]:
+    topic_id = kafka_uuid.text_of(uuid.UUID(bytes=news.topic_id))
+    fields: dict[str, Any] = {"name": news.name, "topic_id": topic_id}
+    if news.is_deleted:
+        return fields | {"is_deleted": True}
+    if news.topic:
+        node = forms.fields_of_topic(news.topic)
+        fields |= {"node": node, "node_version": news.topic.version}
+    if news.config:
+        node = forms.fields_of_config(news.config.values)
+        fields |= {"config": node, "config_version": news.config.version}
+    fields["states"] = {
+        str(number): [state.version, forms.fields_of_state(state)]
+        for number, state in news.states.items()
+    }
+    return fields
+
+
+def in_pieces(news: Iterable[TopicNews]) -> Iterator[tuple[TopicNews, ...]]:
+    """Each fits into a notice."""
+    piece: list[TopicNews] = []
+    count = 0
+    for each in _split(news):
+        weight = 1 + len(each.states) + (len(each.topic.partitions) if each.topic else 0)
+        if piece and count + weight > STATES_MAX:
+            yield tuple(piece)
+            piece, count = [], 0
+        piece.append(each)
+        count += weight
+    if piece:
+        yield tuple(piece)
+
+
+def _split(news: Iterable[TopicNews]) -> Iterator[TopicNews]:
+    """A topic of very many partitions into several."""
+    for each in news:
+        numbers = [*each.states]
+        states = {number: each.states[number] for number in numbers[:STATES_MAX]}
+        yield TopicNews(
+            each.name, each.topic_id, each.topic, each.config, states, each.is_deleted
+        )
+        for first in range(STATES_MAX, len(numbers), STATES_MAX):
+            some = {number: each.states[number] for number in numbers[first:][:STATES_MAX]}
+            yield TopicNews(each.name, each.topic_id, states=some)
+
+
+def notice_from(data: bytes, where: str) -> Notice:
+    fields = fields_in(data, where, 1)
+    read = Reader(where, fields)
+    topics = fields.get("topics", [])
+    if not isinstance(topics, list):
+        raise read.unknown("topics", topics, "a list")
+    news = tuple(_news_from(each, where) for each in topics)
+    is_everything = fields.get("everything") is True
+    return Notice(read.number("by"), news, is_everything, _leaving_in(read))
+
+
+def _leaving_in(read: Reader) -> dict[int, int] | None:
+    pairs = read.fields.get("leaving")
+    if pairs is None:
+        return None
+    try:
+        leaving = dict(pairs)
+    except (TypeError, ValueError):
+        raise read.unknown("leaving", pairs, "pairs of broker and life") from None
+    if any(type(each) is not int for pair in leaving.items() for each in pair):
+        raise read.unknown("leaving", pairs, "pairs of broker and life")
+    return leaving
+
+
+def _news_from(fields: object, where: str) -> TopicNews:
+    if not isinstance(fields, dict):
+        raise FormUnknown(f"{where} in ZooKeeper: wanted topics with fields")
+    read = Reader(where, fields)
+    name = read.text("name")
+    try:
+        topic_id = kafka_uuid.parse(read.text("topic_id")).bytes
+    except ValueError:
+        raise read.unknown("topic_id", fields.get("topic_id"), "22 letters of base64") from None
+    topic = config = None
+    if "node" in fields:
+        node = Reader(where, _object(read, "node"))
+        topic = forms.topic_in(node, name, read.number("node_version"))
+    if "config" in fields:
+        node = Reader(where, _object(read, "config"))
+        config = forms.config_in(node, read.number("config_version"))
+    is_deleted = fields.get("is_deleted") is True
+    return TopicNews(name, topic_id, topic, config, _states_in(read), is_deleted)
+
+
+def _object(read: Reader, name: str) -> Mapping[str, Any]:
+    value = read.fields[name]
+    if not isinstance(value, dict):
+        raise read.unknown(name, value, "fields")
+    return value
+
+
+def _states_in(read: Reader) -> dict[int, PartitionState]:
+    found = read.fields.get("states", {})
+    if not isinstance(found, dict):
+        raise read.unknown("states", found, "states by partition")
+    return {_number(read, number): _state_in(read, pair) for number, pair in found.items()}
+
+
+def _number(read: Reader, text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or len(text) > 6:
+        raise read.unknown("states", text, "numbers of partitions")
+    return int(text)
+
+
+def _state_in(read: Reader, pair: object) -> PartitionState:
+    if not isinstance(pair, list) or len(pair) != 2 or type(pair[0]) is not int:
+        raise read.unknown("states", pair, "a version and a state")
+    if not isinstance(pair[1], dict):
+        raise read.unknown("states", pair, "a version and a state")
+    return forms.state_in(Reader(read.where, pair[1]), pair[0])
+

@@ -1,0 +1,126 @@
+"""Reads of ZooKeeper with many questions under way at a time. Nodes that are foreign, newer or
+spoilt are passed over, and their words kept in `troubles`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, TypeVar
+
+from kazoo.exceptions import NoNodeError
+
+from appliance.cluster import forms, paths
+from appliance.cluster.forms import FormUnknown, Key, LivingBroker, PartitionState
+from appliance.cluster.session import Session
+from appliance.cluster.table import TopicNews
+from appliance.process import event_log
+from appliance.process.event_log import quote
+
+log = event_log.named("cluster")
+AT_ONCE = 500
+TROUBLES_MAX = 1000
+T = TypeVar("T")
+
+
+async def in_parts(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """All results in order, `AT_ONCE` under way at a time."""
+    known = [*work]
+    results: list[T] = []
+    for first in range(0, len(known), AT_ONCE):
+        results += await together(known[first:][:AT_ONCE])
+    return results
+
+
+async def together(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """All end before an error of one is raised."""
+    results = await asyncio.gather(*work, return_exceptions=True)
+    for each in results:
+        if isinstance(each, BaseException):
+            raise each
+    return [each for each in results if not isinstance(each, BaseException)]
+
+
+class Reading:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.troubles: dict[str, str] = {}
+
+    async def make_folders(self) -> None:
+        """Where there are none yet."""
+        await together([self._session.ensure(each) for each in paths.FOLDERS])
+
+    async def brokers(self, watch: Callable[[], None]) -> dict[int, LivingBroker]:
+        names = await self._session.children(paths.IDS, watch)
+        numbers = [int(each) for each in names if is_id(each)]
+        found = await in_parts(self._broker(each, watch) for each in numbers)
+        return {each.node_id: each for each in found if each}
+
+    async def _broker(self, node_id: int, watch: Callable[[], None]) -> LivingBroker | None:
+        """Watched itself: another life of a broker may come in the moment in which one goes."""
+        where = f"{paths.IDS}/{node_id}"
+        return await self.node(
+            where, lambda data, stat: forms.broker_from(data, node_id, where), watch
+        )
+
+    async def topics(self) -> list[TopicNews]:
+        names = await self._session.children(paths.TOPICS)
+        found = await in_parts(self.topic(each) for each in names)
+        return [each for each in found if each]
+
+    async def topic(self, name: str) -> TopicNews | None:
+        """All of it; None: it is not there, or not understood."""
+        where = paths.topic(name)
+        if not forms.TOPIC_NAME.fullmatch(name):
+            self.pass_over(where, FormUnknown(f"{quote(where)} in ZooKeeper is no topic's name"))
+            return None
+        topic = await self.node(
+            where, lambda data, stat: forms.topic_from(data, name, stat.version, where)
+        )
+        if topic is None:
+            return None
+        where_config = paths.config(name)
+        config = await self.node(
+            where_config, lambda data, stat: forms.config_from(data, stat.version, where_config)
+        )
+        states = await self.states((name, number) for number in range(len(topic.partitions)))
+        by_number = {number: state for (_, number), state in states.items() if state}
+        return TopicNews(name, topic.topic_id, topic, config, by_number)
+
+    async def states(self, keys: Iterable[Key]) -> dict[Key, PartitionState | None]:
+        known = [*keys]
+        found = await in_parts(self.state(each) for each in known)
+        return dict(zip(known, found, strict=True))
+
+    async def state(self, key: Key) -> PartitionState | None:
+        where = paths.state(*key)
+        return await self.node(
+            where, lambda data, stat: forms.state_from(data, stat.version, where)
+        )
+
+    async def node(
+        self,
+        where: str,
+        parse: Callable[[bytes, Any], T],
+        watch: Callable[[], None] | None = None,
+    ) -> T | None:
+        """None: it is not there, or passed over."""
+        try:
+            data, stat = await self._session.get(where, watch)
+            parsed = parse(data, stat)
+        except NoNodeError:
+            self.troubles.pop(where, None)
+            return None
+        except FormUnknown as error:
+            self.pass_over(where, error)
+            return None
+        self.troubles.pop(where, None)
+        return parsed
+
+    def pass_over(self, where: str, error: FormUnknown) -> None:
+        if self.troubles.get(where) != str(error) and len(self.troubles) < TROUBLES_MAX:
+            self.troubles[where] = str(error)
+            log.warning("passed over", error=error)
+
+
+def is_id(name: str) -> bool:
+    return name.isascii() and name.isdecimal() and len(name) < 10

@@ -1,0 +1,56 @@
+"""Notices by brokers that are not the controller: of the in-sync replicas that a leader wrote, and
+of configs. They only make others see sooner what their own conditional writes would meet anyway, so
+they are collected for a moment and go together."""
+
+from __future__ import annotations
+
+import asyncio
+
+from kazoo.exceptions import KazooException
+
+from appliance.cluster import paths
+from appliance.cluster.notices import Notice, in_pieces, notice_node
+from appliance.cluster.session import AWAY, Session
+from appliance.cluster.table import TopicNews, merged
+from appliance.cluster.view import View
+from appliance.process import event_log
+
+log = event_log.named("cluster")
+COLLECTED_S = 0.02
+AWAY_S = 0.2
+
+
+class Telling:
+    def __init__(self, session: Session, view: View, node_id: int) -> None:
+        self._session, self._view, self._node_id = session, view, node_id
+        self._untold: list[TopicNews] = []
+        self._wake = asyncio.Event()
+
+    def tell(self, news: TopicNews) -> None:
+        if news.topic_id:  # else it was deleted meanwhile
+            self._untold.append(news)
+            self._wake.set()
+
+    async def keep(self) -> None:
+        while True:
+            await self._wake.wait()
+            await asyncio.sleep(COLLECTED_S)
+            self._wake.clear()
+            untold, self._untold = self._untold, []
+            try:
+                await self._session.connected()
+                await self._write(untold)
+            except AWAY:
+                self._untold = untold + self._untold
+                self._wake.set()
+                await asyncio.sleep(AWAY_S)
+            except KazooException as error:
+                log.warning("others hear of it later", error=repr(error))
+            except Exception:
+                log.exception("a notice failed unexpectedly")
+
+    async def _write(self, untold: list[TopicNews]) -> None:
+        for piece in in_pieces(merged(untold)):
+            data = notice_node(Notice(self._node_id, piece))
+            path = await self._session.create(f"{paths.CHANGES}/c", data, sequence=True)
+            self._view.own.add(int(path[-10:]))

@@ -1,0 +1,139 @@
+"""Topics made, extended, configured and asked to be deleted, by any broker: these are conditional
+writes, and need no controller. First states and deletions are the controller's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+
+from appliance.catalog import kafka_uuid
+from appliance.cluster import deletions, forms, paths, requests
+from appliance.cluster.forms import ClusterTopic, TopicConfig
+from appliance.cluster.reading import Reading
+from appliance.cluster.session import ChangeRefused, Session
+from appliance.cluster.table import TopicNews
+from appliance.errors import Refused
+from appliance.protocol.errors import ErrorCode
+
+NODE_BYTES_MAX = 900_000  # ZooKeeper takes a megabyte with all that is around it
+
+
+class TopicWrites:
+    def __init__(self, session: Session, reading: Reading) -> None:
+        self._session, self._reading = session, reading
+
+    async def create(
+        self,
+        name: str,
+        assignment: Sequence[Sequence[int]],
+        configs: Mapping[str, str],
+        topic_id: bytes | None,
+    ) -> ClusterTopic:
+        check_name(name)
+        partitions = tuple(map(tuple, assignment))
+        topic = ClusterTopic(name, topic_id or kafka_uuid.new().bytes, partitions)
+        data = checked(topic)
+        while True:
+            is_left_over = await self._session.exists(paths.config(name))
+            change = self._session.change().create(paths.topic(name), data)
+            change.create(paths.partitions(name), b"")
+            if is_left_over:
+                change.delete(paths.config(name))
+            change.create(paths.config(name), forms.config_node(configs))
+            try:
+                await change.commit()
+            except ChangeRefused as refused:
+                if refused.number == 0 and isinstance(refused.error, NodeExistsError):
+                    raise exists(name) from refused
+                if not isinstance(refused.error, (NodeExistsError, NoNodeError)):
+                    raise
+                continue  # the config that was left over came or went just now
+            return topic
+
+    async def extend(self, name: str, more: Sequence[Sequence[int]]) -> ClusterTopic:
+        """By these partitions."""
+        while True:
+            topic = await self._read(name)
+            partitions = (*topic.partitions, *map(tuple, more))
+            after = replace(topic, partitions=partitions, version=topic.version + 1)
+            change = self._session.change()
+            change.set(paths.topic(name), checked(after), topic.version)
+            change.create(f"{paths.REQUESTS}/r", requests.partitions_node(name), sequence=True)
+            try:
+                await change.commit()
+            except ChangeRefused as refused:
+                if not isinstance(refused.error, (BadVersionError, NoNodeError)):
+                    raise
+                continue  # somebody else changed it
+            return after
+
+    async def ask_to_delete(self, name: str) -> None:
+        topic = await self._read(name)
+        change = self._session.change().check(paths.topic(name), topic.version)
+        change.create(f"{paths.DELETIONS}/{name}", deletions.request_node(topic.topic_id))
+        try:
+            await change.commit()
+        except ChangeRefused as refused:
+            if isinstance(refused.error, NodeExistsError):
+                return  # it was asked for already
+            if not isinstance(refused.error, (BadVersionError, NoNodeError)):
+                raise
+            await self.ask_to_delete(name)  # it has changed just now, or is gone
+
+    async def set_configs(
+        self, name: str, topic_id: bytes, values: Mapping[str, str], version: int
+    ) -> TopicNews | None:
+        """None: they are not any more as they were read."""
+        change = self._session.change().set(paths.config(name), forms.config_node(values), version)
+        try:
+            await change.commit()
+        except ChangeRefused as refused:
+            if not isinstance(refused.error, (BadVersionError, NoNodeError)):
+                raise
+            return None
+        return TopicNews(name, topic_id, config=TopicConfig(dict(values), version + 1))
+
+    async def _read(self, name: str) -> ClusterTopic:
+        where = paths.topic(name)
+        check_name(name)
+        await self._session.sync()
+        topic = await self._reading.node(
+            where, lambda data, stat: forms.topic_from(data, name, stat.version, where)
+        )
+        if topic is None:
+            trouble = self._reading.troubles.get(where, f"topic {name} is not in the cluster")
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, trouble)
+        return topic
+
+
+def check_name(name: str) -> None:
+    if not forms.TOPIC_NAME.fullmatch(name):
+        raise Refused(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"topic {name[:forms.TEXT_MAX]!r}: wanted 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-'",
+        )
+
+
+def exists(name: str) -> Refused:
+    return Refused(
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+        f"topic {name} is in the cluster; if it is being deleted, it goes in a moment",
+    )
+
+
+def checked(topic: ClusterTopic) -> bytes:
+    """Its node, as others will be able to read it."""
+    data = forms.topic_node(topic)
+    if len(data) > NODE_BYTES_MAX or len(topic.partitions) > forms.PARTITIONS_MAX:
+        raise Refused(
+            ErrorCode.INVALID_PARTITIONS,
+            f"topic {topic.name}: {len(topic.partitions)} partitions are {len(data)} bytes in "
+            f"ZooKeeper, wanted at most {NODE_BYTES_MAX}",
+        )
+    try:
+        forms.topic_from(data, topic.name, topic.version, paths.topic(topic.name))
+    except forms.FormUnknown as error:
+        raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, str(error)) from error
+    return data

@@ -1,0 +1,114 @@
+"""Several brokers of one cluster in this process, without their logs: each a `Cluster` with a
+session of its own in a real ZooKeeper."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
+from pathlib import Path
+from typing import Any
+
+from kazoo.exceptions import KazooException
+
+from appliance.cluster.cluster import Cluster
+from appliance.cluster.forms import Key
+from appliance.cluster.lives import Member
+from appliance.config.addresses import Address, Ensemble
+from appliance.config.listeners import Listeners, Protocols
+from appliance.config.zookeeper import ZooKeeperConfig
+from tests.support.zookeeper import DEADLINE_S
+
+SESSION_MS = 2000  # with ticks of half a second ZooKeeper allows one to ten
+
+
+class Ear:
+    """What the broker is told."""
+
+    def __init__(self) -> None:
+        self.keys: list[Key] = []
+        self.names: list[str] = []
+        self.lives = 0
+        self.lost: list[Key] = []
+
+    def on_change(self, keys: Collection[Key]) -> None:
+        self.keys += keys
+
+    def on_topics(self, names: Collection[str]) -> None:
+        self.names += names
+
+    def on_brokers(self) -> None:
+        pass
+
+    def on_session(self) -> None:
+        self.lives += 1
+
+    def lost_replicas(self) -> Collection[Key]:
+        return self.lost
+
+
+class Clusters:
+    def __init__(self, address: Address, root: str, folder: Path) -> None:
+        self.ensemble, self.folder = Ensemble((address,), root), folder
+        self.ears: dict[int, Ear] = {}
+
+    def member(self, node_id: int, rack: str = "") -> Member:
+        data_dir = self.folder / str(node_id)
+        data_dir.mkdir(exist_ok=True)
+        listeners = Listeners.parse(f"PLAINTEXT://box{node_id}:9092")
+        return Member(node_id, f"cluster-of-{node_id}", listeners, Protocols(), rack, data_dir)
+
+    def make(self, node_id: int, session_ms: int = SESSION_MS, **more: Any) -> Cluster:
+        """Not yet started."""
+        config = ZooKeeperConfig(
+            ensemble=self.ensemble, session_timeout_ms=session_ms, connection_timeout_ms=10_000
+        )
+        ear = self.ears[node_id] = Ear()
+        return Cluster(config, self.member(node_id), ear, **more)
+
+    @contextlib.asynccontextmanager
+    async def started(self, *node_ids: int, **more: Any) -> AsyncIterator[list[Cluster]]:
+        """In this order: the first is the controller."""
+        made: list[Cluster] = []
+        try:
+            for each in node_ids:
+                cluster = self.make(each, **more)
+                made.append(cluster)
+                await cluster.start()
+                if len(made) == 1:
+                    await until(lambda: made[0].is_controller)
+            await until(lambda: all(len(each.brokers) >= len(made) for each in made))
+            yield made
+        finally:
+            for each in made:
+                await each.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    end = asyncio.get_running_loop().time() + DEADLINE_S
+    while not condition():
+        assert asyncio.get_running_loop().time() < end
+        await asyncio.sleep(0.01)
+
+
+async def die(cluster: Cluster) -> None:
+    """As by kill -9: the connection is cut, and the session runs out."""
+    for task in cluster._tasks:
+        task.cancel()
+    await asyncio.gather(*cluster._tasks, return_exceptions=True)
+    cluster._tasks.clear()
+    cluster._membership.end()
+    session = cluster._session
+    session._is_closed = True
+    session._heartbeats.stop()
+    client = session.client
+    client._stopped.set()  # its loop ends, and says nothing to ZooKeeper
+    connection = client._connection
+    if connection._write_sock:
+        connection._write_sock.send(b"\0")
+    with contextlib.suppress(KazooException):
+        await asyncio.to_thread(connection.stop, 10)
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(work, 120))

@@ -88,6 +88,7 @@ class LogDir:
         self.unopened: dict[Key, str] = {}  # too damaged to open; with the reason
         self.missing: dict[Key, str] = {}  # had records, but the directory is gone; its name
         self.unowned: set[Key] = set()  # without a topic, and not set aside yet: never cleaned
+        self.is_let_go = False
         self.compacts_from = 0.0  # of time.monotonic(): a backup reads compacted logs until then
         engine.believe(self.clock.remember().believed_ms)
 
@@ -211,7 +212,17 @@ class LogDir:
 
     def let_go(self) -> None:
         """Closes all of it before it is opened again as after a crash, or its disk is taken out.
-        Where a log is still read it raises, and those that are closed by then are not open."""
+        Where a log is still read it raises, and those that are closed by then are not open. Moves
+        from here and to here end: they hold files of it open."""
+        self.is_let_go = True
+        try:
+            self._close_all_unread()
+        except BaseException:
+            self.is_let_go = False
+            raise
+        self.engine.close(False)
+
+    def _close_all_unread(self) -> None:
         alive = [each for each in self._logs.values() if each.failed is None]
         for log in alive:
             log.ask_commit()
@@ -223,7 +234,6 @@ class LogDir:
             self._close_unread(log, deadline)
             self._logs.pop(key, None)
             self.unopened[key] = "its directory is being opened again"
-        self.engine.close(False)
 
     def _let_go(self, log: Log) -> None:
         """Closes a log before it is reopened."""

@@ -225,7 +225,8 @@ class PartitionMove:
                 self._pause()
 
     def _check_cancelled(self) -> None:
-        if self._is_cancelled.is_set():
+        is_let_go = self.source.is_let_go or self.target.is_let_go
+        if self._is_cancelled.is_set() or is_let_go:
             raise MoveCancelled(f"{self.log.name}: the move is cancelled")
 
     def _pause(self) -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from appliance._log import Log
 from appliance.broker.broker import Broker
-from appliance.data_dir.partition_move import PartitionMove
+from appliance.data_dir.partition_move import MoveCancelled, PartitionMove
 from appliance.errors import LogFailed, StorageIoFailed
 from appliance.record import _batch_builder
-from tests.support.logs import NOW, batch, everything, log_config
+from tests.support.logs import NOW, batch, everything, log_config, until
 from tests.support.moves import facts, fill_with_all, finish, move
 from tests.support.several_dirs import live
 
@@ -121,6 +122,29 @@ def test_a_log_that_lacks_a_file_is_not_closed(tmp_path: Path) -> None:
         assert facts(log) == before
 
     live(tmp_path, use)
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["source", "target"])
+def test_a_directory_that_is_let_go_of_ends_the_move(tmp_path: Path, which: int) -> None:
+    """Whose file is open holds up who wants to unmount it, for hours at a low rate."""
+
+    async def use(broker: Broker) -> None:
+        log = await fill_with_all(broker)
+        copy = move_of(broker, log)
+        copy._bytes_per_s = lambda: 1
+        copy.begin()
+        with ThreadPoolExecutor(1) as pool:
+            copying = pool.submit(copy.copy)
+            try:
+                until(lambda: copy.copied_bytes)
+                (copy.source, copy.target)[which].let_go()
+                with pytest.raises(MoveCancelled):
+                    copying.result(10)
+            finally:
+                copy._is_cancelled.set()
+        copy.discard()
+
+    live(tmp_path, use, is_killed=True)
 
 
 def unfinished(log: Log) -> None:

@@ -56,3 +56,31 @@ def test_the_machine_is_shown_and_measured(
         expect(page.locator("#throughput dd")).to_have_count(4)
         expect(page.locator("#throughput")).to_contain_text("times as fast as at random places")
         assert axe(page) == []
+
+
+def test_a_directory_of_records_that_was_away_is_opened_again(
+    browser: Browser, tmp_path: Path, axe: Faults
+) -> None:
+    one, two = (tmp_path / each for each in ("one", "two"))
+    settings = {"log.dirs": f"{one},{two}"}
+    with running_broker(tmp_path / "data", settings):
+        pass
+    two.rename(tmp_path / "unmounted")
+    with running_broker(tmp_path / "data", settings) as broker, opened(browser, broker) as console:
+        page = console.open("machine")
+        rows = page.locator("#directories tbody tr")
+        expect(rows).to_have_count(2)
+        expect(rows.nth(0)).to_contain_text("open")
+        expect(page.get_by_role("button", name=f"give up {one}")).to_be_disabled()
+        expect(rows.nth(1)).to_contain_text("offline")
+        expect(rows.nth(1)).to_contain_text(str(two))
+        page.get_by_role("button", name=f"give up {two}").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog.get_by_role("button", name="Give up")).to_be_disabled()  # not typed yet
+        assert axe(page) == []
+        dialog.get_by_role("button", name="Cancel").click()
+        (tmp_path / "unmounted").rename(two)
+        page.get_by_role("button", name=f"open again {two}").click()
+        dialog.get_by_role("button", name="Open again").click()
+        expect(rows.nth(1).locator(".badge.good")).to_have_text("✓open")
+        expect(dialog).to_have_count(0)

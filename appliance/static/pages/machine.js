@@ -7,6 +7,7 @@ import { Chart } from "../parts/chart.js";
 import { Act } from "../parts/rights.js";
 import { Table } from "../parts/table.js";
 import { mayAdminister } from "./access.js";
+import { LogDirs } from "./log_dirs.js";
 import { bytes, count } from "../format.js";
 
 const LEVELS = { failing: "bad", degraded: "warn", unknown: "unknown", advice: "", ok: "good" };
@@ -163,6 +164,7 @@ export function Machine({ me }) {
     <${Loaded} from=${doctor}>
       ${(found) => html`
         <p>${found.sentence}</p>
+        <${LogDirs} me=${me} />
         <${Checks} checks=${found.checks} />
         ${found.disks.length > 0 && html`<${Disks} disks=${found.disks} />`}
         <${Throughput} rates=${found.throughput} me=${me} onMeasured=${doctor.reload} />

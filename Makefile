@@ -127,6 +127,7 @@ PYTHONS ?= $(PYTHON)
 export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
 PACKAGING := $(PROJECT) print(*sum(extras, []), sep="\n")
 build/tools/made: pyproject.toml
+	@$(PYTHON) -c 'import venv, ensurepip' || { echo "make: install python3-venv"; exit 1; }
 	$(PYTHON) -m venv build/tools
 	build/tools/bin/python -c '$(PACKAGING)' package > build/tools/wanted
 	build/tools/bin/pip install --quiet --requirement=build/tools/wanted
@@ -148,6 +149,8 @@ wheel-arm64: sdist
 DEBIAN = cp3$(shell /usr/bin/python3 -c 'import sys; print(sys.version_info[1])')
 SOURCES = appliance spark packaging/systemd setup.py pyproject.toml
 deb: build/tools/made
+	@for each in dpkg-shlibdeps dpkg-deb $(CXX); do command -v $$each >/dev/null || \
+		{ echo "make deb: wanted $$each: apt install dpkg-dev g++ python3-dev"; exit 1; }; done
 	@wheel=$$(ls dist/*-$(DEBIAN)-*.whl 2>/dev/null); \
 	if [ -z "$$wheel" ] || [ -n "$$(find $(SOURCES) -newer "$$wheel" -type f ! -name '*.so' \
 		! -name '*.pyc')" ]; then $(MAKE) wheel PYTHONS=/usr/bin/python3; fi

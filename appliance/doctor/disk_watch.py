@@ -29,7 +29,10 @@ def look(before: DiskReport, kernel: KernelFiles = THIS_MACHINE) -> dict[str, An
     try:
         states = smartctl.look()
         if not states:
-            fault = "smartctl found no disk: it must run as root, and a guest has none"
+            fault = (
+                "smartctl found no disk: it must run as root. A virtual machine has none that it "
+                "could ask: take disk.watch.file out of its settings"
+            )
     except ApplianceError as error:
         fault = str(error)
     now_ms = round(time.time() * 1000)

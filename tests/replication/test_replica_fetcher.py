@@ -302,7 +302,7 @@ def test_nothing_is_fetched_for_a_partition_that_was_removed(
 
 
 def test_it_stops_within_a_tenth_of_a_second(pair: tuple[ReplicaNode, ReplicaNode]) -> None:
-    leader, follower = pair
+    _, follower = pair
     until(lambda: follower.fetchers[1].is_connected)
     begin = time.monotonic()
     assert follower.fetchers[1].stop(100)

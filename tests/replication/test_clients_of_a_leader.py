@@ -1,0 +1,122 @@
+"""Real clients at a whole broker that leads a partition with a follower."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import confluent_kafka
+import confluent_kafka.admin
+import kafka
+import pytest
+
+from appliance import config
+from appliance._log import Log
+from appliance.replication._replica_fetcher import Fetcher
+from appliance.server import Server
+from tests.support.logs import everything, one_log
+from tests.support.replica_site import REPLICATION
+
+COUNT = 500
+
+
+@contextmanager
+def served(data: Path) -> Iterator[tuple[Server, str]]:
+    """A whole broker whose logs the test can reach."""
+    pairs = ["listeners=PLAINTEXT://127.0.0.1:0", "admin.address=127.0.0.1:0",
+             "export.address=127.0.0.1:0", "storage.low.water.bytes=0"]  # fmt: skip
+    server = Server(config.load(pairs=pairs, flags={"data.dir": str(data)}), is_embedded=True)
+    ready, loops = threading.Event(), []
+
+    async def run() -> None:
+        loops.append(asyncio.get_running_loop())
+        serving = asyncio.ensure_future(server.serve(lambda done, found: None))
+        await server.ready.wait()
+        ready.set()
+        await serving
+
+    thread = threading.Thread(target=asyncio.run, args=(run(),))
+    thread.start()
+    assert ready.wait(20)
+    try:
+        yield server, str(server.kafka_addresses[0])
+    finally:
+        loops[0].call_soon_threadsafe(server.stop)
+        thread.join()
+
+
+@contextmanager
+def led(server: Server, address: str, follower: Log) -> Iterator[Log]:
+    """The log of `t`-0, once it is led and followed."""
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": address})
+    admin.create_topics([confluent_kafka.admin.NewTopic("t", 1, 1)])["t"].result()
+    assert server.broker is not None
+    topic = server.broker.topics["t"]
+    log = topic.log(0)
+    log.lead(1, 1, [2], [2], 2)
+    follower.follow(1, 1)
+    host, _, port = address.rpartition(":")
+    fetcher = Fetcher(1, host, int(port), 2, 7, REPLICATION)
+    fetcher.add(topic.id.bytes, "t", 0, follower)
+    fetcher.start()
+    try:
+        yield log
+    finally:
+        assert fetcher.stop(5000)
+
+
+def produce_by_librdkafka(address: str) -> None:
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": address, "enable.idempotence": True, "linger.ms": 1})
+    errors: list[object] = []
+    for i in range(COUNT):
+        producer.produce("t", f"{i}".encode(), callback=lambda error, _: errors.append(error))
+    assert producer.flush(20) == 0
+    assert errors == [None] * COUNT
+
+
+def produce_by_kafka_python(address: str) -> None:
+    producer = kafka.KafkaProducer(bootstrap_servers=address, acks="all")
+    sent = [producer.send("t", f"{i}".encode()) for i in range(COUNT)]
+    assert [each.get(20).offset for each in sent] == list(range(COUNT))
+    producer.close()
+
+
+@pytest.mark.parametrize("produce", [produce_by_librdkafka, produce_by_kafka_python])
+def test_what_a_client_wrote_is_everywhere(
+    tmp_path: Path, produce: Callable[[str], None]
+) -> None:
+    with (
+        served(tmp_path / "1") as (server, address),
+        one_log(tmp_path / "2") as follower,
+        led(server, address, follower) as log,
+    ):
+        produce(address)
+        assert (log.high_watermark, follower.durable_offset) == (COUNT, COUNT)
+        assert everything(follower) == everything(log)
+        consumer = kafka.KafkaConsumer(
+            "t", bootstrap_servers=address, auto_offset_reset="earliest",
+            consumer_timeout_ms=10_000)  # fmt: skip
+        values = [next(consumer).value for _ in range(COUNT)]
+        consumer.close()
+        assert values == [f"{i}".encode() for i in range(COUNT)]
+
+
+def test_a_consumer_does_not_see_what_the_follower_lacks(tmp_path: Path) -> None:
+    with served(tmp_path / "1") as (server, address), one_log(tmp_path / "2") as follower:
+        with led(server, address, follower) as log:
+            produce_by_librdkafka(address)
+        producer = kafka.KafkaProducer(bootstrap_servers=address, acks=1)
+        assert producer.send("t", b"not yet").get(20).offset == COUNT
+        producer.close()
+        consumer = kafka.KafkaConsumer(bootstrap_servers=address, consumer_timeout_ms=500)
+        consumer.assign([kafka.TopicPartition("t", 0)])
+        consumer.seek(kafka.TopicPartition("t", 0), COUNT)
+        assert list(consumer) == []
+        assert consumer.end_offsets([kafka.TopicPartition("t", 0)]).popitem()[1] == COUNT
+        log.set_in_sync(1, [], [], 1)
+        assert next(consumer).value == b"not yet"
+        consumer.close()

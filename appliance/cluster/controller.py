@@ -19,7 +19,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import suppress
 
 from kazoo.exceptions import KazooException
 
@@ -29,6 +28,7 @@ from appliance.cluster.elections import Elections
 from appliance.cluster.forms import FormUnknown, Reader
 from appliance.cluster.lives import Lives
 from appliance.cluster.membership import Membership
+from appliance.cluster.reading import woken
 from appliance.cluster.requests import ELECT, LEAVE, PARTITIONS, UNCLEAN, Request
 from appliance.cluster.session import AWAY, Session
 from appliance.cluster.table import merged
@@ -71,7 +71,8 @@ class Controller:
 
     async def keep(self) -> None:
         while True:
-            await self._woken()
+            await woken(self._wake, MINUTE_S)
+            self._wake.clear()
             try:
                 await self._session.connected()
                 await self._work()
@@ -85,11 +86,6 @@ class Controller:
             except Exception:
                 log.exception("a round failed unexpectedly")
                 await self._again(AGAIN_S)
-
-    async def _woken(self) -> None:
-        with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), MINUTE_S)
-        self._wake.clear()
 
     async def _again(self, after_s: float) -> None:
         """What was done of the round is not known."""
@@ -134,6 +130,7 @@ class Controller:
             log.info("controller no more", epoch=self.term.epoch, why=why)
         self.term = None
         self._view.look_at_everything()
+        self._wake.set()
 
     # a round
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 
 from kazoo.exceptions import KazooException
 
 from appliance.cluster.lives import Lives
+from appliance.cluster.reading import woken
 from appliance.cluster.session import AWAY, ChangeRefused, Session
 from appliance.cluster.telling import Telling
 from appliance.cluster.view import Listener
@@ -54,8 +54,7 @@ class Membership:
 
     async def keep(self) -> None:
         while True:
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), AGAIN_S if self.refusal else None)
+            await woken(self._wake, AGAIN_S if self.refusal else None)
             self._wake.clear()
             try:
                 await self._session.connected()

@@ -40,6 +40,19 @@ async def together(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     return [each for each in results if not isinstance(each, BaseException)]
 
 
+async def woken(wake: asyncio.Event, after_s: float | None) -> None:
+    """Set, or so much later. Not `wait_for`, which may swallow a cancellation (before Python
+    3.12), and then a task that is to end does not."""
+    if after_s is None:
+        await wake.wait()
+        return
+    timer = asyncio.get_running_loop().call_later(after_s, wake.set)
+    try:
+        await wake.wait()
+    finally:
+        timer.cancel()
+
+
 class Reading:
     def __init__(self, session: Session) -> None:
         self._session = session

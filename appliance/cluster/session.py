@@ -81,6 +81,8 @@ class Session:
 
     async def close(self) -> None:
         """Ends the session, which removes its ephemeral nodes."""
+        if self._is_closed:
+            return
         self._is_closed = True
         self._heartbeats.stop()
         self.ends_ns = 0
@@ -89,7 +91,8 @@ class Session:
             self.client.close()
         except WriterNotClosedException as error:
             log.warning("not closed: our nodes stay until the session times out", error=error)
-        await asyncio.to_thread(self._heartbeats.join)
+        if self._heartbeats.is_alive():
+            await asyncio.to_thread(self._heartbeats.join)
         self._connected.set()
 
     @property

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from typing import Protocol
 
 from kazoo.exceptions import KazooException, NoNodeError
@@ -19,7 +18,7 @@ from kazoo.exceptions import KazooException, NoNodeError
 from appliance.cluster import forms, paths
 from appliance.cluster.forms import NOBODY, FormUnknown, Key, LivingBroker, Reader, fields_in
 from appliance.cluster.notices import Notice, notice_from
-from appliance.cluster.reading import Reading
+from appliance.cluster.reading import Reading, woken
 from appliance.cluster.requests import leaving_in, read_requests
 from appliance.cluster.session import AWAY, Session
 from appliance.cluster.table import Table
@@ -262,10 +261,10 @@ class View:
         try:
             end = time.monotonic() + timeout_s
             while not condition():
-                with suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(changed.wait(), end - time.monotonic())
-                if not changed.is_set():
-                    return condition()
+                left_s = end - time.monotonic()
+                if left_s <= 0:
+                    return False
+                await woken(changed, left_s)
                 changed.clear()
             return True
         finally:

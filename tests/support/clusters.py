@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from pathlib import Path
 from typing import Any
 
-from kazoo.exceptions import KazooException
+from kazoo.client import KazooClient
 
 from appliance.cluster.cluster import Cluster
 from appliance.cluster.forms import Key
@@ -51,6 +52,7 @@ class Clusters:
     def __init__(self, address: Address, root: str, folder: Path) -> None:
         self.ensemble, self.folder = Ensemble((address,), root), folder
         self.ears: dict[int, Ear] = {}
+        self.made: list[Cluster] = []
 
     def member(self, node_id: int, rack: str = "") -> Member:
         data_dir = self.folder / str(node_id)
@@ -58,17 +60,21 @@ class Clusters:
         listeners = Listeners.parse(f"PLAINTEXT://box{node_id}:9092")
         return Member(node_id, f"cluster-of-{node_id}", listeners, Protocols(), rack, data_dir)
 
-    def make(self, node_id: int, session_ms: int = SESSION_MS, **more: Any) -> Cluster:
+    def make(
+        self, node_id: int, session_ms: int = SESSION_MS, connection_ms: int = 10_000, **more: Any
+    ) -> Cluster:
         """Not yet started."""
         config = ZooKeeperConfig(
-            ensemble=self.ensemble, session_timeout_ms=session_ms, connection_timeout_ms=10_000
+            ensemble=self.ensemble, session_timeout_ms=session_ms,
+            connection_timeout_ms=connection_ms,
         )
         ear = self.ears[node_id] = Ear()
-        return Cluster(config, self.member(node_id), ear, **more)
+        self.made.append(Cluster(config, self.member(node_id), ear, **more))
+        return self.made[-1]
 
     @contextlib.asynccontextmanager
     async def started(self, *node_ids: int, **more: Any) -> AsyncIterator[list[Cluster]]:
-        """In this order: the first is the controller."""
+        """In this order: the first is the controller. All that were made are closed at the end."""
         made: list[Cluster] = []
         try:
             for each in node_ids:
@@ -80,8 +86,7 @@ class Clusters:
             await until(lambda: all(len(each.brokers) >= len(made) for each in made))
             yield made
         finally:
-            for each in made:
-                await each.close()
+            await asyncio.gather(*(each.close() for each in self.made))
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -102,13 +107,33 @@ async def die(cluster: Cluster) -> None:
     session._is_closed = True
     session._heartbeats.stop()
     client = session.client
-    client._stopped.set()  # its loop ends, and says nothing to ZooKeeper
-    connection = client._connection
-    if connection._write_sock:
-        connection._write_sock.send(b"\0")
-    with contextlib.suppress(KazooException):
-        await asyncio.to_thread(connection.stop, 10)
+    client._stopped.set()  # its loop ends when the connection does, and says nothing to ZooKeeper
+    client._connection._socket.shutdown(socket.SHUT_RDWR)
+    await asyncio.to_thread(client._safe_close)
+    client.close()
+    await asyncio.to_thread(session._heartbeats.join)
+
+
+async def expire(cluster: Cluster) -> None:
+    """As if ZooKeeper had not heard of it in time: somebody else ends its session."""
+    client = cluster._session.client
+    servers = ",".join(map(str, cluster._config.ensemble.servers))
+    other = KazooClient(servers, client_id=client.client_id, timeout=SESSION_MS / 1000)
+
+    def end() -> None:
+        other.start(DEADLINE_S)
+        other.stop()
+        other.close()
+
+    await asyncio.to_thread(end)
+
+
+async def without_controller(cluster: Cluster) -> None:
+    """It goes on in all else, and decides nothing any more."""
+    task = next(each for each in cluster._tasks if "Controller" in repr(each.get_coro()))
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(work, 120))
+    asyncio.run(asyncio.wait_for(work, 60))

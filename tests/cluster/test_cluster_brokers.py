@@ -1,0 +1,118 @@
+"""Brokers come, go, and come back: their lives and sessions in a real ZooKeeper."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from kazoo.security import OPEN_ACL_UNSAFE
+
+from appliance.zookeeper.nodes import NodeIdTaken
+from tests.support.clusters import Clusters, die, expire, run, until
+from tests.support.registration import Looker
+
+pytestmark = pytest.mark.first
+
+
+def test_brokers_know_of_each_other(clusters: Clusters, look: Looker) -> None:
+    async def work() -> None:
+        async with clusters.started(1, 2) as (one, two):
+            assert [*one.brokers] == [*two.brokers] == [1, 2]
+            assert str(one.brokers[2].listeners) == "PLAINTEXT://box2:9092"
+            assert one.controller_id == two.controller_id == 1
+            assert (one.status, one.troubles, one.away_since_ns) == ("connected", {}, 0)
+            assert one.cluster_id == two.cluster_id == "cluster-of-1"
+            assert json.loads(look.data("/brokers/ids/2") or "")["life"] == two.life == 1
+            assert look.owner("/brokers/ids/2") == two._session.number
+            assert one.has_session
+            assert 0 < one.session_ends_ns - time.monotonic_ns() <= 2_000_000_000
+            await two.close()
+            await until(lambda: [*one.brokers] == [1])
+            assert (two.life, two.has_session, two.session_ends_ns) == (0, False, 0)
+
+    run(work())
+
+
+def test_a_killed_broker_comes_back_with_another_life(clusters: Clusters, look: Looker) -> None:
+    async def work() -> None:
+        async with clusters.started(1, 2) as (one, two):
+            seen: list[list[str]] = []
+            look.client.ChildrenWatch(f"{look.root}/brokers/ids", seen.append)
+            await die(two)
+            again = clusters.make(2)
+            began = time.monotonic()
+            await again.start()
+            assert time.monotonic() - began < 1, "it need not wait for the end of its session"
+            await until(lambda: one.brokers[2].life == 2)
+            assert again.life == 2
+            assert len(seen) > 0
+            assert all("2" in each for each in seen), "nobody misses it"
+
+    run(work())
+
+
+def test_a_new_session_is_another_life(clusters: Clusters) -> None:
+    async def work() -> None:
+        async with clusters.started(1, 2) as (one, two):
+            session = two._session.number
+            await expire(two)
+            await until(lambda: two.life == 2)
+            assert two._session.number != session
+            await until(lambda: 2 in one.brokers and one.brokers[2].life == 2)
+            assert clusters.ears[2].lives == 3, "begun, ended, begun"
+            assert two.has_session
+
+    run(work())
+
+
+def test_a_removed_node_is_another_life(clusters: Clusters, look: Looker) -> None:
+    async def work() -> None:
+        async with clusters.started(1) as (one,):
+            look.client.delete(f"{look.root}/brokers/ids/1")
+            await until(lambda: one.life == 2)
+            await one.renew()
+            assert one.life == 3
+            await until(lambda: one.brokers[1].life == 3)
+
+    run(work())
+
+
+def test_a_taken_id_is_told_and_nothing_is_touched(clusters: Clusters, look: Looker) -> None:
+    async def work() -> None:
+        async with clusters.started(1):
+            other = clusters.make(2, session_ms=1000, connection_ms=100)
+            path = f"{look.root}/brokers/ids/2"
+            look.client.create(path, b'{"host":"h","port":1}', OPEN_ACL_UNSAFE, ephemeral=True)
+            with pytest.raises(NodeIdTaken, match="/brokers/ids/2 in ZooKeeper is taken by h:1"):
+                await other.start()
+            assert look.names("/brokers/lives") == ["1"]
+            last = clusters.make(2, session_ms=1000)
+            look.client.delete(path)
+            await last.start()
+            assert last.life == 1
+
+    run(work())
+
+
+def test_lost_replicas_are_resigned_before_the_life_begins(
+    clusters: Clusters, look: Looker
+) -> None:
+    async def work() -> None:
+        async with clusters.started(1, 2) as (one, two):
+            await one.create_topic("t", [[1, 2], [2, 1], [2]])
+            assert await two.settled("t", 20)
+            clusters.ears[2].lost = [("t", 0), ("t", 1), ("t", 2), ("none", 0)]
+            await two.renew()
+            key = ("t", 1)
+            await until(lambda: one.leads(key))
+            assert (one.states[key].isr, one.states[key].eligible) == ((1,), ())
+            await until(lambda: one.states["t", 0].isr == (1,))
+            await until(lambda: one.states["t", 2].leader == -1)
+            assert one.states["t", 2].isr == (), "a person decides"
+            clusters.ears[2].lost = []
+            await two.renew()
+            assert one.states["t", 2].leader == -1
+            assert one.leads(key)
+
+    run(work())

@@ -1,0 +1,383 @@
+"""The controller: elections, fail-over, deletions and requests, with several brokers in a real
+ZooKeeper."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from appliance.cluster.forms import NOBODY, PartitionState, state_node
+from appliance.cluster.term import Deposed
+from appliance.errors import Refused
+from appliance.protocol.errors import ErrorCode
+from tests.support.clusters import Clusters, die, expire, run, until, without_controller
+from tests.support.registration import Looker
+
+pytestmark = pytest.mark.first
+KEY = ("t", 0)
+
+
+def test_topics_are_made_extended_configured_and_deleted_by_any_broker(
+    clusters: Clusters, look: Looker
+) -> None:
+    async def work() -> None:
+        async with clusters.started(1, 2) as (one, two):
+            made = await two.create_topic("t", [[2, 1]], {"min.insync.replicas": "2"})
+            assert await two.settled("t", 20)
+            assert two.leads(KEY)
+            assert two.topics["t"] == made
+            assert one.min_insync("t") == 2
+            with pytest.raises(Refused, match="topic t is in the cluster") as exists:
+                await one.create_topic("t", [[1]])
+            assert exists.value.kafka_code == ErrorCode.TOPIC_ALREADY_EXISTS
+            await one.add_partitions("t", [[1, 2], [2]])
+            await until(lambda: ("t", 2) in two.states)
+            assert (await one.settled("t", 20), len(two.topics["t"].partitions)) == (True, 3)
+            assert two.states["t", 0].leader_epoch == 0, "the old ones are as they were"
+            changed = await one.set_configs("t", {"min.insync.replicas": "1"}, 0)
+            assert changed is not None
+            await until(lambda: two.min_insync("t") == 1)
+            assert await two.set_configs("t", {}, 0) is None, "by a version that is over"
+            await until(lambda: look.names("/appliance/requests") == [])
+            await two.delete_topic("t")
+            assert await two.gone("t", 20)
+            assert await one.gone("t", 20)
+            assert (one.states, one.configs) == ({}, {})
+            assert look.names("/brokers/topics") == look.names("/config/topics") == []
+            assert look.names("/admin/delete_topics") == []
+            with pytest.raises(Refused, match="topic t is not in the cluster"):
+                await two.delete_topic("t")
+            again = await two.create_topic("t", [[1]])
+            assert again.topic_id != made.topic_id
+            assert await two.settled("t", 20)
+            for name, words in (("..", "wanted 1 to 249"), ("ä", "wanted 1 to 249")):
+                with pytest.raises(Refused, match=words):
+                    await one.create_topic(name, [[1]])
+            with pytest.raises(Refused, match="wanted each broker once"):
+                await one.create_topic("u", [[1, 1]])
+
+    run(work())
+
+
+def test_a_dead_leader_is_replaced_and_comes_back_as_another(clusters: Clusters) -> None:
+    async def work() -> None:
+        async with clusters.started(1, 2, 3) as (one, _, three):
+            await one.create_topic("t", [[3, 2, 1], [1, 2, 3]])
+            assert await one.settled("t", 20)
+            first = one.states[KEY]
+            await die(three)
+            await until(lambda: one.states[KEY].leader == 2)
+            after = one.states[KEY]
+            assert (after.leader_epoch, after.isr, after.eligible) == (1, (2, 1), ())
+            assert one.states["t", 1] == replace(first, leader=1, isr=(1, 2, 3)), "not its own"
+            again = clusters.make(3)
+            await again.start()
+            assert again.states[KEY] == after
+
+    run(work())
+
+
+def test_a_leader_that_came_back_at_once_leads_another_epoch(clusters: Clusters) -> None:
+    """Nobody has noticed that it was away, and its log may be shorter now."""
+
+    async def work() -> None:
+        async with clusters.started(1, 2) as (one, two):
+            await one.create_topic("t", [[2, 1], [2]])
+            assert await one.settled("t", 20)
+            await two.renew()
+            await until(lambda: one.states["t", 1].leader_epoch == 1)
+            assert two.life == one.states["t", 1].leader_life == 2
+            assert one.states["t", 1].leader == 2
+            await until(lambda: two.leads(KEY))
+            assert (one.states[KEY].leader_epoch, one.states[KEY].isr) == (1, (2, 1))
+
+    run(work())
+
+
+def test_who_has_all_that_counts_is_chosen_and_nobody_else(clusters: Clusters) -> None:
+    async def work() -> None:
+        async with clusters.started(1, 2, 3) as (one, two, three):
+            await one.create_topic("t", [[3, 2, 1]], {"min.insync.replicas": "2"})
+            assert await three.settled("t", 20)
+            shrunk = await three.write_isr(KEY, 0, [3, 2])
+            assert shrunk.state is not None
+            assert (shrunk.is_written, shrunk.state.eligible) == (True, ())
+            alone = await three.write_isr(KEY, 1, [3])
+            assert alone.state is not None
+            assert (alone.state.isr, alone.state.eligible) == ((3,), (2,))
+            await three.close()
+            await until(lambda: one.states[KEY].leader == 2)
+            assert (one.states[KEY].isr, one.states[KEY].eligible) == ((2,), (3,))
+            await two.close()
+            await until(lambda: one.states[KEY].leader == NOBODY)
+            assert (one.states[KEY].isr, one.states[KEY].eligible) == ((2,), (3,))
+            codes = await one.elect([KEY, ("none", 0)], unclean=True)
+            assert codes == {KEY: ErrorCode.NONE, ("none", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+            await until(lambda: one.leads(KEY))
+            assert (one.states[KEY].isr, one.states[KEY].eligible) == ((1,), ())
+            assert await one.elect([KEY], unclean=True) == {KEY: ErrorCode.ELECTION_NOT_NEEDED}
+
+    run(work())
+
+
+@pytest.mark.parametrize("how", [die, expire])
+def test_another_controller_goes_on(how: object, clusters: Clusters, look: Looker) -> None:
+    async def work() -> None:
+        async with clusters.started(1, 2) as (one, two):
+            await two.create_topic("t", [[1, 2]])
+            assert await two.settled("t", 20)
+            await how(one)  # type: ignore[operator]
+            await until(lambda: two.states[KEY].leader_life != 1 or two.states[KEY].leader == 2)
+            await until(lambda: two.controller_epoch == 2)
+            assert json.loads(look.data("/controller") or "")["brokerid"] == two.controller_id
+            assert look.data("/controller_epoch") == "2"
+            await two.create_topic("u", [[2]])
+            assert await two.settled("u", 20)
+            assert two.states["u", 0].controller_epoch == 2
+
+    run(work())
+
+
+def test_a_deposed_controller_writes_nothing(clusters: Clusters, look: Looker) -> None:
+    """It was paused while another was elected, and does not know."""
+
+    async def work() -> None:
+        async with clusters.started(1, 2) as (one, two):
+            await one.create_topic("t", [[1, 2]])
+            assert await two.settled("t", 20)
+            term, before = one._controller.term, look.data("/brokers/topics/t/partitions/0/state")
+            assert term is not None
+            await without_controller(one)
+            look.client.delete(f"{look.root}/controller")
+            await until(lambda: len(look.names("/appliance/changes")) == 3)
+            notices = look.names("/appliance/changes")
+            state = one.states[KEY]
+            with pytest.raises(Deposed):
+                await term.write({KEY: replace(state, leader=2)})
+            with pytest.raises(Deposed):
+                await term.create({("t", 1): state})
+            with pytest.raises(Deposed):
+                await term.tell([], {})
+            with pytest.raises(Deposed):
+                await term.remove_notices([0])
+            assert look.data("/brokers/topics/t/partitions/0/state") == before
+            assert look.names("/appliance/changes") == notices
+            assert look.names("/brokers/topics/t/partitions") == ["0"]
+
+    run(work())
+
+
+def test_a_deposed_controller_stands_again_when_it_hears_of_it(clusters: Clusters) -> None:
+    async def work() -> None:
+        async with clusters.started(1, 2) as (one, two):
+            term = one._controller.term
+            assert term is not None
+            one._controller.term = replace(term, epoch_version=term.epoch_version - 1)
+            await two.create_topic("t", [[1, 2]])
+            assert await two.settled("t", 20)
+            assert one.states[KEY].controller_epoch == 1
+
+    run(work())
+
+
+def test_topics_made_and_deleted_without_a_controller_wait_for_the_next(
+    clusters: Clusters, look: Looker
+) -> None:
+    async def work() -> None:
+        async with clusters.started(1) as (one,):
+            await one.create_topic("gone", [[1]] * 3)
+            await one.create_topic("half", [[1]] * 3)
+            assert await one.settled("half", 20)
+            await without_controller(one)
+            look.client.delete(f"{look.root}/controller")
+            await one.create_topic("new", [[1]])
+            await one.delete_topic("gone")
+            await one.delete_topic("half")
+            await one.delete_topic("half")  # asked twice
+            for number in (2, 0):  # a controller died in the middle
+                path = f"{look.root}/brokers/topics/half/partitions/{number}"
+                look.client.delete(path, recursive=True)
+            assert not await one.settled("new", 0.1)
+            two = clusters.make(2)
+            await two.start()
+            assert await one.settled("new", 20)
+            assert await one.gone("half", 20)
+            assert await one.gone("gone", 20)
+            assert look.names("/brokers/topics") == ["new"]
+            assert look.names("/admin/delete_topics") == []
+            await two.close()
+    run(work())
+
+
+def test_a_request_to_delete_is_for_the_topic_that_it_names(
+    clusters: Clusters, look: Looker
+) -> None:
+    async def work() -> None:
+        async with clusters.started(1) as (one,):
+            await one.create_topic("t", [[1]])
+            assert await one.settled("t", 20)
+            request = b'{"version":1,"topic_id":"AAECAwQFBgcICQoLDA0ODw"}'
+            look.client.create(f"{look.root}/admin/delete_topics/t", request)
+            await until(lambda: look.names("/admin/delete_topics") == [])
+            assert one.leads(KEY)
+            look.client.create(f"{look.root}/admin/delete_topics/t", b"")  # by Kafka's own tools
+            assert await one.gone("t", 20)
+
+    run(work())
+
+
+def test_a_controlled_stop_moves_leaders_first(clusters: Clusters, look: Looker) -> None:
+    async def work() -> None:
+        async with clusters.started(1, 2, 3) as (one, two, three):
+            await one.create_topic("t", [[2, 3, 1], [2], [1, 2, 3]])
+            assert await two.settled("t", 20)
+            assert await two.leave(20)
+            await until(lambda: three.leads(KEY))
+            await until(lambda: two.states[KEY].isr == (3, 1))
+            assert two.leads(("t", 1)), "there is no other"
+            await until(lambda: one.leaving == three.leaving == {2})
+            await one.close()  # another controller knows it, too
+            await until(lambda: three.states["t", 2].leader == 3)
+            assert three.states["t", 2].isr == (3,)
+            await two.close()
+            await until(lambda: three.states["t", 1].leader == NOBODY)
+            again = clusters.make(2)
+            await again.start()
+            await until(lambda: again.leads(("t", 1)))
+            assert not three.leaving
+
+    run(work())
+
+
+def test_preferred_leaders_lead_again_when_asked(clusters: Clusters) -> None:
+    async def work() -> None:
+        async with clusters.started(1, 2) as (one, two):
+            await one.create_topic("t", [[2, 1], [1, 2]])
+            assert await one.settled("t", 20)
+            await two.close()
+            await until(lambda: one.leads(KEY))
+            again = clusters.make(2)
+            await again.start()
+            wanted = {KEY: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+                      ("t", 1): ErrorCode.ELECTION_NOT_NEEDED}  # fmt: skip
+            assert await again.elect([*wanted]) == wanted, "it is not in the ISR yet"
+            state = one.states[KEY]
+            joined = await one.write_isr(KEY, state.version, [1, 2], {2: again.life})
+            assert joined.is_written
+            assert await again.elect([KEY]) == {KEY: ErrorCode.NONE}
+            await until(lambda: again.leads(KEY))
+            await without_controller(one)
+            codes = await again.elect([KEY], timeout_s=0.1)
+            assert codes == {KEY: ErrorCode.NOT_CONTROLLER}
+
+    run(work())
+
+
+def test_missed_notices_are_made_up_for(clusters: Clusters, look: Looker) -> None:
+    async def work() -> None:
+        async with clusters.started(1, 2) as (one, two):
+            reads = two._view._read_notices
+
+            async def deaf() -> None:
+                pass
+
+            two._view._read_notices = deaf  # type: ignore[method-assign]
+            for name in ("a", "b", "c"):
+                await one.create_topic(name, [[1]])
+                assert await one.settled(name, 20)
+            for each in look.names("/appliance/changes")[:-1]:
+                look.client.delete(f"{look.root}/appliance/changes/{each}")
+            two._view._read_notices = reads  # type: ignore[method-assign]
+            assert not two.topics
+            two._view.look()
+            await until(lambda: [*two.topics] == ["a", "b", "c"])
+            assert two.states == one.states
+
+    run(work())
+
+
+def test_old_notices_are_removed_but_for_the_newest(
+    clusters: Clusters, look: Looker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("appliance.cluster.controller.NOTICES_MAX", 3)
+
+    async def work() -> None:
+        async with clusters.started(1, 2) as (one, two):
+            await one.create_topic("t", [[1]])
+            assert await two.settled("t", 20)
+            for version in range(20):
+                assert await one.set_configs("t", {"a": str(version)}, version)
+                await until(lambda version=version: two.configs["t"].version == version + 1)
+            one._controller.wake()
+            await until(lambda: len(look.names("/appliance/changes")) == 3)
+            assert look.names("/appliance/changes")[-1] == "c0000000021"
+
+    run(work())
+
+
+def test_foreign_nodes_are_passed_over_and_told(clusters: Clusters, look: Looker) -> None:
+    async def work() -> None:
+        async with clusters.started(1, 2) as (one, two):
+            await one.create_topic("t", [[1, 2]])
+            assert await two.settled("t", 20)
+            foreign = {
+                "/brokers/topics/old": b'{"version":1,"partitions":{"0":[1]}}',
+                "/brokers/topics/newer": b'{"version":9}',
+                "/brokers/topics/no topic": b"",
+                "/brokers/ids/7": b"host:1",
+                "/brokers/ids/word": b"",
+                "/appliance/requests/r0000000000": b"nothing",
+                "/appliance/requests/word": b"",
+                "/admin/delete_topics/newer": b'{"version":3}',
+                "/admin/delete_topics/none": b"",
+            }
+            for path, data in foreign.items():
+                look.client.create(look.root + path, data)
+            spoilt = look.client.create(
+                f"{look.root}/appliance/changes/c", b"[", sequence=True
+            )
+            look.client.create(f"{look.root}/appliance/changes/word", b"")
+            request = look.client.create(
+                f"{look.root}/appliance/requests/r", b'{"version":1,"what":"x"}', sequence=True
+            )
+            await two.create_topic("u", [[2]])
+            assert await one.settled("u", 20)
+            assert await two.settled("u", 20)
+            told = {*one.troubles} | {*two.troubles}
+            notice, asked = spoilt.removeprefix(look.root), request.removeprefix(look.root)
+            assert told == {
+                "/brokers/topics/old", "/brokers/topics/newer", "/brokers/topics/no topic",
+                "/brokers/ids/7", "/appliance/requests/r0000000000", "/admin/delete_topics/newer",
+                notice, asked,
+            }  # fmt: skip
+            assert "version 9, and this appliance knows up to 3" in one.troubles[
+                "/brokers/topics/newer"]
+            assert look.names("/brokers/topics") == ["newer", "no topic", "old", "t", "u"]
+            assert [*one.brokers] == [1, 2]
+
+    run(work())
+
+
+def test_a_state_that_others_made_is_taken_as_it_is(clusters: Clusters, look: Looker) -> None:
+    """As of a controller that died between a topic's states and its notice."""
+
+    async def work() -> None:
+        async with clusters.started(1) as (one,):
+            await without_controller(one)
+            look.client.delete(f"{look.root}/controller")
+            await one.create_topic("t", [[1], [1], [1]])
+            state = one.states.get(KEY)
+            assert state is None
+            path = f"{look.root}/brokers/topics/t/partitions"
+            made = PartitionState(1, one.life, 4, (1,), (), 1)
+            look.client.create(f"{path}/0/state", state_node(made), makepath=True)
+            look.client.create(f"{path}/1", b"")
+            two = clusters.make(2)
+            await two.start()
+            assert await one.settled("t", 20)
+            assert [one.states["t", each].leader_epoch for each in range(3)] == [4, 0, 0]
+            await two.close()
+
+    run(work())

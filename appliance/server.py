@@ -35,6 +35,7 @@ from appliance import admin_http
 from appliance.access.user_rows import has_users
 from appliance.alerts.alerts import Alerts
 from appliance.api.dispatch import Dispatcher
+from appliance.broker import in_zookeeper
 from appliance.broker.broker import Broker
 from appliance.broker.health import Health, PortConnections, Watch, decide, sentence
 from appliance.broker.limits_of_start import (
@@ -46,12 +47,11 @@ from appliance.broker.limits_of_start import (
 from appliance.bulk_http.listener import Listener
 from appliance.catalog.catalog import NAME as CATALOG
 from appliance.certificates.https import Https
-from appliance.config import NO_ENSEMBLE, Address, BrokerConfig
+from appliance.config import Address, BrokerConfig
 from appliance.config.dynamic_broker_config import CLEANER_BACKOFF
 from appliance.data_dir import data_format, data_marker
 from appliance.data_dir.recovery import RecoveryProgress
 from appliance.errors import ApplianceError, ListenFailed
-from appliance.groups.zookeeper_groups import ZooKeeperGroups
 from appliance.machine import limits
 from appliance.network._data_plane import DataPlane
 from appliance.network.listener_tls import ListenerTls, tls_of_listeners
@@ -65,6 +65,7 @@ from appliance.process.systemd_notify import notify
 from appliance.repair import refused_reads, scrub
 
 if TYPE_CHECKING:
+    from appliance.broker.in_cluster import InCluster
     from appliance.zookeeper.registration import Registration
 
 log = event_log.named("server")
@@ -109,6 +110,8 @@ class Server:
         self.alerts: Alerts | None = None
         self.data_plane: DataPlane | None = None
         self.registration: Registration | None = None
+        self.cluster: InCluster | None = None  # that this broker is one of
+        self._is_to_join = False
         self.kafka_addresses: list[Address] = []  # where clients come in, while they may
         self.admin_address: Address | None = None
         self.has_users = False
@@ -189,6 +192,7 @@ class Server:
             self.broker = broker = await asyncio.to_thread(self._open, progress)
             try:
                 if not self.stopping.is_set():
+                    self._is_to_join = in_zookeeper.is_to_join(broker)
                     async with (
                         self._clients(broker), self._bulk(runner), self._registered(broker)
                     ):
@@ -270,29 +274,12 @@ class Server:
     @asynccontextmanager
     async def _registered(self, broker: Broker) -> AsyncIterator[None]:
         """ZooKeeper, if there is one, knows the broker inside."""
-        config = self.config
-        if config.zookeeper.ensemble == NO_ENSEMBLE:
-            yield
+        if self._is_to_join:
+            async with in_zookeeper.joined(broker) as self.cluster:
+                yield
             return
-        # only now: kazoo takes a start 50 ms, and few want it
-        from appliance.zookeeper.registration import Identity, Registration
-
-        told = broker.configs.in_force.config.advertised_listeners
-        us = Identity(
-            config.node_id, broker.cluster_id, told, config.protocols, config.data_dir
-        )  # fmt: skip
-        self.registration = Registration(config.zookeeper, us)
-        broker.topics.tell(self.registration)
-        await self.registration.start()
-        groups = ZooKeeperGroups(self.registration.consumers, broker.is_group_here)
-        broker.knows_groups_in(groups)
-        looking = asyncio.create_task(groups.run())
-        try:
+        async with in_zookeeper.registered(broker) as self.registration:
             yield
-        finally:
-            looking.cancel()
-            await asyncio.wait({looking})
-            await self.registration.close()
 
     def _announce(self) -> None:
         self.status = "ok"

@@ -16,7 +16,7 @@ subscriptions to clients' metrics have owners, too, whose changes take their tur
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from typing import Protocol
 
@@ -43,6 +43,7 @@ from appliance.broker.backup_points import BackupPoints
 from appliance.broker.backup_reports import BackupReports
 from appliance.broker.client_metrics import ClientMetrics
 from appliance.broker.config_overrides import RunTimeConfigs
+from appliance.broker.members import Members, OneBroker
 from appliance.broker.topics_for_coordinators import GroupPlaces, TransactionPlaces
 from appliance.catalog.catalog import NAME, Catalog
 from appliance.catalog.config_rows import ConfigRows
@@ -107,6 +108,7 @@ class Broker:
         self.told = [config.advertised(each) for each in config.listeners]  # by listener
         self.software: dict[int, tuple[str, str]] = {}  # name and version, by connection
         self.change = Changes()
+        self.members: Members = OneBroker(self)
         self._own_topics()
         self._own_groups()
         self._own_access()
@@ -163,6 +165,7 @@ class Broker:
             config.groups, self.topics.served_log, sources, self.groups.loading.loaded,
             clock.now_ms,
         )  # fmt: skip
+        self.groups.on_unloaded = self.lag.forget
 
     def _own_access(self) -> None:
         catalog, change, entities = self.catalog, self.change, self.entities
@@ -323,10 +326,16 @@ class Broker:
     async def delete_topic(self, name: str) -> None:
         """And what was kept of it: holds, offsets of groups, states of share groups."""
         check_own(name)
+        if self.topics.cluster is None:
+            await self.forget_topic(name, self.topics.delete)
+        else:
+            await self.topics.delete(name)
+
+    async def forget_topic(self, name: str, delete: Callable[[str], Awaitable[None]]) -> None:
         topic = self.topics.get(name)
         topic_id = None if topic is None else topic.id  # its logs are not to stay in memory
         del topic
-        await self.topics.delete(name)
+        await delete(name)
         await asyncio.to_thread(self.holds.forget_topic, name)
         await self.groups.commits.forget_topic(name)
         if topic_id is not None:

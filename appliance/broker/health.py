@@ -25,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from appliance.broker.broker import Broker
 from appliance.broker.finding import Finding, Level, first_of
@@ -36,6 +36,7 @@ from appliance.broker.health_of_directories import (
     of_syncs,
 )
 from appliance.broker.health_of_every_log import of_holes, of_timestamps
+from appliance.broker.health_of_replicas import of_replicas
 from appliance.catalog.loss_ledger import WHOLE, Damage, Entry
 from appliance.config import BrokerConfig, MachineConfig
 from appliance.data_dir import descriptor_budget
@@ -52,6 +53,9 @@ from appliance.network._data_plane import DataPlane
 from appliance.network.listener_tls import ListenerTls
 from appliance.process import event_log
 from appliance.process.spoken import duration, some
+
+if TYPE_CHECKING:
+    from appliance.broker.in_cluster import InCluster
 
 log = event_log.named("health")
 
@@ -121,6 +125,8 @@ class Subject(Protocol):
     def broker(self) -> Broker | None: ...  # None until the logs are recovered
     @property
     def registration(self) -> Registered | None: ...
+    @property
+    def cluster(self) -> InCluster | None: ...  # that it is one of
     @property
     def alert_faults(self) -> Mapping[str, str]: ...  # why nothing can be sent, by channel
     @property
@@ -209,8 +215,8 @@ def decide(subject: Subject, watch: Watch) -> Health:
         "free_bytes": broker.log_dir.free_bytes,
         "losses": len(broker.ledger.open()),
     }
-    if subject.registration:
-        facts["zookeeper"] = subject.registration.status
+    if registered := subject.registration or subject.cluster:
+        facts["zookeeper"] = registered.status
     findings = sorted(_all(subject, broker, watch), key=lambda each: each.level != "failing")
     return Health(findings[0].level if findings else "ok", findings, facts)
 
@@ -238,8 +244,10 @@ def _all(subject: Subject, broker: Broker, watch: Watch) -> Iterator[Finding]:
         yield Finding("failing", "upkeep", f"{name}: {text}", name)
     for name, text in sorted(subject.alert_faults.items()):
         yield Finding("degraded", "alerts", f"no alert can be sent by {name}: {text}", name)
-    if subject.registration is not None:
-        yield from of_registration(subject.registration)
+    if registered := subject.registration or subject.cluster:
+        yield from of_registration(registered)
+    if subject.cluster is not None:
+        yield from of_replicas(subject.cluster)
     yield from of_exports(broker)
     yield from broker.backup_reports.findings(broker.clock.now_ms())
     yield from of_scrub(broker)

@@ -59,6 +59,10 @@ class GroupPlaces:
     def share_group_config(self, group_id: str) -> ShareGroupsConfig:
         return self._configs.of_sharers(group_id)
 
+    @property
+    def is_in_cluster(self) -> bool:
+        return self._topics.cluster is not None
+
     def offsets_topic(self) -> Topic | None:
         return self._topics.get(OFFSETS)
 

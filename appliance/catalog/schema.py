@@ -30,6 +30,8 @@
     log_directories       directories of records, by the id in each, once there were several
     partition_directories  in which of them each partition is
     partition_moves       moves from one to another that are under way
+    replicated_topics     topics of a cluster, which ZooKeeper knows
+    local_replicas        which of their partitions this broker has
 
 One module reads and writes a table: `*_rows.py` in the room of its owner, and `config_rows.py` for
 all tables of names and values.
@@ -321,6 +323,19 @@ ADDITIONS: dict[str, str] = {
         partition INTEGER NOT NULL,
         source TEXT NOT NULL,
         target TEXT NOT NULL,
+        PRIMARY KEY (topic, partition)
+    ) WITHOUT ROWID
+    """,
+    # While there is one, older builds are refused (`needs`): they would serve what others lead.
+    "replicated_topics": """
+    CREATE TABLE replicated_topics (
+        topic TEXT PRIMARY KEY NOT NULL REFERENCES topics (name) ON DELETE CASCADE
+    ) WITHOUT ROWID
+    """,
+    "local_replicas": """
+    CREATE TABLE local_replicas (
+        topic TEXT NOT NULL REFERENCES topics (name) ON DELETE CASCADE,
+        partition INTEGER NOT NULL,
         PRIMARY KEY (topic, partition)
     ) WITHOUT ROWID
     """,

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from kazoo.exceptions import KazooException
 
-from appliance.cluster import requests
+from appliance.cluster import producer_id_blocks, requests
 from appliance.cluster.controller import Controller
 from appliance.cluster.forms import (
     NOBODY,
@@ -148,6 +148,11 @@ class Cluster:
         return self._session.ends_ns if self.life else 0
 
     @property
+    def has_read_all(self) -> bool:
+        """What is not known by now is not there, and not only unread."""
+        return self._view.was_read.is_set()
+
+    @property
     def away_since_ns(self) -> int:
         return self._session.away_since_ns
 
@@ -199,6 +204,16 @@ class Cluster:
     def troubles(self) -> Mapping[str, str]:
         """Nodes that were passed over, and why."""
         return self._view.reading.troubles
+
+    async def producer_ids(self) -> range:
+        """A block that no broker had before."""
+        try:
+            return await producer_id_blocks.take(self._session, self.member.node_id)
+        except AWAY as error:
+            raise Refused(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"ZooKeeper is {self.status}, which producer ids are taken from",
+            ) from error
 
     def leads(self, key: Key) -> bool:
         """In its life of now."""

@@ -9,6 +9,7 @@ its names; lives, notices and requests are our own.
     /brokers/topics/T/partitions/P/state   leader, epoch, in-sync replicas
     /config/topics/T
     /admin/delete_topics/T                 a request to the controller
+    /latest_producer_id_block              the producer ids that were given last
     /appliance/requests/r...               other requests to it
     /appliance/changes/c...                what changed in a round: `notices.py`
 """
@@ -22,6 +23,7 @@ TOPICS = "/brokers/topics"
 CONTROLLER, CONTROLLER_EPOCH = "/controller", "/controller_epoch"
 TOPIC_CONFIGS = "/config/topics"
 DELETIONS = "/admin/delete_topics"
+PRODUCER_IDS = "/latest_producer_id_block"
 REQUESTS = "/appliance/requests"
 CHANGES = "/appliance/changes"
 

@@ -88,6 +88,13 @@ class BrokerConfig(Part):
         minimum=0,
         maximum=2**31 - 1,
     )
+    rack: str = setting(
+        "broker.rack",
+        "",
+        "Where this broker stands, by whatever may fail as one: a rack, a room. The replicas of a "
+        "partition are in different ones, as far as there are enough.",
+        default_words="none",
+    )
     listeners: Listeners = setting(
         "listeners",
         Listeners((Listener(PLAINTEXT, Address("127.0.0.1", 9092)),)),

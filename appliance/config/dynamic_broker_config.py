@@ -159,7 +159,6 @@ def find(name: str) -> ConfigKey:
 # What tools look for under Kafka's names, and ours are called otherwise: why, and the value.
 FACTS: dict[str, tuple[str, Callable[[BrokerConfig], object]]] = {
     "broker.id": ("The same as node.id.", lambda config: config.node_id),
-    "default.replication.factor": ("One node holds one copy.", lambda _: 1),
     "log.dirs": ("The same as data.dir.", lambda config: config.data_dir),
 }
 

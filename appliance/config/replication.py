@@ -9,7 +9,25 @@ from appliance.config.setting import KIB, MIB, SECOND_MS, Part, setting
 
 @dataclass(frozen=True)
 class ReplicationConfig(Part):
-    """A broker that follows: one thread and one connection for each broker that it follows."""
+    """Of a cluster (zookeeper.format=cluster): how many replicas there are, and how a broker
+    follows: by one thread and one connection for each broker that it follows."""
+
+    factor: int = setting(
+        "default.replication.factor",
+        3,
+        "How many replicas the partitions of a topic have whose creator does not say, and of the "
+        "broker's own topics: as many, or as many brokers as live then. Without a cluster it is 1.",
+        minimum=1,
+        maximum=32,
+    )
+    lag_max_ms: int = setting(
+        "replica.lag.time.max.ms",
+        10 * SECOND_MS,
+        "How long a follower may not have had all of its leader's records before it leaves the "
+        "ISR. Until then acks=all waits for it. One whose broker is gone leaves at once.",
+        minimum=100,
+        maximum=600 * SECOND_MS,
+    )
 
     fetch_max_bytes: int = setting(
         "replica.fetch.max.bytes",

@@ -11,6 +11,9 @@ from appliance.config.setting import HOUR_MS, SECOND_MS, Part, SettingInvalid, s
 from appliance.config.tls import NO_FILE
 
 
+CLUSTER = "cluster"  # of zookeeper.format
+
+
 @dataclass(frozen=True)
 class ZooKeeperConfig(Part):
     """Registration in a ZooKeeper, for clients and tools that look for brokers there."""
@@ -25,10 +28,10 @@ class ZooKeeperConfig(Part):
     format: str = setting(
         "zookeeper.format",
         "original",
-        "How nodes are written: the original host:port and number of partitions; the JSON of "
-        "Kafka 0.8 to 3.x for tools that read that; or that of a cluster, with a controller and "
-        "replication.",
-        choices=("original", "json", "cluster"),
+        "How nodes are written: the original host:port and number of partitions, or the JSON of "
+        "Kafka 0.8 to 3.x for tools that read that; both say where this broker is found. cluster: "
+        "that JSON, and all brokers of the path are one cluster, whose topics have replicas.",
+        choices=("original", "json", CLUSTER),
     )
     auth_file: Path = setting(
         "zookeeper.auth.file",

@@ -8,7 +8,7 @@ the disk.
 """
 
 cimport cython
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libcpp.vector cimport vector
 
 from appliance._log cimport Log
@@ -35,6 +35,7 @@ cdef cppclass Write:
     CommitterRef committer
     LogRef log
     vector[uint8_t] batch
+    int32_t election               # it is refused in a later one; -1: in none
     Appended appended
     int append_code
     int await_code
@@ -77,10 +78,10 @@ cdef void _write_all(Writer* writer) noexcept nogil:
     cdef size_t i
     # Our own records are appended even at low disk space: readers who cannot commit read twice.
     options.origin = ORIGIN_COORDINATOR
-    options.leader_epoch = -1
     options.is_awaited = True
     for i in range(writer.writes.size()):
         write = &writer.writes[i]
+        options.leader_epoch = write.election
         storage_now(write.log.get().storage.get(), &options.earliest_ms, &options.latest_ms)
         write.append_code = append_checked(write.committer.get(), write.log, write.batch.data(),
                                            write.batch.size(), &options, &write.appended)
@@ -136,7 +137,8 @@ cdef class LogWriter:
         return self.writer.event_fd
 
     def begin(self, list batches not None, double timeout_s):
-        """Starts to write each batch to its log. One round at a time."""
+        """Starts to write each batch to its log. One round at a time. A batch comes with the
+        election in which its log is led, or -1: who wrote it has lost its say with the next."""
         cdef const unsigned char[::1] data
         cdef Write* write
         cdef Log log
@@ -144,10 +146,11 @@ cdef class LogWriter:
         if self.batches is not None:
             raise ValueError(f"a round of {len(self.batches)} batches is in progress")
         self.writer.writes.resize(len(batches))
-        for i, (log, data) in enumerate(batches):
+        for i, (log, data, election) in enumerate(batches):
             write = &self.writer.writes[i]
             write.committer, write.log = log.committer, log.log
             write.batch.assign(&data[0], &data[0] + data.shape[0])
+            write.election = election
             write.append_code = write.await_code = OK
         self.batches, self.timeout_s = batches, timeout_s
         self.writer.timeout_ns = <int64_t>(timeout_s * 1e9)

@@ -2,15 +2,19 @@
 
 None is before `__consumer_offsets` was read. After that all are, but for those of partitions that
 cannot be opened: all of a group stands in one partition of it.
+
+In a cluster those are served whose partition this broker leads, once it was read in that election.
 """
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from appliance.groups.states import GroupRefused
 from appliance.protocol import ErrorCode
-from appliance.topics.internal_topic import partition_of
+from appliance.topics.internal_topic import Write, partition_of
 from appliance.topics.topic import OFFSETS, Topic, TopicUnavailable
 
 
@@ -19,11 +23,27 @@ class OffsetsTopicView(Protocol):
         """None before the first use."""
         ...
 
+    @property
+    def is_in_cluster(self) -> bool: ...
+
+
+@dataclass(eq=False)
+class Term:
+    """A partition is led here, from an election on until that is over."""
+
+    partition: int
+    epoch: int
+    groups: set[str] = field(default_factory=set)  # that stand there
+    writes: dict[int, Write] = field(default_factory=dict)  # that are not on disk yet
+    fault: str = ""  # why it cannot be read
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
 
 class Availability:
     def __init__(self, topics: OffsetsTopicView) -> None:
         self.fault = ""  # why no group is served, or some are not; for people
         self.unread: frozenset[int] = frozenset()  # partitions whose groups are not known yet
+        self.terms: dict[int, Term] | None = None  # of what is led here; None: no cluster
         self._topics = topics
         self._refusal: GroupRefused | None = None
         self.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the group coordinator has not started")
@@ -40,11 +60,6 @@ class Availability:
         """Groups are served; some may not be."""
         return self._refusal is None
 
-    @property
-    def is_whole(self) -> bool:
-        """All groups are served."""
-        return self._refusal is None and not self.unread
-
     def check_loaded(self) -> None:
         if self._refusal is not None:
             raise self._refusal
@@ -52,6 +67,9 @@ class Availability:
     def check(self, group_id: str) -> None:
         """Whether what there is of this group is known."""
         self.check_loaded()
+        if self.terms is not None:
+            self._check_led(group_id, self.terms)
+            return
         topic = self._topics.offsets_topic() if self.unread else None
         if topic is None:
             return
@@ -71,3 +89,58 @@ class Availability:
         """Of `__consumer_offsets`: raises until it is known what groups have there."""
         if partition in self.unread:
             raise TopicUnavailable(f"{OFFSETS}-{partition} is not served, or is not read yet")
+
+    # In a cluster
+
+    def term(self, group_id: str) -> Term | None:
+        """In which this broker is the group's coordinator; None: another one is."""
+        topic, terms = self._topics.offsets_topic(), self.terms
+        if topic is None or terms is None:
+            return None
+        return terms.get(partition_of(group_id, len(topic.logs)))
+
+    def check_led(self, group_id: str) -> None:
+        """That no other broker is its coordinator, and what there is of it is known."""
+        if self.terms is not None:
+            self._check_led(group_id, self.terms)
+
+    def _check_led(self, group_id: str, terms: dict[int, Term]) -> None:
+        topic = self._topics.offsets_topic()
+        if topic is None:
+            raise not_here(group_id, OFFSETS)
+        number = partition_of(group_id, len(topic.logs))
+        term = terms.get(number)
+        if term is None:
+            raise not_here(group_id, f"{OFFSETS}-{number}")
+        if term.fault:
+            text = f"group {group_id}: {term.fault}"
+            raise GroupRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+        if number in self.unread:
+            text = f"group {group_id}: {OFFSETS}-{number} is led here, and is being read"
+            raise GroupRefused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text)
+
+    def check_alone(self, what: str) -> None:
+        """Of what only a broker without a cluster does."""
+        if self.terms is not None:
+            text = f"{what} are not served in a cluster yet"
+            raise GroupRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+
+    def enter(self, group_id: str) -> None:
+        """The group is in memory from now on."""
+        if (term := self.term(group_id)) is not None:
+            term.groups.add(group_id)
+
+    def leave(self, group_id: str) -> None:
+        if (term := self.term(group_id)) is not None:
+            term.groups.discard(group_id)
+
+    def tell_faults(self) -> None:
+        faults = [f"{OFFSETS}-{n} ({each.fault})" for n, each in sorted((self.terms or {}).items())
+                  if each.fault]  # fmt: skip
+        told = f"groups whose offsets are in {', '.join(faults)} are not served"
+        self.fault = told if faults else ""
+
+
+def not_here(group_id: str, place: str) -> GroupRefused:
+    text = f"group {group_id}: {place}, where it stands, is led by another broker"
+    return GroupRefused(ErrorCode.NOT_COORDINATOR, text)

@@ -361,6 +361,12 @@ class ConsumerGroup(ModernGroup):
 
     # Disk
 
+    def unload(self, why: GroupRefused) -> None:
+        queued, self._queued = self._queued, []
+        super().unload(why)
+        for _, _, answer in queued:
+            answer(Beaten(why.kafka_code, str(why)))
+
     def _written(self) -> None:
         queued, self._queued = self._queued, []
         if queued:

@@ -13,10 +13,11 @@ Everything in it runs on the one asyncio thread.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from appliance.config import GroupsConfig
+from appliance.groups.availability import Term
 from appliance.groups.classic_membership import ClassicMembership
 from appliance.groups.consumer_membership import ConsumerMembership, Topics
 from appliance.groups.group_progress import ConsumerProgress
@@ -30,6 +31,7 @@ from appliance.groups.offsets_topic_replay import ReplayedGroups
 from appliance.groups.share_records import StoredShareGroup
 from appliance.machine.believed_time import WallClock
 from appliance.protocol import ErrorCode
+from appliance.topics.topic import OFFSETS
 
 
 class Source(Topics, OffsetsTopicSource, Protocol):
@@ -65,7 +67,11 @@ class Coordinator:
         self.commits = OffsetCommits(table)
         self.expiry = OffsetExpiry(config, table, self.commits, clock, share_groups.expire)
         self.progress = ConsumerProgress(table, topics)
-        self.loading = Loading(topics, table.availability, self._restore, self._restored)
+        self.loading = Loading(
+            topics, table.availability, self._restore, self._restored, self._unload,
+            table.topic.settled_in,
+        )  # fmt: skip
+        self.on_unloaded: Callable[[Collection[str]], None] = lambda groups: None
 
     def start(self) -> None:
         """On the event loop. Groups are served once the topic is read."""
@@ -102,5 +108,21 @@ class Coordinator:
             table.weights.weigh(group_id)
         return len(table.groups)
 
-    def _restored(self, replayed: ReplayedGroups) -> None:
-        self.commits.forget_deleted_topics(replayed.offsets.groups())
+    def _restored(self, replayed: ReplayedGroups, partitions: Collection[int]) -> None:
+        self.commits.forget_deleted_topics(replayed.offsets.groups(), partitions)
+
+    # In a cluster, on the event loop
+
+    def on_led(self, partition: int, epoch: int) -> None:
+        """This broker leads that partition of `__consumer_offsets`, and so its groups."""
+        self.loading.lead(partition, epoch)
+
+    def on_resigned(self, partition: int) -> None:
+        """It does not, or no longer."""
+        self.loading.resign(partition)
+
+    def _unload(self, term: Term) -> None:
+        self.table.unload(term)
+        self.commits.deleted_before([term.partition])
+        self.doubtful.pop(f"{OFFSETS}-{term.partition}", None)
+        self.on_unloaded(term.groups)

@@ -310,9 +310,14 @@ class Group:
         self.state = State.STABLE
         self._prepare_rebalance(now_ms)
 
-    def disband(self) -> None:
+    def unload(self, why: GroupRefused) -> None:
+        """It is another broker's: nothing is stored here any more."""
+        self.disband(ErrorCode(why.kafka_code))
+        self.store = lambda value, done: done(why, 0)
+
+    def disband(self, why: ErrorCode = ErrorCode.REBALANCE_IN_PROGRESS) -> None:
         """Its members go on in a group of the newer protocol: whoever waits shall join again."""
-        self.stop(ErrorCode.REBALANCE_IN_PROGRESS)
+        self.stop(why)
         self.members = Members(self.id)
         self.state, self.rebalance, self.due_ms = State.DEAD, None, NEVER_MS
 

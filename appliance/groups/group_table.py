@@ -12,7 +12,7 @@ import time
 from appliance.access.kept_per_address import Kept
 from appliance.config import GroupsConfig
 from appliance.errors import ApplianceError
-from appliance.groups.availability import Availability
+from appliance.groups.availability import Availability, Term, not_here
 from appliance.groups.group import Group
 from appliance.groups.group_memory import GroupWeights
 from appliance.groups.member import NEVER_MS, Stored
@@ -53,7 +53,8 @@ class GroupTable:
         self.offsets = Offsets()
         self.availability = Availability(topics)
         self.weights = GroupWeights(self.groups, self.offsets, kept, member_max_bytes)
-        self.topic = OffsetsTopic(topics, config.commit_timeout_ms, clock.latest_ms)
+        served, timeout_ms = self.availability, config.commit_timeout_ms
+        self.topic = OffsetsTopic(topics, served, timeout_ms, clock.latest_ms)
         self._config = config
         self._clock = clock
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -104,17 +105,22 @@ class GroupTable:
 
         group = Group(group_id, self._config, store)
         self.disarm(group_id)
-        self.groups[group_id] = group
+        self._enter(group)
         self.weights.weigh(group_id)
         self.version += 1
         return group
 
     def adopt(self, group: ModernGroup) -> None:
         self.disarm(group.id)
-        self.groups[group.id] = group
+        self._enter(group)
         self.weights.forget_epoch(group.id)
         self.version += 1
         self.arm(group)
+
+    def _enter(self, group: AnyGroup) -> None:
+        self.groups[group.id] = group
+        if self.availability.terms is not None:
+            self.availability.enter(group.id)
 
     # Time
 
@@ -151,12 +157,13 @@ class GroupTable:
 
         def stored(error: ApplianceError | None, _: int) -> None:
             if error is not None:
-                logger.warning("a group was not stored", group=group.id, error=error)
+                self._warn(group, error)
                 error = refusal(error)
             else:
                 group.superseded = []
             done(error, time.monotonic_ns() // 1_000_000)
-            self.arm(group)
+            if self.has(group):
+                self.arm(group)
 
         self.topic.write(group.id, [*superseded, group_record(group.id, value)], stored)
 
@@ -165,15 +172,23 @@ class GroupTable:
 
         def stored(error: ApplianceError | None, _: int) -> None:
             if error is not None:
-                logger.warning("a group was not stored", group=group.id, error=error)
+                self._warn(group, error)
                 error = refusal(error)
             else:
                 group.changed_ms = now_ms
             done(error)
-            if group is self.groups.get(group.id):
+            if self.has(group):
                 self.arm(group)  # for heartbeats that waited for this write
 
         self.topic.write(group.id, records, stored)
+
+    def has(self, group: AnyGroup) -> bool:
+        """It is not another broker's, nor has another group its name."""
+        return self.groups.get(group.id) is group
+
+    def _warn(self, group: AnyGroup, error: ApplianceError) -> None:
+        if self.has(group):
+            logger.warning("a group was not stored", group=group.id, error=error)
 
     # Going
 
@@ -186,9 +201,13 @@ class GroupTable:
     async def bury(self, group: AnyGroup) -> None:
         """What is on disk of a Dead group."""
         await self.topic.settled(group.id)  # commits that are on their way
+        if not self.has(group):
+            raise not_here(group.id, "the partition")
         partitions = list(self.offsets.of_group(group.id))
 
         def gone(error: ApplianceError | None, first_offset: int) -> None:
+            if not self.has(group):
+                return
             self._drop(group.id)
             if error is None:
                 self.offsets.put(group.id, dict.fromkeys(partitions), first_offset)
@@ -203,6 +222,21 @@ class GroupTable:
         self.weights.weigh(group_id)
         self.version += 1
         self.disarm(group_id)
+        if self.availability.terms is not None:
+            self.availability.leave(group_id)
+
+    def unload(self, term: Term) -> None:
+        """The groups of a partition that another broker leads. Whoever waits is told to look for
+        it, and nothing of them is written any more."""
+        for group_id in term.groups:
+            group = self.groups.pop(group_id)
+            self.disarm(group_id)
+            group.unload(not_here(group_id, "the partition"))
+        self.topic.give_up(term)
+        self.offsets.forget(term.groups)
+        for group_id in term.groups:
+            self.weights.weigh(group_id)
+        self.version += 1
 
 
 def of_consumers(group: AnyGroup) -> ConsumersGroup:

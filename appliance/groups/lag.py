@@ -195,6 +195,7 @@ class Lag:
         self._now_ms = now_ms or WallClock().now_ms
         self._history = History(config.lag_samples_max, config.lag_series_max)
         self._oldest: dict[tuple[str, Partition], Oldest] = {}
+        self._gone: set[str] = set()  # groups that left in this round
         self._snapshot = LagSnapshot(0, (), 0)
         self._measuring: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, "lag")
@@ -260,10 +261,18 @@ class Lag:
         known = (source.progress(group_id) for source in self.sources)
         return next((each for each in known if each is not None), None)
 
+    def forget(self, groups: Collection[str]) -> None:
+        """They are another broker's, who measures them."""
+        self._gone.update(groups)
+        left = tuple(each for each in self._snapshot.groups if each.group not in self._gone)
+        self._snapshot = self._snapshot._replace(groups=left)
+        self._history.forget(groups)
+
     # Measuring
 
     async def round(self) -> None:
         """All groups, once."""
+        self._gone.clear()
         at_ms = self._now_ms()
         oldest: dict[tuple[str, Partition], Oldest] = {}
         groups: list[GroupLag] = []
@@ -272,6 +281,7 @@ class Lag:
                 progress = source.progress(group_id)
                 if progress is not None:
                     groups.append(await self._group(group_id, progress, oldest))
+        groups = [each for each in groups if each.group not in self._gone]
         self._oldest = oldest
         self._history.add(at_ms, dict(_series(groups)))
         reading = tuple(sorted(each for each in groups if each.partitions))

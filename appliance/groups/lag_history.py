@@ -58,6 +58,10 @@ class History:
             if name == group_id
         }
 
+    def forget(self, groups: Collection[str]) -> None:
+        for series in [each for each in self._rings if each[0] in groups]:
+            del self._rings[series]
+
     def _forget(self, kept: Collection[Series]) -> None:
         for series in [each for each in self._rings if each not in kept]:
             del self._rings[series]

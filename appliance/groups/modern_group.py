@@ -297,6 +297,14 @@ class ModernGroup(ABC):
             self._enter(member)
             self.targets[member_id] = stored.targets.get(member_id, NOWHERE)
 
+    def unload(self, why: GroupRefused) -> None:
+        """It is another broker's: whoever waits is told, and nothing is stored here any more."""
+        self.is_dead, self.due_ms = True, NEVER_MS
+        self.store = lambda records, done: done(why)
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            each(why)
+
     def supersede(self, tombstones: Iterable[Record]) -> None:
         """What another group of this name has on disk goes with the first write of this one."""
         for each in tombstones:

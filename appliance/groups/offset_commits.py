@@ -7,7 +7,8 @@ control-plane-cost.md). All else is awaited.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 
 from appliance.errors import ApplianceError
@@ -35,7 +36,8 @@ class OffsetCommits:
         self._topic = table.topic
         self._weights = table.weights
         self._availability = table.availability
-        self._deleted_topics: set[str] = set()  # before all offsets were known
+        # by partition: before its offsets were known
+        self._deleted_topics: defaultdict[int, set[str]] = defaultdict(set)
 
     def commit(
         self, group_id: str, member: MemberKey, values: Values, now_ms: int, done: Done
@@ -116,20 +118,22 @@ class OffsetCommits:
 
     async def forget_topic(self, topic: str) -> None:
         """Its offsets mean nothing in a new topic of the same name."""
-        if not self._availability.is_whole:
-            self._deleted_topics.add(topic)  # once they are known
+        for each in self._availability.unread:
+            self._deleted_topics[each].add(topic)  # once they are known
         if not self._availability.is_loaded or not self._topic.is_used:
             return
-        await self._topic.settled()  # commits that are on their way
+        await self._topic.all_settled()  # commits that are on their way
         deletions = self._delete_of_topic(topic, self._offsets.groups())
         await asyncio.gather(*deletions, return_exceptions=True)
 
-    def forget_deleted_topics(self, groups: Collection[str]) -> None:
+    def forget_deleted_topics(self, groups: Collection[str], partitions: Iterable[int]) -> None:
         """Of groups that were read just now; the others may know a new topic of that name."""
-        for topic in self._deleted_topics:
+        for topic in self.deleted_before(partitions):
             self._delete_of_topic(topic, groups)
-        if not self._availability.unread:
-            self._deleted_topics.clear()
+
+    def deleted_before(self, partitions: Iterable[int]) -> set[str]:
+        """Topics that went before these were read. That is forgotten."""
+        return set[str]().union(*(self._deleted_topics.pop(each, ()) for each in partitions))
 
     def _delete_of_topic(
         self, topic: str, groups: Collection[str]

@@ -59,6 +59,22 @@ class Offsets:
         for producer_id, held in other._held.items():
             self._held.setdefault(producer_id, {}).update(held)
 
+    def forget(self, groups: Collection[str]) -> None:
+        """They are another broker's. A transaction may have offsets of others, too."""
+        for group in groups:
+            self._committed.pop(group, None)
+            self._bytes.pop(group, None)
+        if self._holding.keys().isdisjoint(groups):
+            return
+        for producer_id, held in list(self._held.items()):
+            kept = {place: each for place, each in held.items() if place[0] not in groups}
+            for place in held.keys() - kept.keys():
+                _count_down(self._unstable, place)
+                _count_down(self._holding, place[0])
+            self._held[producer_id] = kept
+            if not kept:
+                del self._held[producer_id]
+
     def of_group(self, group: str) -> Mapping[Partition, Committed]:
         return self._committed.get(group, NONE)
 

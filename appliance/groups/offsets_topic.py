@@ -2,6 +2,10 @@
 
 What follows a write is called in the order in which the log has the writes, so that memory changes
 in that order, too. A coroutine that awaits a write is woken after that.
+
+In a cluster a write is of a term: of one that is over nothing is written any more, and whoever
+waits is told at once. What is on disk of it by then is for whoever reads the partition next. Each
+partition has a queue of its own there: one whose followers are slow keeps no other waiting.
 """
 
 from __future__ import annotations
@@ -12,8 +16,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from appliance._log import Log
-from appliance.errors import ApplianceError, BatchLargerThanSegment
-from appliance.groups.availability import OffsetsTopicView
+from appliance.errors import ApplianceError, BatchLargerThanSegment, LeaderEpochOld, NotLeader
+from appliance.groups.availability import Availability, OffsetsTopicView, Term
 from appliance.groups.member import Stored
 from appliance.groups.states import GroupRefused
 from appliance.process.detached_tasks import settle
@@ -27,12 +31,22 @@ class OffsetsTopicSource(OffsetsTopicView, Protocol):
 
 class OffsetsTopic:
     def __init__(
-        self, topics: OffsetsTopicSource, timeout_ms: int, wall_ms: Callable[[], int]
+        self,
+        topics: OffsetsTopicSource,
+        availability: Availability,
+        timeout_ms: int,
+        wall_ms: Callable[[], int],
     ) -> None:
         self._topics = topics
+        self._availability = availability
         self._wall_ms = wall_ms
-        self._topic = InternalTopic(topics.make_offsets_topic, timeout_ms)
+        self._timeout_ms = timeout_ms
+        self._topic = self._queue()
+        self._queues: dict[int, InternalTopic] = {}  # in a cluster, by partition
         self._under_way: Counter[str] = Counter()  # writes that are not on disk yet, by group
+
+    def _queue(self) -> InternalTopic:
+        return InternalTopic(self._topics.make_offsets_topic, self._timeout_ms)
 
     def write(
         self,
@@ -48,7 +62,35 @@ class OffsetsTopic:
             done(error, first_offset)
 
         self._under_way[group_id] += 1
-        self._topic.write(Write(group_id, records, self._wall_ms(), told, transaction))
+        write = Write(group_id, records, self._wall_ms(), told, transaction)
+        if self._availability.terms is None:
+            self._topic.write(write)
+        else:
+            self._write_in(self._availability.term(group_id), write)
+
+    def _write_in(self, term: Term | None, write: Write) -> None:
+        told = write.done
+        if term is None:
+            error = NotLeader(f"group {write.owner} is another broker's")
+            asyncio.get_running_loop().call_soon(told, error, -1)
+            return
+
+        def done(error: ApplianceError | None, first_offset: int) -> None:
+            if term.writes.pop(id(write), None) is not None:
+                told(error, first_offset)
+
+        term.writes[id(write)] = write
+        write.done, write.election = done, term.epoch
+        if term.partition not in self._queues:
+            self._queues[term.partition] = self._queue()
+        self._queues[term.partition].write(write)
+
+    def give_up(self, term: Term) -> None:
+        """It is over: whoever waits for the disk is told."""
+        error = NotLeader("another broker is the coordinator now")
+        for each in list(term.writes.values()):
+            each.records = ()  # what is not on its way by now is not to be
+            each.done(error, -1)
 
     def stored(
         self,
@@ -67,18 +109,36 @@ class OffsetsTopic:
         self.write(group_id, records, told, transaction)
         return stored
 
-    async def settled(self, group_id: str = "") -> None:
+    async def settled(self, group_id: str) -> None:
         """After the writes of the group that have begun, whatever became of them."""
+        if self._availability.terms is None:
+            await self._settled(self._topic, group_id)
+        elif (term := self._availability.term(group_id)) is not None:
+            await self.settled_in(term.partition)
+
+    async def settled_in(self, partition: int) -> None:
+        """The same of all groups of a partition, in a cluster."""
+        if (queue := self._queues.get(partition)) is not None:
+            await self._settled(queue)
+
+    async def all_settled(self) -> None:
+        for each in self._all():
+            await self._settled(each)
+
+    async def _settled(self, queue: InternalTopic, group_id: str = "") -> None:
         settled = asyncio.Event()
-        self.write(group_id, [], lambda error, first_offset: settled.set())
+        queue.write(Write(group_id, [], self._wall_ms(), lambda *_: settled.set()))
         await settled.wait()
+
+    def _all(self) -> list[InternalTopic]:
+        return [self._topic, *self._queues.values()]
 
     def is_writing(self, group_id: str) -> bool:
         return group_id in self._under_way
 
     @property
     def is_busy(self) -> bool:
-        return self._topic.is_busy
+        return any(each.is_busy for each in self._all())
 
     @property
     def is_used(self) -> bool:
@@ -93,7 +153,8 @@ class OffsetsTopic:
             raise GroupRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
 
     async def close(self) -> None:
-        await self._topic.close()
+        for each in self._all():
+            await each.close()
 
 
 def refusal(error: ApplianceError) -> ApplianceError:
@@ -102,4 +163,6 @@ def refusal(error: ApplianceError) -> ApplianceError:
         return error
     if isinstance(error, BatchLargerThanSegment):
         return GroupRefused(ErrorCode.INVALID_COMMIT_OFFSET_SIZE, str(error))
+    if isinstance(error, (NotLeader, LeaderEpochOld)):
+        return GroupRefused(ErrorCode.NOT_COORDINATOR, str(error))
     return GroupRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))

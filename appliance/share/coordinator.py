@@ -112,11 +112,13 @@ class ShareCoordinator:
         self._groups.arm(group)
 
     def check_loaded(self) -> None:
+        self._groups.availability.check_alone("share groups")
         self._groups.availability.check_loaded()
         self._loading.check_loaded()
 
     def check(self, group_id: str) -> None:
         """Whether what there is of this group is known."""
+        self._groups.availability.check_alone("share groups")
         self._groups.availability.check(group_id)
         self._loading.check_loaded()
 

@@ -22,7 +22,7 @@ from appliance.storage._partition_log cimport LogSettings
 from appliance.storage._producers cimport (
     DUPLICATE, BatchSeen, producers_check, producers_check_marker, producers_txn_is_open,
 )
-from appliance.storage._replicas cimport ROLE_FOLLOWER, ROLE_LEADER
+from appliance.storage._replicas cimport ROLE_ALONE, ROLE_FOLLOWER, ROLE_LEADER
 from appliance.storage._segment cimport SEGMENT_SIZE_MAX
 
 
@@ -41,7 +41,8 @@ cdef int append_check(PartitionLog* log, const uint8_t* data, const BatchHeader*
         return LOG_CLOSED
     if options.origin == ORIGIN_REPLICA:
         return _check_replicated(log, header, options, appended)
-    if log.role.load() > ROLE_LEADER:
+    if log.role.load() != ROLE_ALONE and (
+            log.role.load() > ROLE_LEADER or log.replicas.is_ending.load()):
         return NOT_LEADER
     if is_mirror != log.settings.is_mirror:
         return LOG_MIRRORED

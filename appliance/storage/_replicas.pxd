@@ -33,3 +33,4 @@ cdef cppclass Replicas:
     atomic_i64 leader              # the node that it elected; -1: nobody
     atomic_i64 start               # of a leader: the log end when it began to lead
     atomic_bool lacks_in_sync      # in_sync < min_in_sync
+    atomic_bool is_ending          # a leader that takes no more records: another is to be elected

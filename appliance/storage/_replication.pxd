@@ -1,7 +1,6 @@
 """A partition's place among its replicas: who leads, who must have a record, and who has how much.
 
-    alone ──lead──► leader ◄─lead── follower ◄─follow── any
-                       └────resign──► nobody ◄──resign── any
+    alone ──hold──► nobody ◄──► leader ◄──► follower       by elections alone, from then on
 
 An election says which; `epoch` is its number, and an older one changes nothing. docs/replication.md
 has the rules. Durable ends and the ISR move `replicated_to`, and with it the high watermark, which
@@ -14,12 +13,19 @@ from libcpp.vector cimport vector
 from appliance.storage._commit_requests cimport Committer
 from appliance.storage._partition_log cimport LogRef, PartitionLog
 
+# It is one of several, and no election is known yet.
+cdef void log_hold(PartitionLog* log) noexcept nogil
+
 # This broker leads from now on: `leader` is its node. The others of the ISR are those in `others`
 # that are `in_sync`. LEADER_EPOCH_OLD: the log has heard of a later election, or has its records.
 cdef int log_lead(PartitionLog* log, int32_t epoch, int32_t leader, const vector[int32_t]* others,
                   const vector[int32_t]* in_sync, int min_in_sync) noexcept nogil
 # Another one does; NOBODY: no broker, or none that is known to.
 cdef int log_follow(PartitionLog* log, int32_t epoch, int32_t leader) noexcept nogil
+
+# It takes no more records, and its followers may get all that it has, before another is elected.
+# The end of the log; NOT_LEADER.
+cdef int64_t log_end_leading(PartitionLog* log) noexcept nogil
 
 # The ISR as ZooKeeper has it, or `joining` are proposed for it: those are waited for, too.
 cdef int log_set_in_sync(PartitionLog* log, int32_t epoch, const vector[int32_t]* in_sync,

@@ -26,6 +26,18 @@ from appliance.storage._replicas cimport (
 
 # Elections
 
+cdef void log_hold(PartitionLog* log) noexcept nogil:
+    cdef ScopeLock guard, lock
+    guard.hold(log.guard)
+    lock.hold(log.replicas.guard)
+    if log.role.load() != ROLE_ALONE:
+        return
+    _begin(log, -1, -1, ROLE_NOBODY)
+    lock.release()
+    guard.release()
+    _tell_all(log)
+
+
 cdef int log_lead(PartitionLog* log, int32_t epoch, int32_t leader, const vector[int32_t]* others,
                   const vector[int32_t]* in_sync, int min_in_sync) noexcept nogil:
     cdef Replicas* replicas = &log.replicas
@@ -50,8 +62,6 @@ cdef int log_lead(PartitionLog* log, int32_t epoch, int32_t leader, const vector
         replicas.others.push_back(replica)
     replicas.start.store(log.log_end_offset.load())
     _begin(log, epoch, leader, ROLE_LEADER)
-    # Not the epoch that an unclean end of this log alone has begun: that has no records.
-    log.leader_epoch.store(epoch)
     _set_in_sync(log, in_sync, NULL, min_in_sync)
     lock.release()
     guard.release()
@@ -76,6 +86,15 @@ cdef int log_follow(PartitionLog* log, int32_t epoch, int32_t leader) noexcept n
     return OK
 
 
+cdef int64_t log_end_leading(PartitionLog* log) noexcept nogil:
+    cdef ScopeLock guard
+    guard.hold(log.guard)
+    if log.role.load() != ROLE_LEADER:
+        return NOT_LEADER
+    log.replicas.is_ending.store(True)
+    return log.log_end_offset.load()
+
+
 cdef int _heard(PartitionLog* log, int32_t epoch) noexcept nogil:
     if log.is_closed.load():
         return LOG_CLOSED
@@ -92,8 +111,12 @@ cdef void _begin(PartitionLog* log, int32_t epoch, int32_t leader, int role) noe
         known = log.log_start_offset.load()
     log.replicas.in_sync = log.replicas.min_in_sync = 0
     log.replicas.lacks_in_sync.store(False)
+    log.replicas.is_ending.store(False)
     log.replicas.epoch.store(epoch)
     log.replicas.leader.store(leader)
+    if epoch >= 0:
+        # Not the one that an unclean end of this log alone has begun: that has no records.
+        log.leader_epoch.store(epoch)
     log.shows_appended.store(False)
     log.replicated_to.store(known)
     log.role.store(role)

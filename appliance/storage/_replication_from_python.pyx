@@ -16,8 +16,8 @@ from appliance.storage._gaps cimport log_begin_at
 from appliance.storage._partition_log cimport PartitionLog
 from appliance.storage._replicas cimport ROLE_LEADER, Replica
 from appliance.storage._replication cimport (
-    log_cut_offset, log_diverging, log_fetched_by, log_follow, log_lead, log_replicated_to,
-    log_set_in_sync,
+    log_cut_offset, log_diverging, log_end_leading, log_fetched_by, log_follow, log_hold,
+    log_lead, log_replicated_to, log_set_in_sync,
 )
 from appliance.storage._truncation cimport log_truncate
 
@@ -61,6 +61,12 @@ cdef class LogReplica(LogAppender):
         cdef PartitionLog* log = self.log.get()
         return log.replicas.start.load() if log.role.load() == ROLE_LEADER else -1
 
+    def hold(self):
+        """It is one of several replicas, and nobody leads until an election is told. Nothing, if it
+        was told before."""
+        with nogil:
+            log_hold(self.log.get())
+
     def lead(self, int32_t epoch, int32_t leader, others, in_sync, int min_in_sync):
         """This broker, `leader`, leads from now on. `others`: the nodes of the other replicas."""
         cdef vector[int32_t] all_others = others, all_in_sync = in_sync
@@ -77,6 +83,15 @@ cdef class LogReplica(LogAppender):
             failure_forget()
             code = log_follow(self.log.get(), epoch, leader)
         self._raise(code, f"cannot follow {leader} in epoch {epoch}; {self._heard_of()}")
+
+    def end_leading(self):
+        """Takes no more records, until another election is told; the end of the log."""
+        cdef int64_t end_offset
+        with nogil:
+            failure_forget()
+            end_offset = log_end_leading(self.log.get())
+        self._raise(<int>min(end_offset, <int64_t>OK), f"is not led; {self._heard_of()}")
+        return end_offset
 
     def set_in_sync(self, int32_t epoch, in_sync, joining, int min_in_sync):
         """The ISR as it is, and who is proposed for it: both are waited for."""

@@ -77,6 +77,7 @@ class Write:
     timestamp_ms: int
     done: Callable[[ApplianceError | None, int], None]  # the error, or the first record's offset
     transaction: Transaction | None = None
+    election: int = -1  # of who writes it, who has no say after the next one; -1: none
     first_offset: int = -1
     error: ApplianceError | None = None
 
@@ -132,7 +133,7 @@ class InternalTopic:
                     _fail(each.writes, TopicUnavailable(text))
                 elif each.data:
                     batches.append((each, log))
-            told = await self._commit([(log, each.data) for each, log in batches])
+            told = await self._commit([(log, each.data, each.election) for each, log in batches])
             for (batch, _), (error, first_offset) in zip(batches, told, strict=True):
                 _place(batch.writes, error, first_offset)
         except ApplianceError as error:
@@ -141,7 +142,7 @@ class InternalTopic:
             logger.exception("writing failed unexpectedly", writes=len(writes))
             _fail(writes, ApplianceError(type(error).__name__))
 
-    async def _commit(self, batches: list[tuple[Log, bytes]]) -> list[Told]:
+    async def _commit(self, batches: list[tuple[Log, bytes, int]]) -> list[Told]:
         if not batches:
             return []
         loop = asyncio.get_running_loop()
@@ -186,17 +187,19 @@ def _place(writes: list[Write], error: ApplianceError | None, offset: int) -> No
 
 class Batch(NamedTuple):
     partition: int
+    election: int
     writes: list[Write]
     data: bytes
 
 
 def _batches(writes: Iterable[Write], partitions: int) -> Iterator[Batch]:
-    of_partition: dict[int, list[Write]] = {}
+    of_place: dict[tuple[int, int], list[Write]] = {}
     for each in writes:
-        of_partition.setdefault(partition_of(each.owner, partitions), []).append(each)
-    for partition, own in of_partition.items():
+        place = partition_of(each.owner, partitions), each.election
+        of_place.setdefault(place, []).append(each)
+    for place, own in of_place.items():
         for run in batching.runs(own, _size_of, BATCH_BYTES):
-            yield Batch(partition, run, _batch_of(run))
+            yield Batch(*place, run, _batch_of(run))
 
 
 def _size_of(write: Write) -> float:

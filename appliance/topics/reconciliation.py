@@ -80,7 +80,7 @@ class Reconciliation:
         self.set_orphans_aside()
         for row in rows:
             self.serve(row)
-        wanted = {(row.name, partition) for row in rows for partition in range(row.partitions)}
+        wanted = {(row.name, partition) for row in rows for partition in row.held}
         self.log_dir.forget_missing([key for key in self.log_dir.missing if key not in wanted])
         self.log_dir.adopt(wanted)
 
@@ -157,12 +157,12 @@ class Reconciliation:
                 self._note(f"{text}: set aside as {place}. Nothing deletes it.")
 
     def set_orphans_aside(self) -> None:
-        wanted = {row.name: row.partitions for row in self.rows.all()}
+        wanted = {row.name: {*row.held} for row in self.rows.all()}
         for name, partitions in self._held().items():
             if name in self.topics.undeleted:
                 continue  # to be deleted, not kept
             for partition in partitions:
-                if partition >= wanted.get(name, 0):
+                if partition not in wanted.get(name, ()):
                     self._set_aside(name, partition)
 
     def _set_aside(self, name: str, partition: int) -> None:
@@ -181,11 +181,13 @@ class Reconciliation:
         (configs, config), faults = self._configs.get(row.name) or self._readable(row)
         for fault in faults:
             self._note(f"{row.name}: {fault}. Nothing of it is cleaned until that is set right.")
-        topic = Topic(row.name, row.id, configs, created_ms=row.created_ms)
+        topic = Topic(row.name, row.id, configs, created_ms=row.created_ms, here=row.here)
         created: list[str] = []
         unopened = self.log_dir.unopened
+        held = {*row.held}
         topic.logs = [
-            self._log(topic, each, config, created, unopened) for each in range(row.partitions)
+            self._log(topic, each, config, created, unopened) if each in held else None
+            for each in range(row.partitions)
         ]
         if created:
             self._note(
@@ -241,6 +243,8 @@ class Reconciliation:
             self._note(f"{name} said that its topic's id is {found}; it is {topic.id}.")
         log = self.log_dir.log(topic.name, partition)
         log.configure(config)
+        if topic.is_replicated:
+            log.hold()
         return log
 
 

@@ -18,7 +18,7 @@ from appliance._log import Log
 from appliance.config import LogConfig, TopicsConfig
 from appliance.config.topic_config import SOURCE
 from appliance.data_dir.partition_names import TopicNameInvalid
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, NotLeader
 
 DEFAULT = -1  # partitions: as many as the broker's setting says
 
@@ -82,6 +82,14 @@ class Topic:
     logs: Sequence[Log | None] = ()  # by partition; None: it is there and cannot be opened
     created_ms: int = 0
     unserved: dict[int, str] = field(default_factory=dict)  # why, of each None; for people
+    here: frozenset[int] | None = None  # of a cluster's topic: what this broker has; None: all
+    # Of a cluster's topic, by partition: node and epoch of who leads what is not here.
+    leaders: Sequence[tuple[int, int] | None] = ()
+
+    @property
+    def is_replicated(self) -> bool:
+        """It is the cluster's, and ZooKeeper says who leads."""
+        return self.here is not None
 
     @property
     def open_logs(self) -> list[Log]:
@@ -94,6 +102,8 @@ class Topic:
     def log(self, partition: int) -> Log:
         """Of a partition that it has; raises where that cannot be opened."""
         log = self.logs[partition]
+        if log is None and self.here is not None and partition not in self.here:
+            raise NotLeader(f"{self.name}-{partition} is on other brokers")
         if log is None:
             # `put_log` may come between the two looks: this is called on threads, too
             why = self.unserved.get(partition, "it is being opened")
@@ -102,6 +112,8 @@ class Topic:
 
     def put_log(self, partition: int, log: Log) -> None:
         """From now on it is the partition's. Whoever has the list keeps what it had."""
+        if self.is_replicated:
+            log.hold()  # until whoever knows the election is told of it
         self.logs = [*self.logs[:partition], log, *self.logs[partition + 1 :]]
         self.unserved.pop(partition, None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from appliance._log import Log
@@ -19,6 +20,7 @@ class TopicTable(Protocol):
         logs: list[Log | None],
         is_internal: bool,
         mirror_source: str,
+        leaders: Sequence[tuple[int, int] | None] = (),
     ) -> None: ...
 
     def remove_topic(self, name: str) -> None: ...
@@ -26,8 +28,9 @@ class TopicTable(Protocol):
 
 def put(table: TopicTable, topic: Topic) -> None:
     table.put_topic(
-        topic.name, topic.id.bytes, [*topic.logs], topic.is_internal, topic.mirror_source
-    )
+        topic.name, topic.id.bytes, [*topic.logs], topic.is_internal, topic.mirror_source,
+        topic.leaders,
+    )  # fmt: skip
 
 
 class PlaneTable(TopicTable, RateTable, Protocol):

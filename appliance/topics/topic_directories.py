@@ -31,7 +31,7 @@ WHOLE = {TRANSACTIONS, SHARE_STATE}
 
 def create(rows: TopicRows, log_dir: LogDirs, row: TopicRow, config: LogConfig) -> list[Log]:
     places = log_dir.place(
-        row.name, range(row.partitions), must=row.name in INTERNAL, together=row.name in WHOLE
+        row.name, row.held, must=row.name in INTERNAL, together=row.name in WHOLE
     )
     try:
         rows.put(row, places)
@@ -39,7 +39,7 @@ def create(rows: TopicRows, log_dir: LogDirs, row: TopicRow, config: LogConfig) 
         log_dir.unplace(row.name)
         raise
     try:
-        return _make(log_dir, row.name, row.id, range(row.partitions), config)
+        return _make(log_dir, row.name, row.id, row.held, config)
     except Exception:
         _undo(lambda: delete(rows, log_dir, row.name))
         raise
@@ -63,6 +63,17 @@ def extend(
         _undo(lambda: _remove(log_dir, row.name, more))
         log_dir.unplace(row.name, more)
         raise
+
+
+def add_replicas(
+    rows: TopicRows, log_dir: LogDirs, row: TopicRow, here: frozenset[int], config: LogConfig
+) -> list[Log]:
+    """Of a cluster's topic as `row` says it is now; the logs of the partitions that `here` has and
+    it had not. The decision is the cluster's: what fails is done when it is looked at again."""
+    more = sorted(here - (row.here or frozenset()))
+    places = log_dir.place(row.name, more, must=row.name in INTERNAL)
+    rows.set_replicas(row.name, row.partitions, here, places)
+    return _make(log_dir, row.name, row.id, more, config)
 
 
 def delete(rows: TopicRows, log_dir: LogDirs, name: str) -> None:

@@ -22,6 +22,12 @@ class TopicRow:
     partitions: int
     configs: dict[str, str] = field(default_factory=dict)
     created_ms: int = 0
+    here: frozenset[int] | None = None  # of a cluster's topic: what this broker has; None: all
+
+    @property
+    def held(self) -> list[int]:
+        """The partitions whose logs are, or are to be, on this broker."""
+        return [*range(self.partitions)] if self.here is None else sorted(self.here)
 
 
 class TopicRows:
@@ -44,12 +50,21 @@ class TopicRows:
             run("UPDATE cluster SET is_settled = 1")
 
     def all(self) -> list[TopicRow]:
-        configs = self._configs.all()
+        configs, here = self._configs.all(), self._here()
         query = "SELECT name, id, partitions, created_ms FROM topics ORDER BY name"
         return [
-            TopicRow(name, uuid.UUID(bytes=raw), partitions, configs.get(name, {}), created_ms)
+            TopicRow(name, uuid.UUID(bytes=raw), partitions, configs.get(name, {}), created_ms,
+                     here.get(name))
             for name, raw, partitions, created_ms in self._catalog.rows(query)
         ]
+
+    def _here(self) -> dict[str, frozenset[int]]:
+        found: dict[str, set[int]] = {
+            name: set() for (name,) in self._catalog.rows("SELECT topic FROM replicated_topics")
+        }
+        for name, number in self._catalog.rows("SELECT topic, partition FROM local_replicas"):
+            found[name].add(number)
+        return {name: frozenset(numbers) for name, numbers in found.items()}
 
     def put(self, topic: TopicRow, places: Places = NO_PLACES) -> None:
         """`places`: the directories of its partitions, where there are several."""
@@ -62,6 +77,19 @@ class TopicRows:
         row = (topic.name, topic.id.bytes, topic.partitions, created_ms)
         run("INSERT INTO topics VALUES (?, ?, ?, ?)", row)
         self._configs.insert(run, topic.name, topic.configs)
+        if topic.here is not None:
+            run("INSERT INTO replicated_topics VALUES (?)", (topic.name,))
+            _insert_here(run, topic.name, topic.here)
+
+    def set_replicas(
+        self, topic: str, partitions: int, here: Iterable[int], places: Places = NO_PLACES
+    ) -> None:
+        """Of a cluster's topic: how many partitions it has, and which of them are here."""
+        with self._catalog.change() as run:
+            run("UPDATE topics SET partitions = ? WHERE name = ?", (partitions, topic))
+            run("DELETE FROM local_replicas WHERE topic = ?", (topic,))
+            _insert_here(run, topic, here)
+            insert_places(run, places)
 
     def set_partitions(self, topic: str, partitions: int, places: Places = NO_PLACES) -> None:
         with self._catalog.change() as run:
@@ -88,3 +116,8 @@ class TopicRows:
         """Begun, and not known to have ended."""
         rows = self._catalog.rows("SELECT name, id, partitions FROM deletions ORDER BY name")
         return [TopicRow(name, uuid.UUID(bytes=raw), count) for name, raw, count in rows]
+
+
+def _insert_here(run: Run, topic: str, here: Iterable[int]) -> None:
+    for number in here:
+        run("INSERT INTO local_replicas VALUES (?, ?)", (topic, number))

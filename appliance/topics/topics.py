@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 from appliance._log import Log
 from appliance.catalog import kafka_uuid
@@ -25,6 +27,7 @@ from appliance.topics.topic import (
     PartitionsInvalid,
     Topic,
     TopicDeletionDisabled,
+    TopicExists,
     TopicUnavailable,
     TopicUnknown,
     check_new_name,
@@ -37,7 +40,32 @@ from appliance.topics.topic_rows import TopicRow, TopicRows
 events = event_log.named("broker")
 
 NO_CONFIGS: Configs = {}
+NO_REPLICAS: Sequence[Sequence[int]] = ()
 COMPACTED: Configs = {"cleanup.policy": "compact"}
+
+
+@dataclass(frozen=True)
+class NewTopic:
+    name: str
+    partitions: int
+    configs: Configs
+    factor: int = DEFAULT  # how many replicas each partition has
+    replicas: Sequence[Sequence[int]] = NO_REPLICAS  # or which, by partition
+
+
+class Cluster(Protocol):
+    """Where topics are the cluster's: who decides of them, in ZooKeeper. Each returns when this
+    broker knows of it."""
+
+    async def create(self, wanted: NewTopic) -> Topic: ...
+
+    async def create_partitions(
+        self, topic: Topic, total: int, replicas: Sequence[Sequence[int]]
+    ) -> None: ...
+
+    async def delete(self, name: str) -> None: ...
+
+    async def configure(self, topic: Topic, configs: Configs) -> None: ...
 
 
 class Topics(dict[str, Topic]):
@@ -61,6 +89,7 @@ class Topics(dict[str, Topic]):
         self._change = change
         self._names: dict[uuid.UUID, str] = {}
         self._tables: list[TopicTable] = []
+        self.cluster: Cluster | None = None  # None: this broker decides
 
     # Asked by handlers; quick
 
@@ -119,9 +148,17 @@ class Topics(dict[str, Topic]):
         return check_partitions(name, partitions, self._partitions(), self.limits), checked
 
     async def create(
-        self, name: str, partitions: int = DEFAULT, configs: Configs = NO_CONFIGS
+        self,
+        name: str,
+        partitions: int = DEFAULT,
+        configs: Configs = NO_CONFIGS,
+        factor: int = DEFAULT,
+        replicas: Sequence[Sequence[int]] = NO_REPLICAS,
     ) -> Topic:
         check_own(name)
+        if self.cluster is not None:
+            count, (kept, _) = self._validate(name, partitions, configs)
+            return await self.cluster.create(NewTopic(name, count, kept, factor, replicas))
         return await self._change(self._create(name, partitions, configs))
 
     async def _create(self, name: str, partitions: int, configs: Configs) -> Topic:
@@ -140,8 +177,19 @@ class Topics(dict[str, Topic]):
         """The logs of a topic of the broker's own, which is made when it is not there."""
         if name not in self:
             own = {"compression.type": "producer", "segment.bytes": str(segment_bytes)}
-            await self._change(self._make_internal(name, partitions, {**kept, **own}))
+            await self._make(name, partitions, {**kept, **own})
+            self.named(name)  # another broker may have made it, and this one not heard of it yet
         return self[name].logs
+
+    async def _make(self, name: str, partitions: int, configs: Configs) -> None:
+        if self.cluster is None:
+            await self._change(self._make_internal(name, partitions, configs))
+            return
+        count, (checked, _) = self._validate(name, partitions, configs)
+        try:
+            await self.cluster.create(NewTopic(name, count, checked))
+        except TopicExists:
+            pass  # another broker was faster, and this one hears of it soon
 
     async def _make_internal(self, name: str, partitions: int, configs: Configs) -> None:
         if name not in self:
@@ -157,7 +205,13 @@ class Topics(dict[str, Topic]):
         check_partitions(name, total, self._partitions() - count, self.limits)
         return topic
 
-    async def create_partitions(self, name: str, total: int) -> None:
+    async def create_partitions(
+        self, name: str, total: int, replicas: Sequence[Sequence[int]] = NO_REPLICAS
+    ) -> None:
+        if self.cluster is not None:
+            topic = self.validate_partitions(name, total)
+            await self.cluster.create_partitions(topic, total, replicas)
+            return
         await self._change(self._create_partitions(name, total))
 
     async def _create_partitions(self, name: str, total: int) -> None:
@@ -171,15 +225,22 @@ class Topics(dict[str, Topic]):
         events.info("partitions created", topic=name, partitions=total)
 
     async def delete(self, name: str) -> None:
-        await self._change(self._delete(name))
-
-    async def _delete(self, name: str) -> None:
         if not self.limits.may_delete:
             raise TopicDeletionDisabled(f"{name}: delete.topic.enable is false")
+        if self.cluster is not None and name not in self.undeleted:
+            await self.cluster.delete(self.named(name).name)
+            return
+        await self.remove(name)
+
+    async def remove(self, name: str) -> None:
+        """From this broker."""
+        await self._change(self._remove(name))
+
+    async def _remove(self, name: str) -> None:
         if name not in self.undeleted:
             self.named(name)
         await asyncio.to_thread(self.rows.begin_deletion, name)
-        self._hide(name)
+        self.hide(name)
         try:
             finish = topic_directories.finish_deletion
             await asyncio.to_thread(finish, self.rows, self.log_dir, name)
@@ -197,7 +258,14 @@ class Topics(dict[str, Topic]):
         self, name: str, after: Callable[[Configs], Configs], validate_only: bool = False
     ) -> None:
         """`after` tells all configs from those that it has."""
-        await self._change(self._configure(name, after, validate_only))
+        if self.cluster is None:
+            await self._change(self._configure(name, after, validate_only))
+            return
+        topic = self.named(name)
+        kept, _ = topic_config.validate(after(topic.configs), self.base)
+        topic_config.check_source(topic.configs, kept)
+        if not validate_only:
+            await self.cluster.configure(topic, kept)
 
     async def _configure(
         self, name: str, after: Callable[[Configs], Configs], validate_only: bool
@@ -243,7 +311,7 @@ class Topics(dict[str, Topic]):
         for table in self._tables:
             put(table, topic)
 
-    def _hide(self, name: str) -> None:
+    def hide(self, name: str) -> None:
         topic = self.pop(name, None)
         if topic:
             self.version += 1

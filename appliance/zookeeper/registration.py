@@ -166,6 +166,7 @@ class Registration:
         logs: Sequence[object],
         is_internal: bool,
         mirror_source: str,
+        leaders: Sequence[tuple[int, int] | None] = (),
     ) -> None:
         if not is_internal:
             self._topics[name] = self.form.topic(name, len(logs))

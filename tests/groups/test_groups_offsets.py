@@ -290,9 +290,9 @@ def test_one_round_at_a_time_and_what_cannot_be_written_is_told(log: Log) -> Non
     try:
         assert writer.take() is None
         good = _batch_builder.batch([(NOW, b"k", b"v")])
-        writer.begin([(log, good), (log, good[:-1]), (log, good)], 10)
+        writer.begin([(log, good, -1), (log, good[:-1], -1), (log, good, -1)], 10)
         with pytest.raises(ValueError, match="a round of 3 batches is in progress"):
-            writer.begin([(log, good)], 10)
+            writer.begin([(log, good, -1)], 10)
         assert is_told(writer.fd)
         found = writer.take()
         assert found is not None

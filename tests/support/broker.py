@@ -48,6 +48,7 @@ class Recorder:
         logs: list[Log | None],
         is_internal: bool,
         mirror_source: str,
+        leaders: Sequence[tuple[int, int] | None] = (),
     ) -> None:
         self.topics[name] = (topic_id, list(logs))
         self.told.append(f"put {name} {len(logs)}")

@@ -10,7 +10,7 @@ from appliance.protocol.messages.consumer_group_describe import ConsumerGroupDes
 from appliance.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from appliance.protocol.messages.list_groups import ListGroupsRequest
 from appliance.protocol.messages.offset_commit import OffsetCommitRequest
-from tests.support.control import Control
+from tests.support.control import Control, Sent
 from tests.support.group_client import GroupClient
 
 Topics = ConsumerGroupHeartbeatRequest.TopicPartitions
@@ -37,6 +37,11 @@ class Member:
             **{**self.facts, "member_epoch": self.epoch if epoch is None else epoch, **facts}
         )
         return self.control.ask(asked, version)
+
+    def begin(self, version: int = 1) -> Sent:
+        """Joins; what `answer` wants to know."""
+        asked = ConsumerGroupHeartbeatRequest(**{**self.facts, "member_epoch": 0})
+        return self.control.send(asked, version)
 
     def beat(self, version: int = 1) -> Any:
         owned = [Topics(*each) for each in self.owned.items()]

@@ -57,7 +57,8 @@ async def _create(
         if validate_only:
             broker.topics.validate_partitions(asked.name, asked.count)
         else:
-            await broker.topics.create_partitions(asked.name, asked.count)
+            replicas = [each.broker_ids for each in asked.assignments or ()]
+            await broker.topics.create_partitions(asked.name, asked.count, replicas)
     except ApplianceError as error:
         answer.error_code, answer.error_message = error.kafka_code, str(error)
     return answer
@@ -74,10 +75,11 @@ def _check(broker: Broker, asked: Asked) -> None:
     if asked.assignments is not None:
         holders = [each.broker_ids for each in asked.assignments]
         # nothing is made for `more`: it is what the client says, up to 2^31 - 1
-        if len(holders) != more or any(each != [broker.node_id] for each in holders):
+        if len(holders) != more:
             shown = ", ".join(str(each[:SHOWN_MAX]) for each in holders[:SHOWN_MAX])
             raise Refused(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"{asked.name}: wanted {more} assignments to broker {broker.node_id}, the only "
-                f"one, got {len(holders)}: {shown}",
+                f"{asked.name}: wanted {more} assignments, got {len(holders)}: {shown}",
             )
+        for number, each in enumerate(holders, len(topic.logs)):
+            broker.members.check_replicas(asked.name, number, each)

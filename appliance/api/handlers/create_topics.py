@@ -1,14 +1,14 @@
 """CreateTopics 2-7: creates topics, durably, and from version 5 on returns their configs.
 
 -1 partitions and replication factor -1 mean the broker's defaults. A manual assignment is accepted
-if it places every partition on this broker. A topic that occurs twice is refused, the others are
+if it places every partition on brokers that there are: on this one, if it is none of a cluster. A topic that occurs twice is refused, the others are
 created, up to `max.topics.per.request`; the rest gets POLICY_VIOLATION. Only the broker creates
 internal topics: INVALID_TOPIC_EXCEPTION.
 
 Rights: CREATE on the topic or on the cluster; DESCRIBE_CONFIGS on the topic to be told its configs.
 
-Left out: replication factors above 1, because there is one broker (INVALID_REPLICATION_FACTOR);
-the timeout, because the response follows the creation.
+Left out: the timeout, because the response follows the creation. A broker that is none of a cluster
+has no replication factor above 1 (INVALID_REPLICATION_FACTOR).
 """
 
 from __future__ import annotations
@@ -66,7 +66,11 @@ async def _create(
             found = broker.topics.validate(asked.name, partitions, configs)
             answer.num_partitions, (kept, _) = found
         else:
-            topic = await broker.topics.create(asked.name, partitions, configs)
+            topic = await broker.topics.create(
+                asked.name, partitions, configs, asked.replication_factor,
+                [each.broker_ids for each in sorted(
+                    asked.assignments, key=lambda each: each.partition_index)],
+            )  # fmt: skip
             answer.topic_id, answer.num_partitions = topic.id, len(topic.logs)
             kept = topic.configs
     except ApplianceError as error:
@@ -76,7 +80,7 @@ async def _create(
         answer.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         answer.num_partitions, answer.configs = UNTOLD, None
         return answer
-    answer.replication_factor = 1
+    answer.replication_factor = broker.members.factor_of(asked.name)
     answer.configs = [
         CreateTopicsResponse.CreatableTopicConfigs(
             name=each.name,
@@ -99,12 +103,7 @@ def _partitions(broker: Broker, asked: Asked) -> int:
             f"{asked.name}: got {asked.num_partitions} partitions, wanted at least 1, or -1 for "
             "the broker's default",
         )
-    if asked.replication_factor not in (1, DEFAULT):
-        raise Refused(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"{asked.name}: got replication factor {asked.replication_factor}, wanted 1, or -1 for "
-            "the broker's default: there is one broker",
-        )
+    broker.members.check_factor(asked.name, asked.replication_factor)
     return asked.num_partitions
 
 
@@ -121,12 +120,7 @@ def _assigned(broker: Broker, asked: Asked) -> int:
             f"{asked.name}: partitions are numbered from 0 without gaps, got {indexes[:10]}",
         )
     for each in asked.assignments:
-        if each.broker_ids != [broker.node_id]:
-            raise Refused(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"{asked.name}-{each.partition_index}: got brokers {each.broker_ids[:10]}, "
-                f"wanted [{broker.node_id}], the only one",
-            )
+        broker.members.check_replicas(asked.name, each.partition_index, each.broker_ids)
     return len(indexes)
 
 

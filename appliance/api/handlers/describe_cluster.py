@@ -1,9 +1,9 @@
-"""DescribeCluster 0-2: the only broker, and the cluster's id.
+"""DescribeCluster 0-2: the brokers, and the cluster's id.
 
 Rights: none; DESCRIBE on the cluster to be told what is allowed on it.
 
 Left out: controllers as endpoints (MISMATCHED_ENDPOINT_TYPE, as a Kafka broker answers); fenced
-brokers, because the only one is alive when it answers.
+brokers, because those that ZooKeeper has are alive.
 """
 
 from __future__ import annotations
@@ -26,14 +26,12 @@ BROKERS, CONTROLLERS = 1, 2
 def handle(broker: Broker, request: DescribeClusterRequest, call: Call) -> DescribeClusterResponse:
     if request.endpoint_type != BROKERS:
         return _wrong_endpoint(request.endpoint_type)
-    told = broker.told[call.listener]
     answer = DescribeClusterResponse(
         cluster_id=broker.cluster_id,
-        controller_id=broker.node_id,
+        controller_id=broker.members.controller_id,
         brokers=[
-            DescribeClusterResponse.DescribeClusterBroker(
-                broker_id=broker.node_id, host=told.host, port=told.port
-            )
+            DescribeClusterResponse.DescribeClusterBroker(*each)
+            for each in broker.members.nodes(call.listener)
         ],
     )
     if request.include_cluster_authorized_operations:

@@ -10,24 +10,23 @@ Left out: eligible leader replicas, which are empty because there is one broker.
 
 from __future__ import annotations
 
-from appliance._log import Log
 from appliance.access.acls import Operation
 from appliance.api.handlers.authorization import may_topic
 from appliance.api.handlers.authorized_operations import on_topic
 from appliance.api.handlers.call import Call
 from appliance.api.handlers.partition_lookup import find_topic
 from appliance.broker.broker import Broker
+from appliance.broker.members import NOBODY
 from appliance.errors import ApplianceError
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
+from appliance.topics.topic import Topic
 
 KEY = 75
 VERSIONS = (0, 0)
-
-NOBODY = -1  # leads it
 
 # Kafka's max.request.partition.size.limit: a page of about 100 KB, made in a few milliseconds.
 PAGE_PARTITIONS_MAX = 2000
@@ -80,33 +79,27 @@ def _describe(broker: Broker, call: Call, name: str, first: int, room: int) -> T
         topic = find_topic(broker, name)
     except ApplianceError as error:
         return TopicRow(error_code=error.kafka_code, name=name)
-    chosen = list(enumerate(topic.logs))[first : first + room]
+    chosen = range(len(topic.logs))[first : first + room]
     return TopicRow(
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.is_internal,
-        partitions=[_partition(broker, i, log) for i, log in chosen],
+        partitions=[_partition(broker, topic, each) for each in chosen],
         topic_authorized_operations=on_topic(call, topic.name),
     )
 
 
-def _partition(broker: Broker, index: int, log: Log | None) -> PartitionRow:
-    if log is None:
-        return PartitionRow(
-            error_code=ErrorCode.LEADER_NOT_AVAILABLE,
-            partition_index=index,
-            leader_id=NOBODY,
-            replica_nodes=[broker.node_id],
-            offline_replicas=[broker.node_id],
-            eligible_leader_replicas=[],
-            last_known_elr=[],
-        )
+def _partition(broker: Broker, topic: Topic, index: int) -> PartitionRow:
+    found = broker.members.placement(topic, index)
+    has_leader = found.leader != NOBODY
     return PartitionRow(
+        error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=index,
-        leader_id=broker.node_id,
-        leader_epoch=log.leader_epoch,
-        replica_nodes=[broker.node_id],
-        isr_nodes=[broker.node_id],
-        eligible_leader_replicas=[],
+        leader_id=found.leader,
+        leader_epoch=found.leader_epoch,
+        replica_nodes=[*found.replicas],
+        isr_nodes=[*found.isr],
+        eligible_leader_replicas=[*found.eligible],
         last_known_elr=[],
+        offline_replicas=[*found.offline],
     )

@@ -1,5 +1,6 @@
 """FindCoordinator 0-6: the coordinator of a group, a transactional id or a share group: this
-broker.
+broker. In a cluster that of a group is the leader of its partition of `__consumer_offsets`; who
+asks first has that topic made.
 
 From version 4 on a request has many keys. An unknown type of key, and a share key other than
 GROUP:TOPIC-ID:PARTITION, gets INVALID_REQUEST. Without an error the message is null up to version
@@ -8,23 +9,27 @@ GROUP:TOPIC-ID:PARTITION, gets INVALID_REQUEST. Without an error the message is 
 Rights: DESCRIBE on the group or the transactional id; for share groups CLUSTER_ACTION on the
 cluster.
 
-Left out: nothing. There is one broker, but clients always ask.
+Left out: in a cluster transactional ids and share groups, which get COORDINATOR_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Coroutine
+from typing import Any
 
 from appliance.access.acls import Operation
 from appliance.api.handlers.authorization import check_cluster, check_group, check_transactional_id
 from appliance.api.handlers.call import Call
 from appliance.broker.broker import Broker
+from appliance.broker.members import Node
 from appliance.errors import ApplianceError, Refused
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from appliance.topics.topic import OFFSETS
 
 KEY = 10
 VERSIONS = (0, 6)
@@ -32,19 +37,34 @@ VERSIONS = (0, 6)
 FIRST_WITH_MANY = 4
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 SINCE = {GROUP: 0, TRANSACTION: 1, SHARE: 6}
+SHOWN = {TRANSACTION: "transactions", SHARE: "share groups"}
 
 _SHARE_KEY = re.compile(r".+:[A-Za-z0-9_-]{22}:[0-9]+")
 
 Answer = FindCoordinatorResponse.Coordinator
 
 
-def handle(broker: Broker, request: FindCoordinatorRequest, call: Call) -> FindCoordinatorResponse:
+def handle(
+    broker: Broker, request: FindCoordinatorRequest, call: Call
+) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
+    has_many = call.version >= FIRST_WITH_MANY
+    keys = request.coordinator_keys if has_many else [request.key]
+    if broker.topics.cluster is not None:
+        return _handle_in_cluster(broker, request.key_type, keys, call)
+    return _response([_find(broker, request.key_type, each, call) for each in keys], call)
+
+
+async def _handle_in_cluster(
+    broker: Broker, key_type: int, keys: list[str], call: Call
+) -> FindCoordinatorResponse:
+    found = [await _find_in_cluster(broker, key_type, each, call) for each in keys]
+    return _response(found, call)
+
+
+def _response(answers: list[Answer], call: Call) -> FindCoordinatorResponse:
     if call.version >= FIRST_WITH_MANY:
-        keys = request.coordinator_keys
-        return FindCoordinatorResponse(
-            coordinators=[_find(broker, request.key_type, each, call) for each in keys]
-        )
-    found = _find(broker, request.key_type, request.key, call)
+        return FindCoordinatorResponse(coordinators=answers)
+    (found,) = answers
     return FindCoordinatorResponse(
         error_code=found.error_code,
         error_message=found.error_message or None,
@@ -59,11 +79,39 @@ def _find(broker: Broker, key_type: int, key: str, call: Call) -> Answer:
         _check_rights(key_type, key, call)
         _check(key_type, key, call.version)
     except ApplianceError as error:
-        return Answer(
-            key=key, node_id=-1, port=-1, error_code=error.kafka_code, error_message=str(error)
-        )
+        return _refusal(key, error)
     told = broker.told[call.listener]
     return Answer(key=key, node_id=broker.node_id, host=told.host, port=told.port, error_message="")
+
+
+async def _find_in_cluster(broker: Broker, key_type: int, key: str, call: Call) -> Answer:
+    try:
+        _check_rights(key_type, key, call)
+        _check(key_type, key, call.version)
+        if key_type != GROUP:
+            broker.groups.availability.check_alone(SHOWN[key_type])
+        node = await _coordinator(broker, key, call.listener)
+    except ApplianceError as error:
+        return _refusal(key, error)
+    return Answer(key=key, node_id=node.node_id, host=node.host, port=node.port, error_message="")
+
+
+async def _coordinator(broker: Broker, group_id: str, listener: int) -> Node:
+    number = await broker.groups.table.topic.partition_of(group_id)
+    leader = broker.members.placement(broker.topics.named(OFFSETS), number).leader
+    nodes = broker.members.nodes(listener)
+    if node := next((each for each in nodes if each.node_id == leader), None):
+        return node
+    raise Refused(
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        f"group {group_id}: {OFFSETS}-{number}, where it stands, has no leader now",
+    )
+
+
+def _refusal(key: str, error: ApplianceError) -> Answer:
+    return Answer(
+        key=key, node_id=-1, port=-1, error_code=error.kafka_code, error_message=str(error)
+    )
 
 
 def _check_rights(key_type: int, key: str, call: Call) -> None:

@@ -46,9 +46,15 @@ async def handle(
     if (request.producer_id == NONE) != (request.producer_epoch == NONE):
         return _refused(ErrorCode.INVALID_REQUEST)  # half of what identifies a producer
     if request.transactional_id is None:
-        return InitProducerIdResponse(producer_id=await broker.producer_ids.new())
+        try:
+            return InitProducerIdResponse(producer_id=await broker.producer_ids.new())
+        except ApplianceError as error:
+            return _refused(error.kafka_code)
+    if broker.topics.cluster is not None:
+        return _refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)  # as FindCoordinator says
     own = Producer(request.producer_id, request.producer_epoch)
     try:
+        broker.groups.availability.check_alone("transactions")
         given = await broker.transactions.init_producer(
             request.transactional_id,
             request.transaction_timeout_ms,

@@ -11,14 +11,13 @@ LEADER_NOT_AVAILABLE, so that clients retry.
 Rights: DESCRIBE on the topic; who has none is told the same of a topic that is not there, and of
 all topics gets those that it may describe. To create one, CREATE on it or on the cluster, too.
 
-Left out: racks and other leaders, because there is one broker.
+A broker of its own is the only one and leads all; of a cluster it tells what ZooKeeper has.
 """
 
 from __future__ import annotations
 
 import asyncio
 
-from appliance._log import Log
 from appliance.access.acls import Operation
 from appliance.api.handlers.authorization import (
     allowed_topic_of_id,
@@ -31,6 +30,7 @@ from appliance.api.handlers.call import Call
 from appliance.api.handlers.partition_lookup import find_topic
 from appliance.api.handlers.repeated_items import distinct
 from appliance.broker.broker import Broker
+from appliance.broker.members import NOBODY
 from appliance.errors import ApplianceError, Refused
 from appliance.protocol import NO_UUID, ErrorCode
 from appliance.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -39,7 +39,6 @@ from appliance.topics.topic import INTERNAL, Topic
 KEY = 3
 VERSIONS = (0, 13)
 
-NOBODY = -1  # leads it
 TURN_TOPICS = 500  # told in about 5 ms; then others have their turn on the event loop
 
 Asked = MetadataRequest.MetadataRequestTopic
@@ -47,14 +46,13 @@ Answer = MetadataResponse.MetadataResponseTopic
 
 
 async def handle(broker: Broker, request: MetadataRequest, call: Call) -> MetadataResponse:
-    told = broker.told[call.listener]
-    broker_row = MetadataResponse.MetadataResponseBroker(
-        node_id=broker.node_id, host=told.host, port=told.port
-    )
     answer = MetadataResponse(
-        brokers=[broker_row],
+        brokers=[
+            MetadataResponse.MetadataResponseBroker(*each)
+            for each in broker.members.nodes(call.listener)
+        ],
         cluster_id=broker.cluster_id,
-        controller_id=broker.node_id,
+        controller_id=broker.members.controller_id,
         topics=await _topics(broker, request, call),
     )
     if request.include_cluster_authorized_operations:
@@ -129,25 +127,21 @@ def _describe(broker: Broker, topic: Topic) -> Answer:
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.is_internal,
-        partitions=[_partition(broker, i, log) for i, log in enumerate(topic.logs)],
+        partitions=[_partition(broker, topic, each) for each in range(len(topic.logs))],
     )
 
 
 def _partition(
-    broker: Broker, index: int, log: Log | None
+    broker: Broker, topic: Topic, index: int
 ) -> MetadataResponse.MetadataResponsePartition:
-    if log is None:
-        return MetadataResponse.MetadataResponsePartition(
-            error_code=ErrorCode.LEADER_NOT_AVAILABLE,
-            partition_index=index,
-            leader_id=NOBODY,
-            replica_nodes=[broker.node_id],
-            offline_replicas=[broker.node_id],
-        )
+    found = broker.members.placement(topic, index)
+    has_leader = found.leader != NOBODY
     return MetadataResponse.MetadataResponsePartition(
+        error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=index,
-        leader_id=broker.node_id,
-        leader_epoch=log.leader_epoch,
-        replica_nodes=[broker.node_id],
-        isr_nodes=[broker.node_id],
+        leader_id=found.leader,
+        leader_epoch=found.leader_epoch,
+        replica_nodes=[*found.replicas],
+        isr_nodes=[*found.isr],
+        offline_replicas=[*found.offline],
     )

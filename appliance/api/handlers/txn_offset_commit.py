@@ -89,6 +89,7 @@ async def _commit(
     broker: Broker, request: TxnOffsetCommitRequest, values: Values, version: int
 ) -> None:
     check_group_id(request.group_id)
+    broker.groups.availability.check_led(request.group_id)
     producer = txn.Producer(request.producer_id, request.producer_epoch)
     place = txn.Partition(OFFSETS, await broker.groups.table.topic.partition_of(request.group_id))
     async with broker.transactions.writing(

@@ -1,0 +1,155 @@
+"""Topics of a cluster: made, extended, configured and deleted in ZooKeeper, by whichever broker is
+asked; this broker follows what it hears there, and answers once it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import TYPE_CHECKING
+
+from appliance.cluster import placement
+from appliance.config.topic_config import Configs
+from appliance.errors import ApplianceError, TimedOut
+from appliance.process import event_log
+from appliance.topics.replicated_topics import ReplicatedTopics, Wanted
+from appliance.topics.topic import DEFAULT, Topic, TopicUnknown
+from appliance.topics.topics import NewTopic, Topics
+
+if TYPE_CHECKING:
+    from appliance.cluster.cluster import Cluster
+
+events = event_log.named("replication")
+
+# An answer waits so long for the cluster's word, which wants a controller and a round of elections.
+HEARD_S = 30.0
+AGAIN_S = 5.0  # after what could not be done here: a full disk, say
+
+
+class ClusterTopics:
+    """`Topics.cluster`, and who makes this broker's part agree."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        topics: Topics,
+        replicated: ReplicatedTopics,
+        forget: Callable[[str], Awaitable[None]],
+        factor: int,
+    ) -> None:
+        self.troubles: dict[str, str] = {}  # topics that do not agree yet, and why
+        self._cluster = cluster
+        self._topics = topics
+        self._replicated = replicated
+        self._forget = forget
+        self._factor = factor
+        self._due: set[str] = set()
+        self._wake = asyncio.Event()
+        self._agreed = asyncio.Condition()
+
+    # Asked
+
+    async def create(self, wanted: NewTopic) -> Topic:
+        replicas = wanted.replicas or self._place(wanted)
+        made = await self._cluster.create_topic(wanted.name, replicas, {**wanted.configs})
+        topic_id = uuid.UUID(bytes=made.topic_id)
+        await self._until(wanted.name, lambda topic: topic is not None and topic.id == topic_id)
+        await self._cluster.settled(wanted.name, HEARD_S)
+        return self._topics.named(wanted.name)
+
+    def _place(self, wanted: NewTopic) -> Sequence[Sequence[int]]:
+        racks = self._racks()
+        factor = min(self._factor, len(racks)) if wanted.factor == DEFAULT else wanted.factor
+        return placement.place(wanted.partitions, factor, racks)
+
+    def _racks(self) -> dict[int, str]:
+        return {each.node_id: each.rack for each in self._cluster.brokers.values()}
+
+    async def create_partitions(
+        self, topic: Topic, total: int, replicas: Sequence[Sequence[int]]
+    ) -> None:
+        known = self._cluster.topics.get(topic.name)
+        if known is None:
+            raise TopicUnknown(f"there is no topic {topic.name!r}")
+        count = len(known.partitions)
+        if not replicas:
+            factor = len(known.partitions[0])
+            replicas = placement.place(total - count, factor, self._racks(), first_partition=count)
+        await self._cluster.add_partitions(topic.name, replicas)
+        await self._until(topic.name, lambda topic: topic is None or len(topic.logs) >= total)
+        await self._cluster.settled(topic.name, HEARD_S)
+
+    async def delete(self, name: str) -> None:
+        topic_id = self._topics.named(name).id
+        await self._cluster.delete_topic(name)
+        await self._until(name, lambda topic: topic is None or topic.id != topic_id)
+
+    async def configure(self, topic: Topic, configs: Configs) -> None:
+        known = self._cluster.configs.get(topic.name)
+        written = await self._cluster.set_configs(
+            topic.name, {**configs}, -1 if known is None else known.version
+        )
+        if written is None:
+            raise TimedOut(f"{topic.name}: its settings were changed by somebody else just now")
+        await self._until(topic.name, lambda topic: topic is None or topic.configs == {**configs})
+
+    async def _until(self, name: str, is_so: Callable[[Topic | None], bool]) -> None:
+        async def heard() -> None:
+            async with self._agreed:
+                await self._agreed.wait_for(lambda: is_so(self._topics.get(name)))
+
+        try:
+            await asyncio.wait_for(heard(), HEARD_S)
+        except asyncio.TimeoutError:
+            why = self.troubles.get(name) or self._cluster.status
+            raise TimedOut(
+                f"{name}: the cluster was told, and this broker has not heard the outcome within "
+                f"{HEARD_S:g} s: {why}"
+            ) from None
+
+    # Followed
+
+    def heard(self, names: Collection[str]) -> None:
+        self._due |= {*names}
+        self._wake.set()
+
+    async def run(self) -> None:
+        """For as long as the broker is one of the cluster."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            for name in sorted(self._due):
+                self._due.discard(name)
+                await self._agree(name)
+                async with self._agreed:
+                    self._agreed.notify_all()
+            if self.troubles:
+                asyncio.get_running_loop().call_later(AGAIN_S, self.heard, [*self.troubles])
+
+    async def _agree(self, name: str) -> None:
+        try:
+            await self._agree_with(name)
+        except ApplianceError as error:
+            if self.troubles.get(name) != str(error):
+                events.error("a topic of the cluster cannot be had here", topic=name, error=error)
+            self.troubles[name] = str(error)
+        else:
+            self.troubles.pop(name, None)
+
+    async def _agree_with(self, name: str) -> None:
+        known, topic = self._cluster.topics.get(name), self._topics.get(name)
+        if known is not None:
+            await self._replicated.agree(self._wanted(name))
+        elif topic is not None and topic.is_replicated and self._cluster.has_read_all:
+            await self._forget(name)
+
+    def _wanted(self, name: str) -> Wanted:
+        known, configs = self._cluster.topics[name], self._cluster.configs.get(name)
+        us = self._cluster.member.node_id
+        here = frozenset(
+            number for number, replicas in enumerate(known.partitions) if us in replicas
+        )
+        values = {} if configs is None else configs.values
+        topic_id = uuid.UUID(bytes=known.topic_id)
+        return Wanted(name, topic_id, len(known.partitions), here, values)

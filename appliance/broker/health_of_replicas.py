@@ -1,0 +1,38 @@
+"""What health says of a broker that is one of a cluster: of what it leads, and of its own part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from appliance.broker.finding import Finding, first_of
+
+if TYPE_CHECKING:
+    from appliance.broker.in_cluster import InCluster
+
+
+def of_replicas(here: InCluster) -> Iterator[Finding]:
+    if here.roles.is_paused:
+        yield Finding(
+            "failing", "replicas",
+            "the session with ZooKeeper may be over, so that another broker may lead what this one "
+            "led: it leads nothing until ZooKeeper answers",
+        )  # fmt: skip
+    few, under = [], []
+    for (topic, partition), log in here.roles.led():
+        state, known = here.cluster.states.get((topic, partition)), here.cluster.topics.get(topic)
+        if state is None or known is None:
+            continue
+        isr, count = len(state.isr), len(known.partitions[partition])
+        least = here.cluster.min_insync(topic)
+        if isr < least:
+            few.append(f"{log.name}: {isr} of {count} replicas are in sync, and "
+                       f"min.insync.replicas is {least}: nothing counts until one returns")  # fmt: skip
+        elif isr < count:
+            under.append(f"{log.name}: {isr} of {count} replicas are in sync")
+    yield from first_of("failing", "replicas", few, "partitions have too few replicas in sync")
+    yield from first_of("degraded", "replicas", under, "partitions have replicas behind")
+    troubles = [f"{name}: {why}" for name, why in sorted(here.topics.troubles.items())]
+    yield from first_of("degraded", "replicas", troubles, "topics are not as the cluster has them")
+    nodes = [f"{path} in ZooKeeper: {why}" for path, why in sorted(here.cluster.troubles.items())]
+    yield from first_of("degraded", "zookeeper", nodes, "nodes in ZooKeeper were passed over")

@@ -1,0 +1,163 @@
+"""This broker as one of a cluster: what the cluster says becomes topics, roles and fetchers here.
+
+    ClusterTopics    topics, and which of their partitions are here
+    ReplicaRoles     who leads them
+    ReplicaFetchers  a thread for each leader that is followed
+    InSyncReplicas   the ISR of what is led here
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Coroutine
+from typing import Any
+
+from appliance._log import Log
+from appliance.broker.broker import Broker
+from appliance.broker.cluster_topics import ClusterTopics
+from appliance.broker.in_sync_replicas import InSyncReplicas
+from appliance.broker.members import ClusterMembers
+from appliance.broker.replica_fetchers import ReplicaFetchers
+from appliance.broker.replica_roles import ReplicaRoles
+from appliance.cluster.cluster import Cluster
+from appliance.cluster.lives import Member
+from appliance.data_dir.partition_names import Key
+from appliance.errors import ApplianceError
+from appliance.process import event_log
+from appliance.topics.replicated_topics import ReplicatedTopics
+from appliance.topics.topic import Topic
+
+
+events = event_log.named("replication")
+
+HAND_OVER_S = 10.0  # a stop waits so long for followers and for an election
+
+
+class TopicsNotReplicated(ApplianceError):
+    """The directory has topics of a broker of its own."""
+
+
+class InCluster:
+    """Lives on the event loop. `join` before clients are let in, `leave` after."""
+
+    def __init__(self, broker: Broker) -> None:
+        config, topics = broker.config, broker.topics
+        own = [each.name for each in topics.values() if not each.is_replicated]
+        if own:
+            raise TopicsNotReplicated(
+                f"{config.data_dir} has {len(own)} topics of a broker without a cluster, {own[0]} "
+                "among them: with zookeeper.format=cluster start with a new data directory, and "
+                "copy them with appliance mirror"
+            )
+        self.broker = broker
+        self._fetchers = ReplicaFetchers(config.node_id, config.replication)
+        self.roles = ReplicaRoles(topics, self._fetchers, broker.groups)
+        self.cluster = Cluster(config.zookeeper, self._member(), self)
+        self.topics = ClusterTopics(
+            self.cluster, topics, ReplicatedTopics(topics, broker.change),
+            lambda name: broker.forget_topic(name, topics.remove), config.replication.factor,
+        )  # fmt: skip
+        self._in_sync = InSyncReplicas(
+            self.cluster, topics, self.roles, config.replication.lag_max_ms
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+        self.roles.cluster = self.cluster
+        topics.tell(self.roles)
+        topics.cluster = self.topics
+        broker.members = ClusterMembers(broker, self.cluster)
+        broker.producer_ids.take_from(self.cluster.producer_ids)
+
+    def _member(self) -> Member:
+        """As clients are told: at ports that are known by now."""
+        config = self.broker.configs.in_force.config
+        return Member(
+            config.node_id, self.broker.cluster_id, config.advertised_listeners, config.protocols,
+            config.rack, config.data_dir,
+        )  # fmt: skip
+
+    async def join(self) -> None:
+        await self.cluster.start()
+        self.on_topics([*self.cluster.topics, *self.broker.topics])
+        jobs: list[Coroutine[Any, Any, None]] = [
+            self.topics.run(), self._in_sync.run(), self.roles.watch_session()
+        ]  # fmt: skip
+        self._tasks = [asyncio.create_task(each) for each in jobs]
+
+    async def leave(self) -> None:
+        """Others lead what this one led, and have all of it, before it ends its session."""
+        await self._hand_over()
+        for each in self._tasks:
+            each.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.cluster.close()
+        await asyncio.to_thread(self._fetchers.close)
+
+    async def _hand_over(self) -> None:
+        """Where nobody else is in sync there is nobody to wait for, and what it led waits for it."""
+        ends = self.roles.end_leading()
+        if not ends or len(self.cluster.brokers) < 2 or not self.cluster.has_session:
+            return
+        end_s = time.monotonic() + HAND_OVER_S
+        while time.monotonic() < end_s and not all(
+            has_all(log, end_offset) for log, end_offset in ends.values()
+        ):
+            await asyncio.sleep(0.005)
+        is_done = await self.cluster.leave(max(0.1, end_s - time.monotonic()))
+        while is_done and time.monotonic() < end_s and self._leads_what_others_could():
+            await asyncio.sleep(0.005)
+        if left := self._leads_what_others_could():
+            events.warning("stops as the leader of partitions: their records wait for an election",
+                           partitions=left)  # fmt: skip
+
+    def _leads_what_others_could(self) -> int:
+        states = self.cluster.states
+        return sum(key in states and len(states[key].isr) > 1 for key, _ in self.roles.led())
+
+    @property
+    def status(self) -> str:
+        return self.cluster.status
+
+    @property
+    def refusal(self) -> Exception | None:
+        return self.cluster.refusal
+
+    # Told by the cluster
+
+    def on_change(self, keys: Collection[Key]) -> None:
+        self.roles.apply(keys)
+        self._show({name for name, _ in keys})
+
+    def on_topics(self, names: Collection[str]) -> None:
+        self.topics.heard(names)
+
+    def on_brokers(self) -> None:
+        self._fetchers.brokers_are(self.cluster.brokers)
+        self.roles.apply_all()
+
+    def on_session(self) -> None:
+        self._fetchers.life_is(self.cluster.life)
+        self.broker.cluster_id = self.cluster.cluster_id or self.broker.cluster_id
+        self.roles.apply_all()
+
+    def lost_replicas(self) -> Collection[Key]:
+        return self.roles.lost(self.broker.node_id)
+
+    def _show(self, names: Collection[str]) -> None:
+        """The data plane tells clients who leads what is not led here."""
+        for name in names:
+            topic = self.broker.topics.get(name)
+            if topic is not None and topic.is_replicated:
+                topic.leaders = [self._leader(topic, each) for each in range(len(topic.logs))]
+                self.broker.topics.show(topic)
+
+    def _leader(self, topic: Topic, partition: int) -> tuple[int, int] | None:
+        if topic.here is None or partition in topic.here:
+            return None
+        found = self.broker.members.placement(topic, partition)
+        return found.leader, found.leader_epoch
+
+
+def has_all(log: Log, end_offset: int) -> bool:
+    """Whether all of the ISR have what this log has: also what was acknowledged by acks=1."""
+    return all(each.end_offset >= end_offset for each in log.replicas() if each.is_in_sync)

@@ -1,0 +1,91 @@
+"""What ZooKeeper, if there is one, knows of this broker while it serves: that it is one of a
+cluster, or where it is found.
+
+The library for ZooKeeper takes a start 50 ms, and few want it: it is imported where it is wanted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from appliance.broker.broker import Broker
+from appliance.config import NO_ENSEMBLE
+from appliance.config.topic_config import Configs
+from appliance.config.zookeeper import CLUSTER
+from appliance.errors import NotLeader
+from appliance.groups.zookeeper_groups import ZooKeeperGroups
+from appliance.topics.topic import Topic
+from appliance.topics.topics import NewTopic
+
+if TYPE_CHECKING:
+    from appliance.broker.in_cluster import InCluster
+    from appliance.zookeeper.registration import Registration
+
+
+class NotJoined:
+    """A cluster of which nothing was heard yet: its clients are told to ask again."""
+
+    async def create(self, wanted: NewTopic) -> Topic:
+        raise self._refusal(wanted.name)
+
+    async def create_partitions(
+        self, topic: Topic, total: int, replicas: Sequence[Sequence[int]]
+    ) -> None:
+        raise self._refusal(topic.name)
+
+    async def delete(self, name: str) -> None:
+        raise self._refusal(name)
+
+    async def configure(self, topic: Topic, configs: Configs) -> None:
+        raise self._refusal(topic.name)
+
+    def _refusal(self, name: str) -> NotLeader:
+        return NotLeader(f"{name}: this broker has not joined its cluster yet, ask again")
+
+
+def is_to_join(broker: Broker) -> bool:
+    """Before clients are let in: from now on the cluster decides of topics."""
+    config = broker.config.zookeeper
+    if config.ensemble == NO_ENSEMBLE or config.format != CLUSTER:
+        return False
+    broker.topics.cluster = NotJoined()
+    return True
+
+
+@asynccontextmanager
+async def joined(broker: Broker) -> AsyncIterator[InCluster]:
+    from appliance.broker.in_cluster import InCluster
+
+    cluster = InCluster(broker)
+    try:
+        await cluster.join()
+        yield cluster
+    finally:
+        await cluster.leave()
+
+
+@asynccontextmanager
+async def registered(broker: Broker) -> AsyncIterator[Registration | None]:
+    config = broker.config
+    if config.zookeeper.ensemble == NO_ENSEMBLE:
+        yield None
+        return
+    from appliance.zookeeper.registration import Identity, Registration
+
+    told = broker.configs.in_force.config.advertised_listeners
+    us = Identity(config.node_id, broker.cluster_id, told, config.protocols, config.data_dir)
+    registration = Registration(config.zookeeper, us)
+    broker.topics.tell(registration)
+    await registration.start()
+    groups = ZooKeeperGroups(registration.consumers, broker.is_group_here)
+    broker.knows_groups_in(groups)
+    looking = asyncio.create_task(groups.run())
+    try:
+        yield registration
+    finally:
+        looking.cancel()
+        await asyncio.wait({looking})
+        await registration.close()

@@ -1,0 +1,217 @@
+"""Who leads each partition that this broker has: told to its log, and to who fetches from leaders.
+
+The cluster's word is a state in ZooKeeper; a log leads only in an election that named this broker's
+present life. By the broker's own clock the session may be over before ZooKeeper says so: from that
+moment on nothing is led here, until it is known to go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from appliance._log import Log
+from appliance.data_dir.partition_names import Key
+from appliance.errors import ApplianceError, NotLeader
+from appliance.process import event_log
+from appliance.topics.topic import OFFSETS, Topic
+from appliance.topics.topics import Topics
+
+if TYPE_CHECKING:
+    from appliance.cluster.cluster import Cluster
+    from appliance.cluster.forms import PartitionState
+
+events = event_log.named("replication")
+
+NOBODY = -1
+
+
+class Fetchers(Protocol):
+    """Who fetches from leaders, for the logs that follow."""
+
+    def follow(self, key: Key, topic_id: bytes, log: Log, leader: int) -> None: ...
+
+    def stop(self, key: Key) -> None: ...
+
+    def stop_topic(self, name: str) -> None: ...
+
+
+class Coordinators(Protocol):
+    """Who coordinates what stands in a partition that is led here. May be told again."""
+
+    def on_led(self, partition: int, epoch: int) -> None: ...
+
+    def on_resigned(self, partition: int) -> None: ...
+
+
+class ReplicaRoles:
+    """A table of topics: it is told of each log, also of one that was opened again."""
+
+    def __init__(self, topics: Topics, fetchers: Fetchers, coordinators: Coordinators) -> None:
+        self.cluster: Cluster | None = None  # not joined yet
+        self.is_paused = False  # the session may be over
+        self._topics = topics
+        self._fetchers = fetchers
+        self._coordinators = coordinators
+        self._led: dict[Key, Log] = {}
+        self._proposed: dict[Key, tuple[int, set[int]]] = {}  # for which epoch, and whom
+
+    def led(self) -> list[tuple[Key, Log]]:
+        return [*self._led.items()]
+
+    def end_leading(self) -> dict[Key, tuple[Log, int]]:
+        """Before a stop: nothing more is taken here. Where each log ends."""
+        found = {}
+        for key, log in self._led.items():
+            try:
+                found[key] = log, log.end_leading()
+            except NotLeader:
+                continue
+        return found
+
+    def propose(self, key: Key, joining: set[int]) -> None:
+        """These are waited for from now on, until `settle`."""
+        log = self._led.get(key)
+        if log is not None:
+            self._proposed[key] = (log.election, joining)
+            self.apply([key])
+
+    def settle(self, key: Key) -> None:
+        """The outcome is known, and the cluster's state has it."""
+        self._proposed.pop(key, None)
+
+    # Told of topics
+
+    def put_topic(
+        self,
+        name: str,
+        topic_id: bytes,
+        logs: Sequence[Log | None],
+        is_internal: bool,
+        mirror_source: str,
+        leaders: Sequence[tuple[int, int] | None] = (),
+    ) -> None:
+        topic = self._topics.get(name)
+        if topic is not None and topic.is_replicated:
+            self.apply([(name, number) for number in range(len(topic.logs))])
+
+    def remove_topic(self, name: str) -> None:
+        for key in [each for each in self._led if each[0] == name]:
+            del self._led[key]
+            if name == OFFSETS:
+                self._tell_coordinators(key)
+        self._fetchers.stop_topic(name)
+
+    # Told by the cluster
+
+    def apply(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            topic = self._topics.get(key[0])
+            log = None if topic is None else self._topics.served_log(*key)
+            if topic is None or log is None or not topic.is_replicated:
+                continue
+            try:
+                self._apply(key, topic, log)
+            except ApplianceError as error:
+                events.error("an election cannot be followed", partition=log.name, error=error)
+                self._fetchers.stop(key)
+            if key[0] == OFFSETS:
+                self._tell_coordinators(key)
+
+    def _tell_coordinators(self, key: Key) -> None:
+        log = self._led.get(key)
+        if log is None:
+            self._coordinators.on_resigned(key[1])
+        else:
+            self._coordinators.on_led(key[1], log.election)
+
+    def apply_all(self) -> None:
+        self.apply([
+            (topic.name, number)
+            for topic in self._topics.values() if topic.is_replicated
+            for number in range(len(topic.logs))
+        ])  # fmt: skip
+
+    def _apply(self, key: Key, topic: Topic, log: Log) -> None:
+        log.hold()
+        self._led.pop(key, None)
+        cluster = self.cluster
+        state = None if cluster is None or self.is_paused else self._state(key, topic)
+        if state is None or cluster is None:
+            self._rest(key, log)
+        elif cluster.leads(key):
+            self._fetchers.stop(key)
+            self._lead(key, log, state)
+        elif state.leader in (NOBODY, cluster.member.node_id):
+            log.follow(state.leader_epoch, NOBODY)
+            self._fetchers.stop(key)
+        else:
+            log.follow(state.leader_epoch, state.leader)
+            self._fetchers.follow(key, topic.id.bytes, log, state.leader)
+
+    def _state(self, key: Key, topic: Topic) -> PartitionState | None:
+        """None: nothing is known of this topic's, which another may have the name of."""
+        assert self.cluster is not None
+        known = self.cluster.topics.get(topic.name)
+        if known is None or uuid.UUID(bytes=known.topic_id) != topic.id:
+            return None
+        return self.cluster.states.get(key)
+
+    def _rest(self, key: Key, log: Log) -> None:
+        """It goes on following whom it follows: that harms nobody, and a leader whose epoch is over
+        refuses it."""
+        if log.role == "leader":
+            log.follow(log.election, NOBODY)
+            self._fetchers.stop(key)
+
+    def _lead(self, key: Key, log: Log, state: PartitionState) -> None:
+        assert self.cluster is not None
+        us, known = self.cluster.member.node_id, self.cluster.topics[key[0]]
+        others = [each for each in known.partitions[key[1]] if each != us]
+        in_sync = [each for each in state.isr if each != us]
+        least = self.cluster.min_insync(key[0])
+        if state.eligible:
+            # Too few were in sync when that was written. Nothing counts before ZooKeeper has it
+            # that they are enough, whatever the setting says by now.
+            least = max(least, len(state.isr) + 1)
+        if log.role != "leader" or log.election != state.leader_epoch:
+            log.lead(state.leader_epoch, us, others, in_sync, least)
+            events.info("leads", partition=log.name, epoch=state.leader_epoch, isr=[*state.isr])
+        epoch, joining = self._proposed.get(key, (NOBODY, set()))
+        if epoch != state.leader_epoch:
+            joining = set()
+        log.set_in_sync(state.leader_epoch, in_sync, sorted(joining), least)
+        self._led[key] = log
+
+    # The session
+
+    async def watch_session(self) -> None:
+        """Stops leading at the moment at which the session may be over."""
+        while True:
+            cluster = self.cluster
+            left_s = 0.1
+            if cluster is not None and cluster.session_ends_ns:
+                left_s = (cluster.session_ends_ns - time.monotonic_ns()) / 1e9
+            is_over = cluster is not None and left_s <= 0
+            if is_over != self.is_paused and cluster is not None:
+                self.is_paused = is_over
+                if is_over:
+                    events.warning("the session with ZooKeeper may be over: nothing is led here")
+                self.apply_all()
+            await asyncio.sleep(min(max(left_s, 0.02), 0.1))
+
+    def lost(self, node: int) -> Collection[Key]:
+        """What this broker should have by the cluster's word, and has not."""
+        assert self.cluster is not None
+        found = []
+        for name, known in self.cluster.topics.items():
+            topic = self._topics.get(name)
+            is_here = topic is not None and topic.id.bytes == known.topic_id
+            for number, replicas in enumerate(known.partitions):
+                log = self._topics.served_log(name, number) if is_here else None
+                if node in replicas and log is None:
+                    found.append((name, number))
+        return found

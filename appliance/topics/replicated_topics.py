@@ -1,0 +1,124 @@
+"""A cluster's topics on this broker: its part of each agrees with what the cluster says.
+
+    not here           the row, and the logs of the partitions that are ours
+    here               more partitions, or others than before, and its configs
+    another one's name what is here is set aside: its records are never continued (topic ids differ)
+    deleted            the row and the logs go
+
+Each is looked at again as a whole, so it does not matter what was missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from appliance._log import Log
+from appliance.config import topic_config
+from appliance.process import event_log
+from appliance.process.detached_tasks import Changes
+from appliance.topics import topic_directories
+from appliance.topics.topic import Topic
+from appliance.topics.topic_rows import TopicRow
+from appliance.topics.topics import Topics
+
+events = event_log.named("replication")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A topic as the cluster has it, and which of its partitions are on this broker."""
+
+    name: str
+    id: uuid.UUID
+    partitions: int
+    here: frozenset[int]
+    configs: Mapping[str, str]
+
+
+class ReplicatedTopics:
+    def __init__(self, topics: Topics, change: Changes) -> None:
+        self._topics = topics
+        self._change = change
+
+    async def agree(self, wanted: Wanted) -> None:
+        await self._change(self._agree(wanted))
+
+    async def _agree(self, wanted: Wanted) -> None:
+        topic = self._topics.get(wanted.name)
+        if topic is not None and topic.id != wanted.id:
+            await self._set_aside(topic)
+            topic = None
+        if topic is None:
+            await self._make(wanted)
+            return
+        if topic.here != wanted.here or len(topic.logs) != wanted.partitions:
+            await self._extend(topic, wanted)
+        if topic.configs != wanted.configs:
+            await self._configure(topic, wanted)
+
+    async def _make(self, wanted: Wanted) -> None:
+        (kept, config), faults = topic_config.readable(wanted.configs, self._topics.base)
+        for fault in faults:
+            events.warning("a topic's setting cannot be used here", topic=wanted.name, why=fault)
+        now_ms = self._topics.log_dir.clock.latest_ms()
+        row = TopicRow(
+            wanted.name, wanted.id, wanted.partitions, {**wanted.configs}, now_ms, wanted.here
+        )
+        create = topic_directories.create
+        logs = await asyncio.to_thread(create, self._topics.rows, self._topics.log_dir, row, config)
+        topic = Topic(wanted.name, wanted.id, {**wanted.configs}, (), now_ms, here=wanted.here)
+        topic.logs = placed([None] * wanted.partitions, logs)
+        self._topics.take(topic)
+        events.info("topic is here", topic=wanted.name, partitions=sorted(wanted.here))
+
+    async def _extend(self, topic: Topic, wanted: Wanted) -> None:
+        log_dir, rows = self._topics.log_dir, self._topics.rows
+        config = topic_config.readable(topic.configs, self._topics.base)[0][1]
+        row = TopicRow(topic.name, topic.id, wanted.partitions, here=topic.here)
+        add = topic_directories.add_replicas
+        here = wanted.here | (topic.here or frozenset())
+        logs = await asyncio.to_thread(add, rows, log_dir, row, here, config)
+        more = [None] * (wanted.partitions - len(topic.logs))
+        topic.logs = placed([*topic.logs, *more], logs)
+        topic.here = here
+        self._topics.show(topic)
+        events.info("partitions are here", topic=topic.name, partitions=[
+            log.partition for log in logs])  # fmt: skip
+
+    async def _configure(self, topic: Topic, wanted: Wanted) -> None:
+        (_, config), faults = topic_config.readable(wanted.configs, self._topics.base)
+        for fault in faults:
+            events.warning("a topic's setting cannot be used here", topic=topic.name, why=fault)
+        await asyncio.to_thread(self._topics.rows.set_configs, topic.name, wanted.configs)
+        topic.configs = {**wanted.configs}
+        topic.configure_logs(config)
+        self._topics.show(topic)
+
+    async def _set_aside(self, topic: Topic) -> None:
+        """Another topic has its name now. A crash in between deletes what is left of it, as the
+        cluster has."""
+        rows, log_dir = self._topics.rows, self._topics.log_dir
+
+        def set_aside() -> list[str]:
+            rows.begin_deletion(topic.name)
+            held = [number for name, number in log_dir.held() if name == topic.name]
+            places = [str(log_dir.set_aside(topic.name, number)) for number in held]
+            log_dir.unplace(topic.name)
+            rows.end_deletion(topic.name)
+            return places
+
+        self._topics.hide(topic.name)
+        places = await asyncio.to_thread(set_aside)
+        events.warning("another topic has its name: what was here is set aside", topic=topic.name,
+                       id=topic.id, places=places)  # fmt: skip
+
+
+def placed(logs: list[Log | None], more: list[Log]) -> list[Log | None]:
+    """With these in their places. Nobody leads them until an election is told."""
+    for log in more:
+        log.hold()
+        logs[log.partition] = log
+    return logs

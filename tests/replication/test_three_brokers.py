@@ -1,0 +1,156 @@
+"""Three brokers as one cluster, with unmodified clients: what is acknowledged is on all of them, and
+a broker that is killed is missed by nobody."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from appliance.record import _batch
+from appliance.zookeeper.server import ZooKeeperServer
+from tests.support.three_brokers import Brokers, brokers
+from tests.support.zookeeper import serving_zookeeper_in
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    with serving_zookeeper_in(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
+
+
+@pytest.fixture
+def three(
+    server: ZooKeeperServer, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Brokers]:
+    root = "/tests/" + re.sub(r"\W", "-", request.node.name)
+    with brokers(server, root, tmp_path) as found:
+        found.start(1, 2, 3)
+        yield found
+
+
+def test_a_broker_that_is_killed_is_missed_by_nobody(three: Brokers) -> None:
+    three.create("t", min_insync_replicas="2")
+    found = three.until("t", lambda each: len(each.isrs) == 3)
+    assert sorted(found.replicas) == [1, 2, 3]
+    three.produce("t", ["a", "b"])
+    first = found.leader
+
+    three.stop(first, signal.SIGKILL)
+    found = three.until("t", lambda each: each.leader not in (-1, first))
+    three.produce("t", ["c"])
+    assert three.consume("t", 3) == ["a", "b", "c"]
+    assert first not in three.until("t", lambda each: len(each.isrs) == 2).isrs
+
+    three.start(first)
+    three.until("t", lambda each: len(each.isrs) == 3)
+    three.produce("t", ["d"])
+    assert three.consume("t", 4) == ["a", "b", "c", "d"]
+    assert three.files(1, "t") == three.files(2, "t") == three.files(3, "t") != b""
+
+
+def test_all_are_killed_at_once_and_everything_acknowledged_is_there(three: Brokers) -> None:
+    three.create("t", partitions=3, min_insync_replicas="2")
+    for each in range(3):
+        three.until("t", lambda found: len(found.isrs) == 3, each)
+        three.produce("t", [f"{each}-{i}" for i in range(50)], each)
+    for node in (1, 2, 3):
+        three.stop(node, signal.SIGKILL)
+    three.start(1, 2, 3)
+    for each in range(3):
+        three.until("t", lambda found: found.leader != -1, each)
+        assert three.consume("t", 50, each) == [f"{each}-{i}" for i in range(50)]
+
+
+def test_with_too_few_in_sync_nothing_is_acknowledged_nor_shown(three: Brokers) -> None:
+    three.create("t", min_insync_replicas="2")
+    found = three.until("t", lambda each: len(each.isrs) == 3)
+    three.produce("t", ["a"])
+    for node in sorted({1, 2, 3} - {found.leader}):
+        three.stop(node, signal.SIGKILL)
+    three.until("t", lambda each: [*each.isrs] == [found.leader])
+    with pytest.raises(AssertionError):
+        three.produce("t", ["b"], **{"message.timeout.ms": 3000})
+    three.produce("t", ["c"], acks="1")
+    assert three.consume("t", 2, wait_s=3.0) == ["a"]
+    three.start(*sorted({1, 2, 3} - {found.leader}))
+    three.until("t", lambda each: len(each.isrs) == 3)
+    assert three.consume("t", 2) == ["a", "c"]
+
+
+def test_a_partition_is_found_wherever_it_is(three: Brokers) -> None:
+    three.create("t", partitions=6, factor=1)
+    leaders = {three.until("t", lambda found: found.leader != -1, each).leader
+               for each in range(6)}  # fmt: skip
+    assert leaders == {1, 2, 3}
+    for each in range(6):
+        three.produce("t", [f"{each}"], each)
+        assert three.consume("t", 1, each) == [f"{each}"]
+
+
+def test_a_topic_that_was_made_again_has_nothing_of_the_former(three: Brokers) -> None:
+    """While a broker is away, which has records of the one that is gone."""
+    three.create("t")
+    three.until("t", lambda each: len(each.isrs) == 3)
+    three.produce("t", ["former"])
+    three.stop(3, signal.SIGKILL)
+    three.delete("t")
+    three.create("t", factor=2)
+    three.produce("t", ["new"])
+    three.start(3)
+    three.until("t", lambda each: each.leader != -1)
+    assert three.consume("t", 1) == ["new"]
+    three.delete("t")
+    three.create("t")
+    three.until("t", lambda each: len(each.isrs) == 3)
+    three.produce("t", ["third"])
+    assert three.files(1, "t") == three.files(2, "t") == three.files(3, "t") != b""
+
+
+def test_more_partitions_and_other_settings_reach_all(three: Brokers) -> None:
+    three.create("t", partitions=1)
+    three.extend("t", 4)
+    for each in range(4):
+        three.until("t", lambda found: len(found.isrs) == 3, each)
+        three.produce("t", ["a"], each)
+    three.configure("t", **{"retention.ms": "12345"})
+    for node in (1, 2, 3):
+        assert three.configs("t", node)["retention.ms"] == "12345"
+
+
+def test_idempotent_producers_of_all_brokers_have_ids_of_their_own(three: Brokers) -> None:
+    three.create("t")
+    three.until("t", lambda each: len(each.isrs) == 3)
+    for node in (1, 2, 3):
+        values = [f"{node}-{i}" for i in range(10)]
+        three.produce("t", values, node=node, **{"enable.idempotence": "true"})
+    assert len(three.consume("t", 30)) == 30
+    assert len({each.producer_id for each in _batch.headers(three.files(1, "t"))}) == 3
+
+
+def test_a_group_goes_on_when_its_coordinator_is_killed(three: Brokers) -> None:
+    three.create("t", partitions=2, min_insync_replicas="2")
+    for each in range(2):
+        three.until("t", lambda found: len(found.isrs) == 3, each)
+    three.produce("t", ["a"], 0)
+    member = three.member("g", "t")
+    assert [each.value() for each in member.take(1)] == [b"a"]
+    member.commit()
+    coordinator = three.coordinator("g")
+    three.until("__consumer_offsets", lambda found: len(found.isrs) == 3, three.place_of("g"))
+
+    three.stop(coordinator, signal.SIGKILL)
+    three.produce("t", ["b"], 0)
+    three.produce("t", ["c"], 1)
+    assert sorted(each.value() for each in member.take(2)) == [b"b", b"c"]
+    member.commit()
+    member.close()
+    assert three.coordinator("g") != coordinator
+
+    three.produce("t", ["d"], 0)
+    other = three.member("g", "t")
+    assert [each.value() for each in other.take(1)] == [b"d"]
+    other.close()

@@ -1,0 +1,223 @@
+"""Brokers of one cluster, each a process of its own, and a client that knows all of them."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
+
+from appliance.zookeeper.server import ZooKeeperServer
+from appliance.topics.internal_topic import partition_of
+from appliance.topics.topic import OFFSETS
+from tests.support.serving import Serving
+
+DEADLINE_S = 30.0
+SESSION_MS = 2000
+
+
+class Brokers:
+    def __init__(self, server: ZooKeeperServer, root: str, folder: Path) -> None:
+        self._zookeeper = f"{server.address}{root}"
+        self._folder = folder
+        self.running: dict[int, Serving] = {}
+        self._ports: dict[int, int] = {}
+
+    def start(self, *nodes: int, **settings: object) -> None:
+        for node in nodes:
+            self.running[node] = found = Serving(
+                self._folder / str(node),
+                port=self._ports.get(node, 0),
+                **{
+                    "node.id": node,
+                    "zookeeper.connect": self._zookeeper,
+                    "zookeeper.format": "cluster",
+                    "zookeeper.session.timeout.ms": SESSION_MS,
+                    **settings,
+                },
+            )  # type: ignore[arg-type]
+            self._ports[node] = found.kafka[1]
+        for node in self.running:
+            self._until_it_knows(node, {*nodes})
+
+    def _until_it_knows(self, node: int, nodes: set[int]) -> None:
+        """Each hears of the others by itself."""
+        admin = AdminClient({"bootstrap.servers": self.address(node)})
+        end = time.monotonic() + DEADLINE_S
+        while nodes - {*admin.list_topics(timeout=DEADLINE_S).brokers}:
+            assert time.monotonic() < end, f"{node} has not heard of all of {sorted(nodes)}"
+            time.sleep(0.05)
+
+    def stop(self, node: int, number: signal.Signals = signal.SIGTERM) -> None:
+        self.running.pop(node).stop(number)
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{port}" for port in self._ports.values())
+
+    # A client
+
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap})
+
+    def create(self, topic: str, partitions: int = 1, factor: int = 3, **configs: str) -> None:
+        wanted = NewTopic(topic, partitions, factor, config={
+            name.replace("_", "."): value for name, value in configs.items()})  # fmt: skip
+        admin = self.admin()  # held: it answers while it lives
+        for done in admin.create_topics([wanted]).values():
+            done.result(DEADLINE_S)
+
+    def partition(self, topic: str, partition: int = 0) -> Any:
+        """As Metadata tells it: leader, replicas, isrs."""
+        found = self.admin().list_topics(topic, DEADLINE_S).topics[topic]
+        assert found.error is None, found.error
+        return found.partitions[partition]
+
+    def until(self, topic: str, is_so: Callable[[Any], bool], partition: int = 0) -> Any:
+        end = time.monotonic() + DEADLINE_S
+        while True:
+            with contextlib.suppress(KafkaException):
+                if is_so(found := self.partition(topic, partition)):
+                    return found
+            assert time.monotonic() < end, f"not so: {vars(found)}"
+            time.sleep(0.1)
+
+    def delete(self, topic: str) -> None:
+        admin = self.admin()
+        for done in admin.delete_topics([topic], operation_timeout=DEADLINE_S).values():
+            done.result(DEADLINE_S)
+
+    def extend(self, topic: str, total: int) -> None:
+        admin = self.admin()
+        for done in admin.create_partitions([NewPartitions(topic, total)]).values():
+            done.result(DEADLINE_S)
+
+    def configure(self, topic: str, **configs: str) -> None:
+        admin = self.admin()
+        wanted = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+            for name, value in configs.items()
+        ])  # fmt: skip
+        for done in admin.incremental_alter_configs([wanted]).values():
+            done.result(DEADLINE_S)
+
+    def configs(self, topic: str, node: int) -> dict[str, str]:
+        """As that broker tells them."""
+        admin = AdminClient({"bootstrap.servers": self.address(node)})
+        wanted = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        found = [done.result(DEADLINE_S) for done in admin.describe_configs([wanted]).values()]
+        return {name: entry.value for name, entry in found[0].items()}
+
+    def address(self, node: int) -> str:
+        return f"127.0.0.1:{self._ports[node]}"
+
+    def produce(
+        self, topic: str, values: list[str], partition: int = 0, node: int = 0, **given: object
+    ) -> None:
+        """All are acknowledged when this returns. `node`: the broker that is asked first."""
+        address = self.address(node) if node else self.bootstrap
+        config = {"bootstrap.servers": address, "acks": "all",
+                  "message.timeout.ms": 1000 * int(DEADLINE_S), **given}  # fmt: skip
+        producer, faults = Producer(config), []
+        for value in values:
+            producer.produce(
+                topic, value, partition=partition,
+                on_delivery=lambda error, _: faults.append(error) if error else None,
+            )  # fmt: skip
+        assert producer.flush(DEADLINE_S) == 0
+        assert faults == []
+
+    def consume(
+        self, topic: str, count: int, partition: int = 0, wait_s: float = DEADLINE_S
+    ) -> list[str]:
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "nobody",
+                             "enable.auto.commit": False})  # fmt: skip
+        consumer.assign([TopicPartition(topic, partition, 0)])
+        found: list[str] = []
+        end = time.monotonic() + wait_s
+        while len(found) < count and time.monotonic() < end:
+            found += [each.value().decode() for each in consumer.consume(count, 0.5)
+                      if each.error() is None]  # fmt: skip
+        consumer.close()
+        return found
+
+    # Groups
+
+    def member(self, group: str, topic: str, **given: object) -> GroupMember:
+        return GroupMember(self.bootstrap, group, topic, given)
+
+    def coordinator(self, group: str) -> int:
+        end = time.monotonic() + DEADLINE_S
+        while True:
+            admin = self.admin()
+            with contextlib.suppress(KafkaException):
+                found = admin.describe_consumer_groups([group])[group].result(DEADLINE_S)
+                if found.coordinator is not None:
+                    return int(found.coordinator.id)
+            assert time.monotonic() < end, f"nobody coordinates {group}"
+            time.sleep(0.1)
+
+    def place_of(self, group: str) -> int:
+        """The partition of `__consumer_offsets` that all of it stands in."""
+        return partition_of(group, len(self.admin().list_topics(
+            OFFSETS, DEADLINE_S).topics[OFFSETS].partitions))  # fmt: skip
+
+    def files(self, node: int, topic: str, partition: int = 0) -> bytes:
+        folder = self._folder / str(node) / "data" / f"{topic}-{partition}"
+        return b"".join(each.read_bytes() for each in sorted(folder.glob("*.log")))
+
+
+class GroupMember:
+    def __init__(
+        self, bootstrap: str, group: str, topic: str, given: dict[str, object]
+    ) -> None:
+        self._consumer = Consumer({
+            "bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False,
+            "auto.offset.reset": "earliest", "session.timeout.ms": 10000, **given,
+        })  # fmt: skip
+        self._consumer.subscribe([topic])
+
+    def take(self, count: int) -> list[Any]:
+        found: list[Any] = []
+        end = time.monotonic() + DEADLINE_S
+        while len(found) < count:
+            assert time.monotonic() < end, f"{len(found)} of {count} messages came"
+            found += [each for each in self._consumer.consume(count - len(found), 0.5)
+                      if each.error() is None]  # fmt: skip
+        return found
+
+    def commit(self) -> None:
+        """Of all that was taken; asked again while no coordinator is known."""
+        end = time.monotonic() + DEADLINE_S
+        while True:
+            try:
+                self._consumer.commit(asynchronous=False)
+                return
+            except KafkaException as error:
+                assert time.monotonic() < end, error
+                time.sleep(0.2)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+@contextlib.contextmanager
+def brokers(server: ZooKeeperServer, root: str, folder: Path) -> Iterator[Brokers]:
+    found = Brokers(server, root, folder)
+    try:
+        yield found
+    finally:
+        for each in [*found.running.values()]:
+            each.stop(signal.SIGKILL)

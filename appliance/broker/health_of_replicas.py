@@ -26,8 +26,8 @@ def of_replicas(here: InCluster) -> Iterator[Finding]:
         isr, count = len(state.isr), len(known.partitions[partition])
         least = here.cluster.min_insync(topic)
         if isr < least:
-            few.append(f"{log.name}: {isr} of {count} replicas are in sync, and "
-                       f"min.insync.replicas is {least}: nothing counts until one returns")  # fmt: skip
+            few.append(f"{log.name}: {isr} of {count} replicas are in sync, wanted {least} "
+                       "(min.insync.replicas): nothing counts until one returns")  # fmt: skip
         elif isr < count:
             under.append(f"{log.name}: {isr} of {count} replicas are in sync")
     yield from first_of("failing", "replicas", few, "partitions have too few replicas in sync")

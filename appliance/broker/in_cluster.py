@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
 from appliance._log import Log
@@ -28,9 +28,9 @@ from appliance.process import event_log
 from appliance.topics.replicated_topics import ReplicatedTopics
 from appliance.topics.topic import Topic
 
-
 events = event_log.named("replication")
 
+LOOK_S = 0.005
 HAND_OVER_S = 10.0  # a stop waits so long for followers and for an election
 
 
@@ -94,21 +94,16 @@ class InCluster:
         await asyncio.to_thread(self._fetchers.close)
 
     async def _hand_over(self) -> None:
-        """Where nobody else is in sync there is nobody to wait for, and what it led waits for it."""
+        """Where nobody else is in sync there is nobody to wait for: what it led waits for it."""
         ends = self.roles.end_leading()
         if not ends or len(self.cluster.brokers) < 2 or not self.cluster.has_session:
             return
         end_s = time.monotonic() + HAND_OVER_S
-        while time.monotonic() < end_s and not all(
-            has_all(log, end_offset) for log, end_offset in ends.values()
-        ):
-            await asyncio.sleep(0.005)
-        is_done = await self.cluster.leave(max(0.1, end_s - time.monotonic()))
-        while is_done and time.monotonic() < end_s and self._leads_what_others_could():
-            await asyncio.sleep(0.005)
+        await until(lambda: all(has_all(*each) for each in ends.values()), end_s)
+        if await self.cluster.leave(max(0.1, end_s - time.monotonic())):
+            await until(lambda: not self._leads_what_others_could(), end_s)
         if left := self._leads_what_others_could():
-            events.warning("stops as the leader of partitions: their records wait for an election",
-                           partitions=left)  # fmt: skip
+            events.warning("stops as a leader: others are elected when it is gone", partitions=left)
 
     def _leads_what_others_could(self) -> int:
         states = self.cluster.states
@@ -161,3 +156,11 @@ class InCluster:
 def has_all(log: Log, end_offset: int) -> bool:
     """Whether all of the ISR have what this log has: also what was acknowledged by acks=1."""
     return all(each.end_offset >= end_offset for each in log.replicas() if each.is_in_sync)
+
+
+async def until(is_so: Callable[[], bool], end_s: float) -> None:
+    """Or until that time of `time.monotonic()`."""
+    while time.monotonic() < end_s:
+        if is_so():
+            return
+        await asyncio.sleep(LOOK_S)

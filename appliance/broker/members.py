@@ -7,7 +7,6 @@ cluster, as ZooKeeper has it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from appliance._log import Log

@@ -208,12 +208,10 @@ class Cluster:
     async def producer_ids(self) -> range:
         """A block that no broker had before."""
         try:
-            return await producer_id_blocks.take(self._session, self.member.node_id)
-        except AWAY as error:
-            raise Refused(
-                ErrorCode.COORDINATOR_NOT_AVAILABLE,
-                f"ZooKeeper is {self.status}, which producer ids are taken from",
-            ) from error
+            return await self._now(producer_id_blocks.take(self._session, self.member.node_id))
+        except Refused as refused:  # with a code at which clients ask again
+            text = f"no producer ids: {refused}"
+            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, text) from refused
 
     def leads(self, key: Key) -> bool:
         """In its life of now."""

@@ -1,6 +1,6 @@
 """Producer ids in blocks, as Kafka 0.11 to 3.x hands them out: the node has the last block that a
-broker took, and whoever wants the next one writes it by the node's version. So no id is given twice,
-whichever broker is asked; a block whose broker dies, or whose answer was lost, is lost with it."""
+broker took, and whoever wants the next one writes it by the node's version. So no id is given
+twice, whichever broker is asked; a block whose broker dies, or whose answer was lost, is lost."""
 
 from __future__ import annotations
 

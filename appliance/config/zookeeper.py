@@ -10,7 +10,6 @@ from appliance.config.names import NO_NAMES, Names
 from appliance.config.setting import HOUR_MS, SECOND_MS, Part, SettingInvalid, setting
 from appliance.config.tls import NO_FILE
 
-
 CLUSTER = "cluster"  # of zookeeper.format
 
 

@@ -60,7 +60,7 @@ class ReplicatedTopics:
             await self._configure(topic, wanted)
 
     async def _make(self, wanted: Wanted) -> None:
-        (kept, config), faults = topic_config.readable(wanted.configs, self._topics.base)
+        (_, config), faults = topic_config.readable(wanted.configs, self._topics.base)
         for fault in faults:
             events.warning("a topic's setting cannot be used here", topic=wanted.name, why=fault)
         now_ms = self._topics.log_dir.clock.latest_ms()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -186,10 +187,8 @@ class Topics(dict[str, Topic]):
             await self._change(self._make_internal(name, partitions, configs))
             return
         count, (checked, _) = self._validate(name, partitions, configs)
-        try:
+        with suppress(TopicExists):  # another broker was faster, and this one hears of it soon
             await self.cluster.create(NewTopic(name, count, checked))
-        except TopicExists:
-            pass  # another broker was faster, and this one hears of it soon
 
     async def _make_internal(self, name: str, partitions: int, configs: Configs) -> None:
         if name not in self:

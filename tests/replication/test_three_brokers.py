@@ -1,5 +1,5 @@
-"""Three brokers as one cluster, with unmodified clients: what is acknowledged is on all of them, and
-a broker that is killed is missed by nobody."""
+"""Three brokers as one cluster, with unmodified clients: what is acknowledged is on all of them,
+and a broker that is killed is missed by nobody."""
 
 from __future__ import annotations
 

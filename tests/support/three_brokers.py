@@ -19,9 +19,9 @@ from confluent_kafka.admin import (
     NewTopic,
 )
 
-from appliance.zookeeper.server import ZooKeeperServer
 from appliance.topics.internal_topic import partition_of
 from appliance.topics.topic import OFFSETS
+from appliance.zookeeper.server import ZooKeeperServer
 from tests.support.serving import Serving
 
 DEADLINE_S = 30.0
@@ -201,13 +201,12 @@ class GroupMember:
     def commit(self) -> None:
         """Of all that was taken; asked again while no coordinator is known."""
         end = time.monotonic() + DEADLINE_S
-        while True:
-            try:
+        while time.monotonic() < end:
+            with contextlib.suppress(KafkaException):
                 self._consumer.commit(asynchronous=False)
                 return
-            except KafkaException as error:
-                assert time.monotonic() < end, error
-                time.sleep(0.2)
+            time.sleep(0.2)
+        self._consumer.commit(asynchronous=False)
 
     def close(self) -> None:
         self._consumer.close()

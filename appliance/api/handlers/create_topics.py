@@ -1,9 +1,9 @@
 """CreateTopics 2-7: creates topics, durably, and from version 5 on returns their configs.
 
 -1 partitions and replication factor -1 mean the broker's defaults. A manual assignment is accepted
-if it places every partition on brokers that there are: on this one, if it is none of a cluster. A topic that occurs twice is refused, the others are
-created, up to `max.topics.per.request`; the rest gets POLICY_VIOLATION. Only the broker creates
-internal topics: INVALID_TOPIC_EXCEPTION.
+if it places every partition on brokers that there are: on this one, if it is none of a cluster. A
+topic that occurs twice is refused, the others are created, up to `max.topics.per.request`; the rest
+gets POLICY_VIOLATION. Only the broker creates internal topics: INVALID_TOPIC_EXCEPTION.
 
 Rights: CREATE on the topic or on the cluster; DESCRIBE_CONFIGS on the topic to be told its configs.
 

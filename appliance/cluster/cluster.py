@@ -16,7 +16,7 @@ import time
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
-from kazoo.exceptions import KazooException
+from kazoo.exceptions import ConnectionClosedError, KazooException
 
 from appliance.cluster import producer_id_blocks, requests
 from appliance.cluster.controller import Controller
@@ -37,7 +37,7 @@ from appliance.cluster.telling import Telling
 from appliance.cluster.topic_writes import TopicWrites
 from appliance.cluster.view import Listener, View
 from appliance.config import ZooKeeperConfig
-from appliance.errors import Refused
+from appliance.errors import ApplianceError, Refused
 from appliance.process import event_log
 from appliance.protocol.errors import ErrorCode
 from appliance.zookeeper.nodes import NodeIdTaken
@@ -51,6 +51,10 @@ MIN_INSYNC = "min.insync.replicas"
 NO_LIVES: Mapping[int, int] = {}
 NO_CONFIGS: Mapping[str, str] = {}
 T = TypeVar("T")
+
+
+class ClusterClosed(ApplianceError):
+    """Nothing is heard of ZooKeeper any more."""
 
 
 class Cluster:
@@ -220,12 +224,13 @@ class Cluster:
             return False
         return (state.leader, state.leader_life) == (self.member.node_id, self.life)
 
-    def min_insync(self, topic: str) -> int:
-        """A value that is none counts as the default."""
+    def min_insync(self, topic: str, replicas: int) -> int:
+        """Of a partition with so many replicas: never more than there are, as in KIP-966. A value
+        that is none counts as the default."""
         config = self.configs.get(topic)
         text = config.values.get(MIN_INSYNC, "") if config else ""
         is_number = text.isascii() and text.isdecimal() and len(text) < 10
-        return int(text) if is_number else self._min_insync
+        return min(int(text) if is_number else self._min_insync, replicas)
 
     async def settled(self, topic: str, timeout_s: float) -> bool:
         """Whether this broker knows a leader of each of its partitions in time."""
@@ -283,9 +288,16 @@ class Cluster:
         min_insync: int | None = None,
     ) -> IsrOutcome:
         """As the leader of a partition, with the version of its state, and the lives of who joins.
-        Returns when the outcome is known, however long ZooKeeper is away."""
-        least = self.min_insync(key[0]) if min_insync is None else min_insync
-        return await self._isr_writes.write(key, version, isr, joining, least)
+        Returns when the outcome is known, however long ZooKeeper is away. ClusterClosed: it will
+        not be."""
+        if min_insync is None:
+            topic = self.topics.get(key[0])
+            replicas = len(topic.partitions[key[1]]) if topic else 1
+            min_insync = self.min_insync(key[0], replicas)
+        try:
+            return await self._isr_writes.write(key, version, isr, joining, min_insync)
+        except ConnectionClosedError as error:
+            raise ClusterClosed("the broker stops") from error
 
     async def elect(
         self, keys: Collection[Key], unclean: bool = False, timeout_s: float = ELECTION_S

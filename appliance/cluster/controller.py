@@ -29,8 +29,8 @@ from appliance.cluster.forms import FormUnknown, Reader
 from appliance.cluster.lives import Lives
 from appliance.cluster.membership import Membership
 from appliance.cluster.reading import woken
-from appliance.cluster.requests import ELECT, LEAVE, PARTITIONS, UNCLEAN, Request
-from appliance.cluster.session import AWAY, Session
+from appliance.cluster.requests import LEAVE, PARTITIONS, UNCLEAN, Request
+from appliance.cluster.session import AWAY, Change, Session
 from appliance.cluster.table import merged
 from appliance.cluster.term import Deposed, Term, elect_ourselves
 from appliance.cluster.view import View
@@ -50,7 +50,7 @@ class Controller:
         view: View,
         lives: Lives,
         membership: Membership,
-        min_insync: Callable[[str], int],
+        min_insync: Callable[[str, int], int],
     ) -> None:
         self._session, self._view, self._node_id = session, view, lives.node_id
         self._lives, self._membership = lives, membership
@@ -142,10 +142,10 @@ class Controller:
         await self.elections.first_states(term, deleting)
         await self.elections.elect_due(term)
         await self.elections.move_away(term)
-        answers = [(each, await self._tried(term, each)) for each in known if not each.is_answered]
+        answers = [await self._tried(term, each) for each in known if not each.is_answered]
         await self._tell(term)
-        for request, answer in answers:
-            await self._answer(term, request, answer)
+        for change in filter(None, answers):
+            await term.commit(change)  # who asked may be gone
 
     async def _delete(self, term: Term) -> list[str]:
         """Those that are not gone yet."""
@@ -168,25 +168,24 @@ class Controller:
                 table.apply(news)
                 self.elections.untold.append(news)
 
-    async def _tried(self, term: Term, request: Request) -> object:
+    async def _tried(self, term: Term, request: Request) -> Change | None:
+        """What is written as its answer. None: it stays as it is."""
         try:
-            return await self._done(term, request)
+            if request.what == PARTITIONS:
+                return term.change().delete(request.path)
+            answer = requests.answered_node(request, await self._done(term, request))
         except FormUnknown as error:
             self._view.reading.pass_over(request.path, error)
             return None
+        return term.change().set(request.path, answer, request.version)
 
     async def _done(self, term: Term, request: Request) -> object:
-        """The answer. None: there is none, and the request goes."""
         if request.what == LEAVE:
             node = Reader(request.path, request.fields).number("broker")
             return {"leads": self.elections.led_by(node)}
-        if request.what == ELECT:
-            unclean = request.fields.get("kind") == UNCLEAN
-            codes = await self.elections.by_word(term, requests.keys_of(request), unclean)
-            return [[*key, int(code)] for key, code in codes.items()]
-        if request.what == PARTITIONS:
-            return None
-        raise FormUnknown(f"{request.path} in ZooKeeper: a request that is not known here")
+        unclean = request.fields.get("kind") == UNCLEAN
+        codes = await self.elections.by_word(term, requests.keys_of(request), unclean)
+        return [[*key, int(code)] for key, code in codes.items()]
 
     async def _tell(self, term: Term) -> None:
         leaving = {node: self._view.leaving[node] for node in self._view.leaving_now}
@@ -197,15 +196,6 @@ class Controller:
             del untold[:]
             self._is_everything, self._told_leaving = False, leaving
         self._view.tell()
-
-    async def _answer(self, term: Term, request: Request, answer: object) -> None:
-        change = term.change()
-        if answer is None:
-            change.delete(request.path)
-        else:
-            data = requests.answered_node(request, answer)
-            change.set(request.path, data, request.version)
-        await term.commit(change)  # who asked may be gone
 
     async def _sweep(self, term: Term) -> None:
         """Old notices go, but never the newest: whoever missed those sees by it that they were."""

@@ -20,9 +20,9 @@ States = dict[Key, PartitionState]
 class Elections:
     """`untold` collects what is to be in the round's notice."""
 
-    def __init__(self, view: View, min_insync: Callable[[str], int]) -> None:
+    def __init__(self, view: View, min_insync: Callable[[str, int], int]) -> None:
         self._view, self._table = view, view.table
-        self._min_insync = min_insync
+        self._min_insync = min_insync  # of a topic with so many replicas
         self.untold: list[TopicNews] = []
 
     @property
@@ -33,7 +33,7 @@ class Elections:
         """Of new partitions, unless their topics are being deleted."""
         voters = self.voters
         due = {
-            key: election.first_state(replicas, voters, self._min_insync(key[0]))
+            key: election.first_state(replicas, voters, self._min_insync(key[0], len(replicas)))
             for key, replicas in self._without_state(but)
         }
         if due:
@@ -119,7 +119,7 @@ class Elections:
             if known:
                 state, topic = known
                 replicas = topic.partitions[key[1]]
-                changed = rule(state, replicas, self._min_insync(key[0]))
+                changed = rule(state, replicas, self._min_insync(key[0], len(replicas)))
                 if changed:
                     after[key] = changed
         return after

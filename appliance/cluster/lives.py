@@ -50,15 +50,12 @@ class Lives:
     def __init__(self, session: Session, reading: Reading, member: Member) -> None:
         self._session, self._reading, self._member = session, reading, member
         self._sessions = remembered(member.data_dir)  # of nodes that may be there, and are ours
+        self.own_sessions = {*self._sessions}  # all that were ever known to be
         self.node_id = member.node_id
         self._lives = f"{paths.LIVES}/{member.node_id}"
         self._id = f"{paths.IDS}/{member.node_id}"
         self.cluster_id = member.cluster_id
         self.resigned: list[TopicNews] = []  # that nobody else knows yet
-
-    @property
-    def own_sessions(self) -> frozenset[int]:
-        return self._sessions
 
     async def begin(self, lost: Collection[Key]) -> int:
         """Another life. NodeIdTaken: the id is a stranger's."""
@@ -67,6 +64,7 @@ class Lives:
         await self._agree_on_cluster()
         await self._owner()  # before anything is touched
         self._sessions |= {number}
+        self.own_sessions.add(number)
         remember(self._member.data_dir, self._sessions)
         life = await self._raise()
         for key in lost:

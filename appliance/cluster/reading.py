@@ -4,7 +4,7 @@ spoilt are passed over, and their words kept in `troubles`."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
 from kazoo.exceptions import NoNodeError
@@ -64,6 +64,7 @@ class Reading:
 
     async def brokers(self, watch: Callable[[], None]) -> dict[int, LivingBroker]:
         names = await self._session.children(paths.IDS, watch)
+        self._forget_all_but(paths.IDS, names)
         numbers = [int(each) for each in names if is_id(each)]
         found = await in_parts(self._broker(each, watch) for each in numbers)
         return {each.node_id: each for each in found if each}
@@ -77,6 +78,7 @@ class Reading:
 
     async def topics(self) -> list[TopicNews]:
         names = await self._session.children(paths.TOPICS)
+        self._forget_all_but(paths.TOPICS, names)
         found = await in_parts(self.topic(each) for each in names)
         return [each for each in found if each]
 
@@ -128,6 +130,13 @@ class Reading:
             return None
         self.troubles.pop(where, None)
         return parsed
+
+    def _forget_all_but(self, folder: str, names: Collection[str]) -> None:
+        """The troubles of nodes that are gone."""
+        for where in [*self.troubles]:
+            above, _, name = where.rpartition("/")
+            if above == folder and name not in names:
+                del self.troubles[where]
 
     def pass_over(self, where: str, error: FormUnknown) -> None:
         if self.troubles.get(where) != str(error) and len(self.troubles) < TROUBLES_MAX:

@@ -77,7 +77,11 @@ def keys_of(request: Request) -> list[Key]:
 
 def request_from(data: bytes, path: str, version: int) -> Request:
     fields = fields_in(data, path, 1)
-    return Request(path, Reader(path, fields).text("what"), fields, version)
+    read = Reader(path, fields)
+    what = read.text("what")
+    if what not in (LEAVE, ELECT, PARTITIONS):
+        raise read.unknown("what", what, f"{LEAVE}, {ELECT} or {PARTITIONS}")
+    return Request(path, what, fields, version)
 
 
 async def read_requests(
@@ -129,6 +133,12 @@ class Asking:
         )
         number = self._session.number
         changed = asyncio.Event()
+        try:
+            return await self._answer(number, changed)
+        finally:
+            self._session.forget(changed.set)
+
+    async def _answer(self, number: int, changed: asyncio.Event) -> Any:
         while self._session.number == number:
             changed.clear()
             with suppress(ConnectionLoss):

@@ -156,6 +156,9 @@ class Session:
 
         return self._wakers.setdefault(watch, wake)  # kazoo keeps a set for each node
 
+    def forget(self, watch: Callable[[], None]) -> None:
+        self._wakers.pop(watch, None)
+
     # called by kazoo's threads
 
     def _follow(self, state: str) -> None:

@@ -4,6 +4,7 @@ ZooKeeper."""
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 
 import pytest
@@ -28,7 +29,7 @@ def test_topics_are_made_extended_configured_and_deleted_by_any_broker(
             assert await two.settled("t", 20)
             assert two.leads(KEY)
             assert two.topics["t"] == made
-            assert one.min_insync("t") == 2
+            assert one.min_insync("t", 3) == 2
             with pytest.raises(Refused, match="topic t is in the cluster") as exists:
                 await one.create_topic("t", [[1]])
             assert exists.value.kafka_code == ErrorCode.TOPIC_ALREADY_EXISTS
@@ -38,7 +39,7 @@ def test_topics_are_made_extended_configured_and_deleted_by_any_broker(
             assert two.states["t", 0].leader_epoch == 0, "the old ones are as they were"
             changed = await one.set_configs("t", {"min.insync.replicas": "1"}, 0)
             assert changed is not None
-            await until(lambda: two.min_insync("t") == 1)
+            await until(lambda: two.min_insync("t", 3) == 1)
             assert await two.set_configs("t", {}, 0) is None, "by a version that is over"
             await until(lambda: look.names("/appliance/requests") == [])
             await two.delete_topic("t")
@@ -118,6 +119,20 @@ def test_who_has_all_that_counts_is_chosen_and_nobody_else(clusters: Clusters) -
             await until(lambda: one.leads(KEY))
             assert (one.states[KEY].isr, one.states[KEY].eligible) == ((1,), ())
             assert await one.elect([KEY], unclean=True) == {KEY: ErrorCode.ELECTION_NOT_NEEDED}
+
+    run(work())
+
+
+def test_a_controller_that_was_killed_replaces_its_own_node(clusters: Clusters) -> None:
+    async def work() -> None:
+        async with clusters.started(1) as (one,):
+            await die(one)
+            again = clusters.make(1)
+            began = time.monotonic()
+            await again.start()
+            await until(lambda: again.is_controller)
+            assert time.monotonic() - began < 1
+            assert (again.controller_epoch, again.life) == (2, 2)
 
     run(work())
 
@@ -356,8 +371,44 @@ def test_foreign_nodes_are_passed_over_and_told(clusters: Clusters, look: Looker
                 "/brokers/topics/newer"]
             assert look.names("/brokers/topics") == ["newer", "no topic", "old", "t", "u"]
             assert [*one.brokers] == [1, 2]
+            assert look.client.exists(request), "who wrote it may be newer"
+            for path in ("/brokers/ids/7", "/brokers/topics/old"):
+                look.client.delete(look.root + path)
+            await until(lambda: "/brokers/ids/7" not in two.troubles)
+            two._view.look_at_everything()
+            await until(lambda: "/brokers/topics/old" not in two.troubles)
 
     run(work())
+
+
+def test_a_thousand_elections_are_one_notice(clusters: Clusters, look: Looker) -> None:
+    elected_within(clusters, look, 150)
+
+
+@pytest.mark.release("the gate has it with 150")
+def test_a_thousand_elections_are_one_notice_within_a_second(
+    clusters: Clusters, look: Looker
+) -> None:
+    assert elected_within(clusters, look, 1000) < 1
+
+
+def elected_within(clusters: Clusters, look: Looker, partitions: int) -> float:
+    """Seconds from the end of the leader's session until another broker knows all of them."""
+    took: list[float] = []
+
+    async def work() -> None:
+        async with clusters.started(2, 1, 3) as (_, one, three):
+            await one.create_topic("t", [[1, 2, 3]] * partitions)
+            assert await three.settled("t", 20)
+            before = look.names("/appliance/changes")
+            await one.close()
+            began = time.monotonic()
+            await until(lambda: all(each.leader == 2 for each in three.states.values()))
+            took.append(time.monotonic() - began)
+            assert len(look.names("/appliance/changes")) == len(before) + 1
+
+    run(work())
+    return took[0]
 
 
 def test_a_state_that_others_made_is_taken_as_it_is(clusters: Clusters, look: Looker) -> None:

@@ -261,6 +261,20 @@ class Cluster:
     async def add_partitions(self, name: str, more: Sequence[Sequence[int]]) -> ClusterTopic:
         return await self._now(self._topic_writes.extend(name, more))
 
+    async def reassign(
+        self, name: str, wanted: Mapping[int, Sequence[int] | None]
+    ) -> ClusterTopic:
+        """By partition: its replicas, the preferred leader first; None cancels. It is finished
+        when `adding` and `removing` of the topic are empty. Brokers must live."""
+        known = {each for replicas in wanted.values() for each in replicas or ()}
+        dead = sorted(known - {*self.brokers})
+        if dead or any(replicas is not None and not replicas for replicas in wanted.values()):
+            raise Refused(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"{name}: wanted brokers that live, {sorted(self.brokers)}; not there: {dead}",
+            )
+        return await self._now(self._topic_writes.reassign(name, wanted))
+
     async def delete_topic(self, name: str) -> None:
         """Asks the controller for it: see `gone`."""
         await self._now(self._topic_writes.ask_to_delete(name))

@@ -7,6 +7,7 @@ A round looks at what there is to do, in this order, and each step can be repeat
     deletions    begun by whomever
     new topics   their first states
     elections    where the leader's life is over; of who is being stopped; by a person's word
+    moves        to other brokers, whose replicas are in sync
     the notice   all that has changed
     answers      to the requests
 
@@ -142,6 +143,7 @@ class Controller:
         await self.elections.first_states(term, deleting)
         await self.elections.elect_due(term)
         await self.elections.move_away(term)
+        await self.elections.finish_moves(term)
         answers = [await self._tried(term, each) for each in known if not each.is_answered]
         await self._tell(term)
         for change in filter(None, answers):

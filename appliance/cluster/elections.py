@@ -4,12 +4,13 @@ knew better."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 
-from appliance.cluster import election
+from appliance.cluster import election, paths, reassignment
 from appliance.cluster.election import Voters
-from appliance.cluster.forms import NOBODY, ClusterTopic, Key, PartitionState
+from appliance.cluster.forms import NOBODY, ClusterTopic, Key, PartitionState, topic_node
 from appliance.cluster.table import TopicNews
-from appliance.cluster.term import Term
+from appliance.cluster.term import IN_A_CHANGE, Term
 from appliance.cluster.view import View
 from appliance.protocol.errors import ErrorCode
 
@@ -64,6 +65,47 @@ class Elections:
 
     def led_by(self, node_id: int) -> int:
         return sum(state.leader == node_id for state in self._table.states.values())
+
+    async def finish_moves(self, term: Term) -> None:
+        """Of partitions whose new replicas are all in sync."""
+        moving = [each for each in self._table.topics.values() if each.adding or each.removing]
+        for topic in moving:
+            for _ in range(TRIES):
+                states = self._moved(self._table.topics[topic.name])
+                if not states:
+                    break
+                await self._finish(term, self._table.topics[topic.name], states)
+
+    def _moved(self, topic: ClusterTopic) -> States:
+        """Those that can be finished, as they are then."""
+        after = {}
+        for number in sorted({*topic.adding, *topic.removing}):
+            state = self._table.states.get((topic.name, number))
+            if state and number < len(topic.partitions):
+                least = self._min_insync(topic.name, len(topic.partitions[number]))
+                moved = reassignment.finished(topic, number, state, self.voters, least)
+                if moved:
+                    after[topic.name, number] = moved
+        return dict([*after.items()][:IN_A_CHANGE])
+
+    async def _finish(self, term: Term, topic: ClusterTopic, states: States) -> None:
+        """The states and the topic at once."""
+        after = topic
+        for _, number in states:
+            after = reassignment.without_removed(after, number)
+        after = replace(after, version=topic.version + 1)
+        change = term.change().set(paths.topic(topic.name), topic_node(after), topic.version)
+        written = await term.write_with(change, states)
+        if written:
+            news = TopicNews(topic.name, topic.topic_id, after, states={
+                number: state for (_, number), state in written.items()})  # fmt: skip
+            self.untold.append(news)
+            self._table.apply(news)
+            return
+        found = await self._view.reading.topic(topic.name)
+        if found:
+            self.untold.append(found)
+            self._table.apply(found)
 
     async def by_word(
         self, term: Term, keys: Collection[Key], unclean: bool

@@ -90,7 +90,12 @@ class Term:
         return written, [key for key in states if key not in written]
 
     async def _write(self, states: Mapping[Key, PartitionState]) -> dict[Key, PartitionState]:
-        change = self.change()
+        return await self.write_with(self.change(), states)
+
+    async def write_with(
+        self, change: Change, states: Mapping[Key, PartitionState]
+    ) -> dict[Key, PartitionState]:
+        """In one change with what is in it already. Nothing: it was refused."""
         after = {key: replace(each, controller_epoch=self.epoch) for key, each in states.items()}
         for key, state in after.items():
             change.set(paths.state(*key), forms.state_node(state), state.version)

@@ -1,15 +1,15 @@
-"""Topics made, extended, configured and asked to be deleted, by any broker: these are conditional
-writes, and need no controller. First states and deletions are the controller's."""
+"""Topics made, extended, moved, configured and asked to be deleted, by any broker: these are
+conditional writes, and need no controller. First states, ends of moves and deletions are its own."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
 from appliance.catalog import kafka_uuid
-from appliance.cluster import deletions, forms, paths, requests
+from appliance.cluster import deletions, forms, paths, reassignment, requests
 from appliance.cluster.forms import ClusterTopic, TopicConfig
 from appliance.cluster.reading import Reading
 from appliance.cluster.session import ChangeRefused, Session
@@ -54,10 +54,36 @@ class TopicWrites:
 
     async def extend(self, name: str, more: Sequence[Sequence[int]]) -> ClusterTopic:
         """By these partitions."""
+        added = tuple(map(tuple, more))
+        return await self._change(
+            name, lambda topic: replace(topic, partitions=(*topic.partitions, *added))
+        )
+
+    async def reassign(
+        self, name: str, wanted: Mapping[int, Sequence[int] | None]
+    ) -> ClusterTopic:
+        """To these replicas; None: no more to those that were wanted before."""
+
+        def changed(topic: ClusterTopic) -> ClusterTopic:
+            for number, replicas in wanted.items():
+                if not 0 <= number < len(topic.partitions):
+                    unknown = f"{name} has {len(topic.partitions)} partitions, got {number}"
+                    raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, unknown)
+                if replicas is None:
+                    topic = reassignment.cancelled(topic, number)
+                else:
+                    topic = reassignment.begun(topic, number, replicas)
+            return topic
+
+        return await self._change(name, changed)
+
+    async def _change(
+        self, name: str, changed: Callable[[ClusterTopic], ClusterTopic]
+    ) -> ClusterTopic:
+        """The topic, and a request to the controller to look at it."""
         while True:
             topic = await self._read(name)
-            partitions = (*topic.partitions, *map(tuple, more))
-            after = replace(topic, partitions=partitions, version=topic.version + 1)
+            after = replace(changed(topic), version=topic.version + 1)
             change = self._session.change()
             change.set(paths.topic(name), checked(after), topic.version)
             change.create(f"{paths.REQUESTS}/r", requests.partitions_node(name), sequence=True)

@@ -61,7 +61,7 @@ class View:
         self.controller_epoch = 0
         self.was_read = asyncio.Event()  # everything, at least once
         self.own: set[int] = set()  # notices that say what is in the table already
-        self.readers: list[asyncio.Event] = []  # set when brokers or the controller changed
+        self.readers: list[asyncio.Event] = []  # set when there may be work for a controller
         self._waiting: set[asyncio.Event] = set()
         self._newest = -1  # notice that is known
         self.notices_there = 0
@@ -247,10 +247,11 @@ class View:
             self._listener.on_change(changes.keys)
         if changes.names or changes.keys:
             self._wake_waiting()
+        if any(map(self._is_moving, {name for name, _ in changes.keys})):
+            self._wake_readers()
 
     def _tell_of_brokers(self) -> None:
-        for each in self.readers:
-            each.set()
+        self._wake_readers()
         self._listener.on_brokers()
         self._wake_waiting()
 
@@ -269,6 +270,14 @@ class View:
             return True
         finally:
             self._waiting.discard(changed)
+
+    def _is_moving(self, name: str) -> bool:
+        topic = self.table.topics.get(name)
+        return bool(topic and (topic.adding or topic.removing))
+
+    def _wake_readers(self) -> None:
+        for each in self.readers:
+            each.set()
 
     def _wake_waiting(self) -> None:
         for each in self._waiting:

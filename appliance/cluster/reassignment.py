@@ -1,0 +1,91 @@
+"""Moving a partition to other brokers: the rules alone, without I/O. The node of the topic says
+what is under way, as Kafka's does (KIP-455): `partitions` has the wanted replicas and behind them
+those that go, `adding_replicas` and `removing_replicas` which these are.
+
+It is finished when all wanted replicas are in the ISR. Then who goes leaves the ISR in an election,
+in the same change in which the node of the topic becomes the wanted one. A reassignment that is
+cancelled is one that only removes: it need not wait for a replica that was out of sync before it
+began, but never leaves fewer than min.insync.replicas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from appliance.cluster import election
+from appliance.cluster.election import Voters
+from appliance.cluster.forms import ClusterTopic, PartitionState, Replicas
+from appliance.errors import Refused
+from appliance.protocol.errors import ErrorCode
+
+
+def is_under_way(topic: ClusterTopic, number: int) -> bool:
+    return bool(topic.adding.get(number) or topic.removing.get(number))
+
+
+def begun(topic: ClusterTopic, number: int, wanted: Sequence[int]) -> ClusterTopic:
+    """Refused: another one is under way."""
+    if is_under_way(topic, number):
+        raise Refused(
+            ErrorCode.REASSIGNMENT_IN_PROGRESS,
+            f"{topic.name}-{number} is being moved: +{list(topic.adding.get(number, ()))} "
+            f"-{list(topic.removing.get(number, ()))}; cancel that first",
+        )
+    now = topic.partitions[number]
+    adding = tuple(each for each in wanted if each not in now)
+    removing = tuple(each for each in now if each not in wanted)
+    return _with(topic, number, (*wanted, *removing), adding, removing)
+
+
+def cancelled(topic: ClusterTopic, number: int) -> ClusterTopic:
+    if not is_under_way(topic, number):
+        raise Refused(
+            ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{topic.name}-{number} is not being moved"
+        )
+    adding = topic.adding.get(number, ())
+    stay = tuple(each for each in topic.partitions[number] if each not in adding)
+    return _with(topic, number, (*stay, *adding), (), adding)
+
+
+def finished(
+    topic: ClusterTopic, number: int, state: PartitionState, voters: Voters, min_insync: int
+) -> PartitionState | None:
+    """The state without those that go; None: it is not yet time."""
+    removing = topic.removing.get(number, ())
+    wanted = tuple(each for each in topic.partitions[number] if each not in removing)
+    isr = tuple(each for each in state.isr if each not in removing)
+    if topic.adding.get(number) and not {*wanted} <= {*isr}:
+        return None
+    if len(voters.living(isr)) < min(min_insync, len(wanted)):
+        return None
+    leader = state.leader
+    if leader in removing or election.is_over(state, voters):
+        candidates = [each for each in voters.in_order(wanted) if each in isr]
+        if not candidates:
+            return None
+        leader = candidates[0]
+    eligible = tuple(each for each in state.eligible if each not in removing)
+    after = replace(state, isr=isr, eligible=eligible)
+    return election.led_by(leader, after, voters, min_insync)
+
+
+def without_removed(topic: ClusterTopic, number: int) -> ClusterTopic:
+    """As it is when that is written."""
+    removing = topic.removing.get(number, ())
+    wanted = tuple(each for each in topic.partitions[number] if each not in removing)
+    return _with(topic, number, wanted, (), ())
+
+
+def _with(
+    topic: ClusterTopic, number: int, replicas: Replicas, adding: Replicas, removing: Replicas
+) -> ClusterTopic:
+    partitions = [*topic.partitions]
+    partitions[number] = replicas
+    added, removed = {**topic.adding, number: adding}, {**topic.removing, number: removing}
+    return replace(
+        topic,
+        partitions=tuple(partitions),
+        adding={each: some for each, some in added.items() if some},
+        removing={each: some for each, some in removed.items() if some},
+    )

@@ -1,5 +1,5 @@
-"""Topics made, extended, moved, configured and asked to be deleted, by any broker: these are
-conditional writes, and need no controller. First states, ends of moves and deletions are its own."""
+"""Topics made, extended, moved, configured and asked to be deleted by any broker: these are
+conditional writes and need no controller. First states, ends of moves, deletions are its work."""
 
 from __future__ import annotations
 

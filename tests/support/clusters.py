@@ -108,7 +108,8 @@ async def die(cluster: Cluster) -> None:
     session._heartbeats.stop()
     client = session.client
     client._stopped.set()  # its loop ends when the connection does, and says nothing to ZooKeeper
-    client._connection._socket.shutdown(socket.SHUT_RDWR)
+    with contextlib.suppress(OSError):  # there may be none just now
+        client._connection._socket.shutdown(socket.SHUT_RDWR)
     await asyncio.to_thread(client._safe_close)
     client.close()
     await asyncio.to_thread(session._heartbeats.join)
@@ -135,5 +136,5 @@ async def without_controller(cluster: Cluster) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-def run(work: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(work, 60))
+def run(work: Coroutine[Any, Any, None], timeout_s: float = 60) -> None:
+    asyncio.run(asyncio.wait_for(work, timeout_s))

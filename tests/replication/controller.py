@@ -9,6 +9,7 @@ from tests.replication.state import (
     LEADER,
     NOBODY,
     NONE,
+    Broker,
     Election,
     News,
     State,
@@ -23,7 +24,8 @@ from tests.replication.state import (
 
 def news_for(number: int, tree: Tree) -> News:
     return News(
-        number, tree.version, tree.leader, tree.life, tree.epoch, tree.isr, tree.eligible
+        tree.topic, number, tree.version, tree.leader, tree.life, tree.epoch, tree.isr,
+        tree.eligible,
     )  # fmt: skip
 
 
@@ -31,6 +33,8 @@ def is_news(bug: str, state: State, news: News) -> bool:
     broker = state.brokers[news.receiver]
     if not broker.is_up:
         return False
+    if news.topic != broker.topic:
+        return news.topic > broker.topic
     if news.epoch == broker.epoch and broker.role == LEADER:
         return news.version > broker.version or bug == "news go back"
     if news.epoch == broker.epoch and broker.role == NONE:
@@ -51,7 +55,8 @@ def hear(bug: str, state: State, number: int) -> Steps:
 def take_news(bug: str, state: State, news: News) -> Steps:
     """A write under way comes first, for its outcome says more; only another epoch ends it."""
     broker = state.brokers[news.receiver]
-    if not is_news(bug, state, news) or (broker.write and news.epoch == broker.epoch):
+    is_of_now = (news.topic, news.epoch) == (broker.topic, broker.epoch)
+    if not is_news(bug, state, news) or (broker.write and is_of_now):
         return
     after = state.copy()
     _learn(bug, after, news)
@@ -70,12 +75,20 @@ def read(bug: str, state: State, number: int) -> None:
 def _learn(bug: str, state: State, news: News) -> None:
     number = news.receiver
     broker = state.change(number)
+    if news.topic > broker.topic:
+        _set_aside(broker, news.topic)
     if news.epoch > broker.epoch or broker.role != LEADER:
         _turn(bug, state, news)
     if broker.role == LEADER:
         broker.version, broker.isr, broker.eligible = news.version, news.isr, news.eligible
         broker.proposed = 0
     settle(bug, state, number)
+
+
+def _set_aside(broker: Broker, topic: int) -> None:
+    """What is in the log belongs to a topic that was deleted."""
+    broker.topic, broker.epoch, broker.role = topic, 0, NONE
+    broker.cut(0)
 
 
 def _turn(bug: str, state: State, news: News) -> None:
@@ -103,6 +116,17 @@ def lose_session(state: State, number: int) -> Steps:
         after = state.copy("lost_sessions" if broker.is_up else "")
         after.tree = tree._replace(live=replaced(tree.live, number, 0))
         yield f"the session of {number} ends", after
+
+
+def resign_at_once(state: State, number: int) -> Steps:
+    """Of a broker that runs on without the disk. That it takes itself out proves nothing for later,
+    because its leader may put it back as long as its life is the same."""
+    broker, tree = state.brokers[number], state.tree
+    has_session = tree.live[number] == broker.life and not broker.is_registering
+    if broker.is_empty and has_session and (tree.isr | tree.eligible) >> number & 1:
+        after = state.copy()
+        _resign(after, number)
+        yield f"{number} resigns", after
 
 
 def register(bug: str, state: State, number: int) -> Steps:
@@ -197,7 +221,8 @@ def _election(tree: Tree, leader: int, living: int) -> Election:
         isr = tree.isr & living if tree.isr >> leader & 1 else 1 << leader
         eligible = eligible_after(tree.eligible, tree.isr & ~isr, isr, tree.min_insync)
     return Election(
-        tree.controller_epoch, tree.version, leader, life, tree.epoch + 1, isr, eligible
+        tree.topic, tree.controller_epoch, tree.version, leader, life, tree.epoch + 1, isr,
+        eligible,
     )  # fmt: skip
 
 
@@ -205,6 +230,8 @@ def take_election(bug: str, state: State, election: Election) -> Steps:
     """That comes late. A refused one is decided anew, which is another election."""
     tree = state.tree
     if tree.controller_epoch != election.controller_epoch and bug != "controller is not fenced":
+        return
+    if tree.topic != election.topic and bug != "topic is known by its name":
         return
     if tree.version == election.version or bug == "old election is written":
         yield f"ZooKeeper takes the election of {election.leader}", _elected(
@@ -226,6 +253,20 @@ def take_over(state: State) -> Steps:
         after = state.copy("controllers")
         after.tree = state.tree._replace(controller_epoch=state.tree.controller_epoch + 1)
         yield "another controller takes over", after
+
+
+def make_again(state: State) -> Steps:
+    """The topic is deleted, and another one of that name is made for those who live."""
+    tree = state.tree
+    living = sum(1 << each for each in range(BROKERS) if tree.live[each])
+    for leader in members(living) if state.budget.topics else ():
+        after = state.copy("topics")
+        after.tree = tree._replace(
+            topic=tree.topic + 1, version=1, leader=leader, life=tree.live[leader], epoch=1,
+            isr=living, eligible=0,
+        )  # fmt: skip
+        after.committed, after.led = (), 0
+        yield f"the topic is made again, {leader} is elected", after
 
 
 # Settings

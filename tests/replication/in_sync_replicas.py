@@ -44,13 +44,13 @@ def _wishes(bug: str, number: int, leader: Broker) -> Iterator[tuple[str, Write]
     for other in members(EVERYBODY & ~(1 << number)):
         isr = leader.isr ^ 1 << other
         eligible = eligible_after(leader.eligible, leader.isr & ~isr, isr, leader.min_insync)
-        write = Write(leader.version, isr, eligible)
+        write = Write(leader.topic, leader.version, isr, eligible)
         if leader.isr >> other & 1:
             yield f"{other} out", write
         elif _has_caught_up(bug, leader, other):
             yield f"{other} in", write._replace(added=other, life=leader.lives[other])
     if leader.eligible and leader.isr.bit_count() >= leader.min_insync:
-        yield "none eligible", Write(leader.version, leader.isr, 0)
+        yield "none eligible", Write(leader.topic, leader.version, leader.isr, 0)
 
 
 def _has_caught_up(bug: str, leader: Broker, other: int) -> bool:
@@ -86,7 +86,9 @@ def decide(bug: str, state: State, number: int) -> Steps:
 def _is_granted(bug: str, state: State, write: Write) -> bool:
     tree = state.tree
     is_former = write.added != NOBODY and tree.lives[write.added] != write.life
-    if is_former and bug != "former self counts":
+    if is_former and bug != "former self joins":
+        return False
+    if tree.topic != write.topic and bug != "topic is known by its name":
         return False
     return tree.version == write.version or bug == "stale version is overwritten"
 

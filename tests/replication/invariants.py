@@ -30,6 +30,8 @@ def violated(invariant: str, what: str) -> NoReturn:
 
 def check_begins_to_lead(state: State, number: int) -> None:
     broker = state.brokers[number]
+    if broker.topic != state.tree.topic:
+        return
     if state.led >> broker.epoch & 1:
         violated("one leader an epoch", f"{number} leads epoch {broker.epoch}, which was led")
     is_deposed = broker.epoch < state.tree.epoch  # and hears late that it was elected
@@ -39,12 +41,14 @@ def check_begins_to_lead(state: State, number: int) -> None:
 
 
 def check_broker(state: State, number: int, bug: str) -> None:
-    """After a change of this one."""
+    """After a change of this one. What becomes of a topic that was deleted is no matter."""
     broker = state.brokers[number]
+    if broker.topic != state.tree.topic:
+        return
     _check_shown(state, number, broker)
     _check_told(state, broker, bug)
     for other, peer in enumerate(state.brokers):
-        if other != number:
+        if other != number and peer.topic == broker.topic:
             what = _what_differs(broker.log, broker.watermark, peer.log, peer.watermark)
             if what:
                 violated("logs agree", f"{number} and {other} {what}")

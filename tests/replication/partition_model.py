@@ -13,8 +13,10 @@ from tests.replication.controller import (
     hear,
     is_news,
     lose_session,
+    make_again,
     read_min_insync,
     register,
+    resign_at_once,
     set_min_insync,
     take_election,
     take_news,
@@ -43,6 +45,7 @@ class Model:
             yield from self._steps_of(state, number)
         yield from elect(self.bug, state)
         yield from take_over(state)
+        yield from make_again(state)
         yield from set_min_insync(state)
         for message in dict.fromkeys(state.network):
             for label, after in self._arrive(state, message):
@@ -61,6 +64,7 @@ class Model:
         if broker.write:
             yield from self._outcome(state, number)
         yield from lose_session(state, number)
+        yield from resign_at_once(state, number)
         yield from register(bug, state, number)
 
     def _outcome(self, state: State, number: int) -> Steps:
@@ -90,14 +94,17 @@ class Model:
 
     def _may_matter(self, state: State, message: Message) -> bool:
         """Epochs, lives and versions never go back, so nobody takes a message of an earlier one."""
+        if isinstance(message, News):
+            return is_news(self.bug, state, message) or not state.brokers[message.receiver].is_up
+        if message.topic < state.tree.topic and self.bug != "topic is known by its name":
+            return False
         if isinstance(message, Election):
             is_old = message.version != state.tree.version
             return not is_old or self.bug == "old election is written"
-        if isinstance(message, News):
-            return is_news(self.bug, state, message) or not state.brokers[message.receiver].is_up
         if isinstance(message, Answer):
             follower = state.brokers[message.follower]
             is_same_life = message.life == follower.life
+            is_same_life |= self.bug == "former self's answers are taken"
             is_late = follower.epoch > message.epoch and self.bug != "older answers are taken"
             return follower.is_up and is_same_life and not is_late
         leader = state.brokers[message.leader]

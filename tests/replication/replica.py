@@ -75,26 +75,28 @@ def sync(bug: str, state: State, number: int) -> Steps:
 
 def crash(bug: str, state: State, number: int) -> Steps:
     """It leaves any number of the records that were not synced, and what it leaves is synced when
-    the log is opened again. The session lives on for a while."""
+    the log is opened again. The watermark may be on disk. The session lives on for a while. Of a
+    partition whose disk is lost it makes no difference whether the broker runs on."""
     if not state.budget.crashes:
         return
     broker = state.brokers[number]
     for left in range(broker.durable, len(broker.log) + 1):
-        after = state.copy("crashes")
-        after.brokers[number] = _dead(broker, left)
-        yield f"{number} crashes, {left} left", after
+        for watermark in {0, min(left, broker.watermark)}:
+            after = state.copy("crashes")
+            after.brokers[number] = _dead(broker, left, watermark)
+            yield f"{number} crashes, {left} left, {watermark} shown", after
     if state.budget.lost_disks:
         after = state.copy("crashes")
         after.budget = after.budget._replace(lost_disks=after.budget.lost_disks - 1)
-        dead = after.brokers[number] = _dead(broker, 0)
+        dead = after.brokers[number] = _dead(broker, 0, 0)
         dead.is_empty = True
-        yield f"{number} crashes, its disk is lost", after
+        yield f"the disk of {number} is lost", after
 
 
-def _dead(broker: Broker, left: int) -> Broker:
+def _dead(broker: Broker, left: int, watermark: int) -> Broker:
     dead = Broker(broker.life)
-    dead.is_up = False
-    dead.log, dead.durable = broker.log[:left], left
+    dead.is_up, dead.topic = False, broker.topic
+    dead.log, dead.durable, dead.watermark = broker.log[:left], left, watermark
     return dead
 
 
@@ -119,8 +121,9 @@ def _fetch(bug: str, state: State, number: int) -> Steps:
     end = len(broker.log)
     durable = end if bug == "page cache counts" else broker.durable
     request = Fetch(
-        number, broker.life, broker.leader, broker.epoch, end, last_epoch(broker.log), durable
-    )
+        broker.topic, number, broker.life, broker.leader, broker.epoch, end,
+        last_epoch(broker.log), durable,
+    )  # fmt: skip
     yield from answer(bug, state, request)
     if state.budget.late:
         yield f"{number} fetches, late", state.with_message(request)
@@ -139,7 +142,7 @@ def answer(bug: str, state: State, request: Fetch) -> Steps:
         leader.lives = replaced(leader.lives, number, request.life)
         settle(bug, after, request.leader)
     reply = Answer(
-        number, request.life, request.leader, leader.epoch, request.offset,
+        request.topic, number, request.life, request.leader, leader.epoch, request.offset,
         () if diverging else leader.log[request.offset :], leader.watermark, diverging,
     )  # fmt: skip
     label = f"{request.leader} answers {number}"
@@ -151,7 +154,9 @@ def answer(bug: str, state: State, request: Fetch) -> Steps:
 
 
 def _may_ask(bug: str, leader: Broker, request: Fetch) -> bool:
-    if request.life < leader.lives[request.follower] and bug != "former self counts":
+    if request.topic != leader.topic:
+        return False
+    if request.life < leader.lives[request.follower] and bug != "former self is answered":
         return False
     if request.epoch < leader.epoch:
         return bug == "older epochs are answered"
@@ -167,7 +172,9 @@ def _divergence(bug: str, leader: Broker, request: Fetch) -> tuple[int, ...]:
 def take(bug: str, state: State, reply: Answer) -> Steps:
     number = reply.follower
     broker = state.brokers[number]
-    if broker.role != FOLLOWER or broker.life != reply.life:
+    if broker.role != FOLLOWER or broker.topic != reply.topic:
+        return
+    if broker.life != reply.life and bug != "former self's answers are taken":
         return
     if len(broker.log) != reply.offset and bug != "answers are taken anywhere":
         return

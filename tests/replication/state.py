@@ -23,6 +23,7 @@ Records = tuple[Record, ...]
 class Write(NamedTuple):
     """A leader's wish for another ISR, on its way to ZooKeeper."""
 
+    topic: int
     version: int  # that it must have
     isr: int
     eligible: int
@@ -32,6 +33,7 @@ class Write(NamedTuple):
 
 
 class Fetch(NamedTuple):
+    topic: int
     follower: int
     life: int
     leader: int
@@ -42,6 +44,7 @@ class Fetch(NamedTuple):
 
 
 class Answer(NamedTuple):
+    topic: int
     follower: int
     life: int
     leader: int
@@ -55,6 +58,7 @@ class Answer(NamedTuple):
 class News(NamedTuple):
     """What a controller tells a broker about a state that it wrote."""
 
+    topic: int
     receiver: int
     version: int
     leader: int
@@ -67,6 +71,7 @@ class News(NamedTuple):
 class Election(NamedTuple):
     """A controller's decision, on its way to ZooKeeper."""
 
+    topic: int
     controller_epoch: int
     version: int  # that the state must have
     leader: int
@@ -85,11 +90,12 @@ class Broker:
     __slots__ = (
         "durable", "eligible", "ends", "epoch", "is_empty", "is_registering", "is_up", "isr",
         "leader", "life", "lives", "log", "min_insync", "number", "proposed", "role", "start",
-        "version", "watermark", "write",
+        "topic", "version", "watermark", "write",
     )  # fmt: skip
 
     def __init__(self, life: int) -> None:
         self.number = -1  # among all that a search has met
+        self.topic = 1
         self.log: Records = ()
         self.durable = 0
         self.watermark = 0
@@ -113,6 +119,7 @@ class Broker:
     def copy(self) -> Broker:
         new = Broker.__new__(Broker)
         new.number = -1
+        new.topic = self.topic
         new.log = self.log
         new.durable = self.durable
         new.watermark = self.watermark
@@ -148,6 +155,7 @@ class Broker:
 class Tree(NamedTuple):
     """ZooKeeper."""
 
+    topic: int  # its id: a topic that is deleted and made again has another one
     version: int  # of the partition's state, which is the next five
     leader: int
     life: int  # of the leader that was elected
@@ -172,6 +180,7 @@ class Budget(NamedTuple):
     late: int = 0  # messages and writes that do not come at once
     controllers: int = 0  # that take over from another
     configs: int = 0  # changes of min.insync.replicas
+    topics: int = 0  # that are made again after the first
 
 
 @cache
@@ -215,7 +224,7 @@ def first_state(
     budget: Budget, isr: int = EVERYBODY, min_insync: int = 2, written: int = 0
 ) -> State:
     """Broker 0 leads, all are alive, and the ISR has this many committed records."""
-    tree = Tree(1, 0, 1, 1, isr, 0, (1,) * BROKERS, (1,) * BROKERS, 1, min_insync)
+    tree = Tree(1, 1, 0, 1, 1, isr, 0, (1,) * BROKERS, (1,) * BROKERS, 1, min_insync)
     brokers = [Broker(1) for _ in range(BROKERS)]
     records = tuple((1, -each) for each in range(written))
     for number, broker in enumerate(brokers):

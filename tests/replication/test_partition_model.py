@@ -12,7 +12,7 @@ from tests.replication.bugs import BUGS
 from tests.replication.explorer import explore
 from tests.replication.invariants import INVARIANTS
 from tests.replication.partition_model import Model
-from tests.support.release import gate_has
+from tests.support.release import gate_has, in_release
 
 PAGE = Path(__file__).parents[2] / "docs/replication.md"
 LONG = "a search of seconds to minutes"
@@ -36,7 +36,7 @@ def test_a_planted_bug_is_found(bug: str) -> None:
     assert search.states == found.states
 
 
-@pytest.mark.parametrize("rule", NEEDLESS)
+@pytest.mark.parametrize("rule", in_release(LONG, NEEDLESS))
 def test_a_rule_that_another_one_covers_is_not_missed(rule: str) -> None:
     """The page says so. States that are reached only without it show that it was broken."""
     bounds, model = BOUNDS[NEEDLESS[rule]], Model(rule)

@@ -108,7 +108,7 @@ class ConsumerMembership:
         def store(records: list[Record], done: Done) -> None:
             def stored(error: ApplianceError | None) -> None:
                 done(error)
-                if self._table.availability.is_loaded and self._table.has(group):
+                if self._table.availability.is_loaded:
                     self._maybe_downgrade(group)
 
             self._table.store(group, records, stored)

@@ -75,11 +75,13 @@ class OffsetsTopic:
             asyncio.get_running_loop().call_soon(told, error, -1)
             return
 
+        key = id(write)  # a reference would be a cycle
+
         def done(error: ApplianceError | None, first_offset: int) -> None:
-            if term.writes.pop(id(write), None) is not None:
+            if term.writes.pop(key, None) is not None:
                 told(error, first_offset)
 
-        term.writes[id(write)] = write
+        term.writes[key] = write
         write.done, write.election = done, term.epoch
         if term.partition not in self._queues:
             self._queues[term.partition] = self._queue()

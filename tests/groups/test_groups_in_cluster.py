@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -273,6 +275,21 @@ def test_a_deletion_under_way_leaves_the_group_to_its_next_coordinator(pair: Two
     assert listed(pair.two) == (0, ["g"])
 
 
+def test_a_deletion_of_an_election_that_is_over_deletes_nothing(pair: TwoBrokers) -> None:
+    """It waits for commits on their way, and finds another group of the name."""
+    pair.move(pair.one)
+    assert GroupClient(pair.one).commit(1) == [0]
+    with pair.replication.held():
+        appended(pair.one, lambda: GroupClient(pair.one).send_commit(2))
+        sent = pair.one.send(DeleteGroupsRequest(["g"]), 2)
+        assert not pair.one.is_answered(sent)
+        pair.elect(pair.one, 1)
+    pair.loaded(pair.one)
+    assert pair.one.answer(sent).results[0].error_code == NOT_COORDINATOR
+    assert committed(pair.one) == {("t", 0): 2}
+    assert GroupClient(pair.one).commit(3) == [0]
+
+
 # Groups of the newer protocol
 
 
@@ -312,6 +329,24 @@ def test_heartbeats_that_wait_for_the_disk_are_sent_away(pair: TwoBrokers) -> No
     assert one.epoch == epoch
     group = pair.two.broker.groups.table.groups["g"]
     assert list(group.members) == ["one"]
+
+
+@pytest.mark.parametrize("is_newer", [False, True])
+def test_an_unloaded_group_is_freed(pair: TwoBrokers, is_newer: bool) -> None:
+    """At once: what the collector does not look at any more would stay for good."""
+    pair.move(pair.one)
+    if is_newer:
+        NewMember(pair.one).beat()
+    else:
+        GroupClient(pair.one).enter()
+    group = weakref.ref(pair.one.broker.groups.table.groups["g"])
+    gc.disable()
+    try:
+        pair.move(pair.two)
+        pair.one.run(asyncio.sleep(0))
+        assert group() is None
+    finally:
+        gc.enable()
 
 
 # Elections, one after the other
@@ -371,6 +406,8 @@ def test_a_load_that_an_election_overtakes_is_dropped(
     pair.one.run(asyncio.to_thread(begun.wait, 20))
     pair.elect(pair.two, 1)
     may_end.set()
+    pair.loaded(pair.one)
+    assert pair.one.broker.groups.table.groups == {}
     pair.loaded(pair.two)
     assert client.commit(2) == [0]
     pair.elect(pair.one, 1)
@@ -420,17 +457,17 @@ def test_no_acknowledged_commit_is_lost_whatever_is_elected(pair: TwoBrokers) ->
     names = "g", "h"
     tried, sent = dict.fromkeys(names, 0), []
     for _ in range(60):
-        for name in names:
-            tried[name] += 1
-            to = chance.choice(pair.both)
-            sent.append((name, tried[name], to, GroupClient(to, name).send_commit(tried[name])))
-            if chance.random() < 0.5:
-                to.is_answered(sent[-1][-1])
         with pair.replication.held() if chance.random() < 0.5 else nullcontext():
+            for name in names:
+                tried[name] += 1
+                to = chance.choice(pair.both)
+                commit = GroupClient(to, name).send_commit(tried[name])
+                to.is_answered(commit)  # it is on its way, before whoever is elected next
+                sent.append((name, tried[name], to, commit))
             leader = chance.choice([pair.one, pair.two, None])
             pair.elect(leader, chance.randrange(2), raised=chance.randrange(2) if not leader else 1)
-            if leader and chance.random() < 0.5:
-                leader.run(asyncio.sleep(chance.random() / 100))
+        if leader and chance.random() < 0.5:
+            leader.run(asyncio.sleep(chance.random() / 100))
     pair.move(pair.one)
     acknowledged = dict.fromkeys(names, 0)
     for name, offset, to, each in sent:
@@ -510,6 +547,9 @@ def test_offsets_of_a_topic_deleted_before_they_were_read_go(pair: TwoBrokers) -
     client.control = pair.two
     assert client.commit(4) == [0]
     pair.move(pair.one, 1)
+    assert pair.one.is_answered(pair.one.send(ListGroupsRequest(), 5))  # what it began by itself, too
+    while pair.one.broker.groups.table.topic.is_busy:
+        pair.one.run(asyncio.sleep(0.001))
     assert committed(pair.one) == {("t", 0): 4}
 
 

@@ -162,8 +162,7 @@ class GroupTable:
             else:
                 group.superseded = []
             done(error, time.monotonic_ns() // 1_000_000)
-            if self.has(group):
-                self.arm(group)
+            self.arm(group)
 
         self.topic.write(group.id, [*superseded, group_record(group.id, value)], stored)
 

@@ -9,8 +9,9 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -29,6 +30,7 @@ from appliance.protocol.messages.list_groups import ListGroupsRequest
 from appliance.protocol.messages.offset_delete import OffsetDeleteRequest
 from appliance.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from appliance.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from appliance.topics import internal_topic
 from appliance.topics.topic import OFFSETS
 from tests.support.consumer_group_client import Member as NewMember
 from tests.support.control import Sent
@@ -489,6 +491,59 @@ def test_a_slow_follower_of_one_partition_holds_up_no_other(pair: TwoBrokers) ->
         assert pair.one.answer(sent).topics[0].partitions[0].error_code == 0
         assert not pair.one.is_answered(held)
     assert pair.one.answer(held).topics[0].partitions[0].error_code == 0
+
+
+class LateWriter(LogWriter):
+    """Its thread comes to its turn late: after what the test does meanwhile."""
+
+    meanwhile: ClassVar[list[Callable[[], None]]] = []
+
+    def begin(self, batches: Any, timeout_s: float) -> None:
+        if not self.meanwhile:
+            super().begin(batches, timeout_s)
+            return
+        self.meanwhile.pop()()
+        begin = partial(super().begin, batches, timeout_s)
+        asyncio.get_running_loop().call_later(0.05, begin)
+
+
+def test_a_commit_that_two_elections_overtake_on_its_way_is_refused(
+    pair: TwoBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(internal_topic, "LogWriter", LateWriter)
+    pair.move(pair.one)
+    client = GroupClient(pair.one)
+    assert client.commit(1) == [0]
+    log = pair.one.log(1)
+    end_offset = log.log_end_offset
+    LateWriter.meanwhile.append(lambda: pair.elect_logs([pair.two, pair.one], 1))
+    assert client.commit(2) == [NOT_COORDINATOR]
+    assert log.log_end_offset == end_offset
+
+
+def test_a_load_waits_for_what_is_on_its_way(
+    pair: TwoBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the same election, before a pause: it may come to the log yet, and must be in memory."""
+    monkeypatch.setattr(internal_topic, "LogWriter", LateWriter)
+    pair.move(pair.one)
+    client = GroupClient(pair.one)
+    assert client.commit(1) == [0]
+    LateWriter.meanwhile.append(lambda: None)
+    sent = client.send_commit(2)
+    assert not pair.one.is_answered(sent)
+    pair.elect(None, 1, raised=0)
+    pair.elect(pair.one, 1, raised=0)
+    pair.loaded(pair.one)
+    assert pair.one.answer(sent).topics[0].partitions[0].error_code == NOT_COORDINATOR
+    pair.one.run(asyncio.sleep(0.1))
+    assert values_in(pair.one) == committed(pair.one)
+
+
+def values_in(member: Member) -> dict[tuple[str, int], int]:
+    """Committed offsets as a start would find them."""
+    found = replay([member.log(1)]).offsets.of_group("g")
+    return {tuple(place): each.value.offset for place, each in found.items()}
 
 
 def test_being_told_again_changes_nothing(pair: TwoBrokers) -> None:

@@ -71,6 +71,14 @@ class TwoBrokers:
             for each in self.both:
                 each.run(self._tell(each, number, epoch, is_led=each.node == node))
 
+    def elect_logs(self, leaders: Sequence[Member], number: int) -> None:
+        """One after the other; coordinators do not hear of it."""
+        with self.replication.guard:
+            for each in leaders:
+                epoch = self.leaders[number][1] + 1
+                self._tell_logs(number, each.node, epoch)
+                self.leaders[number] = each.node, epoch
+
     def _tell_logs(self, number: int, leader: int, epoch: int) -> None:
         for each in self.both:
             log, others = each.log(number), [node for node in NODES if node != each.node]

@@ -63,6 +63,7 @@ cdef cppclass FetchTarget:
     int16_t told_error
     int64_t decided_at             # the generation of the next; 0: it is not known
     bint may_read
+    bint is_named                  # of a follower: since it was reported last
     int16_t refused                # of a follower: why it was, when it fetched; 0: it was not
     int32_t diverging_epoch        # of a follower: from where on its log is another; -1: it is not
     int64_t diverging_end
@@ -72,6 +73,8 @@ cdef cppclass FetchSession:
     int32_t id
     int32_t epoch                  # of the next request
     size_t first                   # where the next answer begins, so that none starves
+    int64_t reported_ns            # of a follower: when all of it was reported last, and
+    int64_t reported_life          # in which life
     vector[FetchTarget] targets    # each partition once
     unordered_map[string, size_t] places  # of each partition in `targets`, by topic and number
 
@@ -85,6 +88,7 @@ cdef cppclass Fetch:
     int32_t replica                # the node of a follower; -1: it is no follower
     int64_t replica_life           # of that broker
     bint is_reported               # the logs know how far that follower is
+    bint reports_all               # also of what it did not name
     bint is_incremental
     int32_t session_id             # 0: none
     int32_t throttle_ms            # as its answer says

@@ -26,6 +26,9 @@ cdef void fetch_report(Fetch* fetch) noexcept nogil:
     fetch.is_reported = True
     for i in range(fetch.targets.size()):
         target = &fetch.targets.at(i)
+        if not target.is_named and not fetch.reports_all:
+            continue
+        target.is_named = False
         target.refused = 0
         target.diverging_epoch = -1
         if target.log.get() != NULL and (fetch.generation == 0 or target.may_read):

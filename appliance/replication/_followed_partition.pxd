@@ -35,9 +35,10 @@ ctypedef shared_ptr[Followed] FollowedRef
 cdef FollowedRef followed_new(const string& topic_id, const string& topic, int32_t partition,
                               const LogRef& log, const CommitterRef& committer) noexcept nogil
 
-# Whether it may be fetched: it follows, and has on disk what it has. `into` is how it is named,
-# then. Else a commit was asked for, or it is left out.
-cdef bint followed_name(Followed* it, int64_t backoff_max_ns, Named* into) noexcept nogil
+# Whether it may be fetched: it follows that leader, and has on disk what it has. `into` is how it is
+# named, then. Else a commit was asked for, or it is left out.
+cdef bint followed_name(Followed* it, int32_t leader, int64_t backoff_max_ns,
+                        Named* into) noexcept nogil
 
 # An answer about it. What was appended is on its way to the disk.
 cdef void followed_take(Followed* it, const Answered* answer, int64_t backoff_max_ns) noexcept nogil
@@ -45,6 +46,9 @@ cdef void followed_take(Followed* it, const Answered* answer, int64_t backoff_ma
 # It is left out for a while: longer, the more often in a row. One of both is 0.
 cdef void followed_leave_out(Followed* it, int code, int16_t error,
                              int64_t backoff_max_ns) noexcept nogil
+
+# Whether the log is being compacted or retained, which may take long: nothing else waits for that.
+cdef bint followed_is_maintained(Followed* it) noexcept nogil
 
 # Whether it was elected anew since it was named.
 cdef bint followed_is_elected_anew(const Followed* it) noexcept nogil

@@ -14,7 +14,7 @@ from libcpp.memory cimport make_shared
 from libcpp.string cimport string
 
 from appliance.native._codes cimport (
-    LEADER_EPOCH_OLD, LEADER_EPOCH_UNKNOWN, NOT_LEADER, OFFSET_OUT_OF_RANGE, OK,
+    LEADER_EPOCH_UNKNOWN, NOT_LEADER, OFFSET_OUT_OF_RANGE, OK, WOULD_WAIT,
 )
 from appliance.native._native cimport ScopeLock, monotonic_ns
 from appliance.protocol._error_codes cimport kafka_error
@@ -48,12 +48,13 @@ cdef FollowedRef followed_new(const string& topic_id, const string& topic, int32
     return fresh
 
 
-cdef bint followed_name(Followed* it, int64_t backoff_max_ns, Named* into) noexcept nogil:
+cdef bint followed_name(Followed* it, int32_t leader, int64_t backoff_max_ns,
+                        Named* into) noexcept nogil:
     cdef PartitionLog* log = it.log.get()
     cdef ScopeLock guard
     cdef int64_t end_offset
     it.leader_epoch = <int32_t>log.replicas.epoch.load()
-    if log.role.load() != ROLE_FOLLOWER:
+    if log.role.load() != ROLE_FOLLOWER or log.replicas.leader.load() != leader:
         followed_leave_out(it, NOT_LEADER, 0, backoff_max_ns)
         return False
     guard.hold(log.guard)
@@ -137,12 +138,21 @@ cdef bint _follows(const Followed* it) noexcept nogil:
     return it.log.get().role.load() == ROLE_FOLLOWER and not followed_is_elected_anew(it)
 
 
+cdef bint followed_is_maintained(Followed* it) noexcept nogil:
+    if not it.log.get().maintenance.try_lock():
+        return True
+    it.log.get().maintenance.unlock()
+    return False
+
+
 cdef int _cut(Followed* it, const Answered* answer) noexcept nogil:
     cdef PartitionLog* log = it.log.get()
     cdef int64_t offset = log_cut_offset(log, answer.diverging_epoch, answer.diverging_end)
     cdef int code
     if not _follows(it):
         return NOT_LEADER
+    if followed_is_maintained(it):
+        return WOULD_WAIT
     offset = max(offset, log.log_start_offset.load())
     if offset >= log.log_end_offset.load():
         return LEADER_EPOCH_UNKNOWN  # nothing here parts from what the leader has
@@ -157,6 +167,8 @@ cdef int _begin_at(Followed* it, int64_t offset) noexcept nogil:
     cdef int code
     if not _follows(it):
         return NOT_LEADER
+    if followed_is_maintained(it):
+        return WOULD_WAIT
     code = log_begin_at(it.log.get(), offset)
     committer_notify(it.committer.get())
     it.cuts += 1

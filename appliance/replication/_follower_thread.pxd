@@ -13,7 +13,8 @@ from appliance.replication._leader_link cimport LeaderLink
 
 # What Python and the thread share.
 cdef cppclass Follower:
-    int32_t node                   # its own; constant, as are the next four
+    int32_t leader                 # the node; constant, as are the next five
+    int32_t node                   # its own
     int32_t wait_ms
     int32_t max_bytes
     int32_t partition_bytes

@@ -30,7 +30,7 @@ from appliance.replication._fetch_wire cimport (
     fetch_put_request, fetch_read_head, fetch_read_partition, fetch_read_topic,
 )
 from appliance.replication._followed_partition cimport (
-    Followed, followed_is_elected_anew, followed_name, followed_take,
+    Followed, followed_is_elected_anew, followed_is_maintained, followed_name, followed_take,
 )
 from appliance.replication._leader_link cimport (
     LINK_CLOSED, LINK_MALFORMED, LINK_OK, LINK_REFUSED, LINK_WOKEN, link_calm, link_close,
@@ -251,7 +251,8 @@ cdef bint _collect(Follower* it) noexcept nogil:
                 not followed_is_elected_anew(each)):
             has_one = True
             continue
-        may_name = each.out_until_ns <= now and followed_name(each, it.backoff_max_ns, &named)
+        may_name = each.out_until_ns <= now and followed_name(
+            each, it.leader, it.backoff_max_ns, &named)
         if may_name:
             it.request.named.push_back(named)
             each.is_in_session = True
@@ -384,7 +385,8 @@ cdef void _settle(Follower* it) noexcept nogil:
         _await(it, it.settling[i].get(), until_ns)
     for i in range(it.shortening.size()):
         log = it.shortening[i].get().log.get()
-        if it.shortening[i].get().leader_start <= log_high_watermark(log):
+        if (it.shortening[i].get().leader_start <= log_high_watermark(log)
+                and not followed_is_maintained(it.shortening[i].get())):
             # What cannot be deleted now is when the leader tells of more.
             log_advance_start(log, it.shortening[i].get().leader_start)
     it.settling.clear()

@@ -10,7 +10,7 @@ from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 from appliance._log cimport Log
-from appliance.native._codes cimport OK
+from appliance.native._codes cimport OK, WOULD_WAIT
 from appliance.native._native cimport ScopeLock, errno, monotonic_ns
 from appliance.native._socket cimport EFD_CLOEXEC, EFD_NONBLOCK, eventfd
 from appliance.protocol._error_codes cimport kafka_message
@@ -89,6 +89,7 @@ cdef class Fetcher:
         self.leader_node, self.host, self.port = leader_node, host, port
         self.follower = follower_new(event_fd)
         it = self.follower.get()
+        it.leader = leader_node
         it.node = own_node
         it.life.store(own_life)
         it.wait_ms = config.fetch_wait_max_ms
@@ -104,7 +105,10 @@ cdef class Fetcher:
             follower_stop(self.follower.get(), 0)
 
     def start(self):
-        cdef int error = follower_start(self.follower)
+        cdef int error
+        if self.is_running or self.follower.get().must_stop.load():
+            raise ValueError("a fetcher starts once")
+        error = follower_start(self.follower)
         if error != 0:
             raise OSError(error, "the thread of a fetcher cannot be started")
         self.is_running = True
@@ -193,6 +197,8 @@ cdef _state(const Followed* it):
         reason = _name(it.error)
     elif it.code != OK:
         error, reason = it.code, kafka_message(it.code).decode()
+        if it.code == WOULD_WAIT:
+            reason = "the log is to be cut, and is being compacted"
     return PartitionState(
         it.topic_id, it.topic.decode(), it.partition, it.offset,
         it.log.get().log_end_offset.load(), it.watermark, it.leader_epoch, it.bytes, it.cuts,

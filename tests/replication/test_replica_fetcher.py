@@ -335,3 +335,24 @@ def test_what_came_in_pieces_and_late_is_no_trouble(make: Make) -> None:
     follower.follow(1, leader)
     wait_until_equal(leader, follower)
     assert files_of(follower) == files_of(leader)
+
+
+def test_a_log_that_follows_another_is_not_fetched_from_here(make: Make) -> None:
+    """Whoever forgot to remove it harms nobody."""
+    one, two = make(1), make(2)
+    one.lead(1, [2])
+    two.follow(1, one)
+    two.log.follow(2, 3)
+    on_disk(one.log, batch("a"))
+    (state,) = until(lambda: [each for each in two.states(one) if each.error])
+    assert state.reason == "this broker does not lead the partition"
+    assert two.log.log_end_offset == 0
+
+
+def test_a_follower_that_has_all_is_not_behind(make: Make) -> None:
+    """Also where its session names nothing for a long time."""
+    leader, follower = make(1, 2), make(2, 2, replication={"fetch_wait_max_ms": 50})
+    leader.lead(1, [2])
+    follower.follow(1, leader)
+    time.sleep(1)
+    assert max(log.replicas()[0].lag_ms for log in leader.logs) < 900

@@ -24,7 +24,7 @@ def of_replicas(here: InCluster) -> Iterator[Finding]:
         if state is None or known is None:
             continue
         isr, count = len(state.isr), len(known.partitions[partition])
-        least = here.cluster.min_insync(topic)
+        least = here.cluster.min_insync(topic, count)
         if isr < least:
             few.append(f"{log.name}: {isr} of {count} replicas are in sync, wanted {least} "
                        "(min.insync.replicas): nothing counts until one returns")  # fmt: skip

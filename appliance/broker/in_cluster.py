@@ -30,7 +30,7 @@ from appliance.topics.topic import Topic
 
 events = event_log.named("replication")
 
-LOOK_S = 0.005
+LOOK_S, AGAIN_S = 0.005, 1.0
 HAND_OVER_S = 10.0  # a stop waits so long for followers and for an election
 
 
@@ -79,10 +79,8 @@ class InCluster:
     async def join(self) -> None:
         await self.cluster.start()
         self.on_topics([*self.cluster.topics, *self.broker.topics])
-        jobs: list[Coroutine[Any, Any, None]] = [
-            self.topics.run(), self._in_sync.run(), self.roles.watch_session()
-        ]  # fmt: skip
-        self._tasks = [asyncio.create_task(each) for each in jobs]
+        jobs = (self.topics.run, self._in_sync.run, self.roles.watch_session)
+        self._tasks = [asyncio.create_task(kept(each)) for each in jobs]
 
     async def leave(self) -> None:
         """Others lead what this one led, and have all of it, before it ends its session."""
@@ -156,6 +154,16 @@ class InCluster:
 def has_all(log: Log, end_offset: int) -> bool:
     """Whether all of the ISR have what this log has: also what was acknowledged by acks=1."""
     return all(each.end_offset >= end_offset for each in log.replicas() if each.is_in_sync)
+
+
+async def kept(job: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """For good: a fault of ours ends no broker, and does not leave it behind the cluster, either."""
+    while True:
+        try:
+            await job()
+        except Exception:
+            events.exception("following the cluster failed unexpectedly")
+        await asyncio.sleep(AGAIN_S)
 
 
 async def until(is_so: Callable[[], bool], end_s: float) -> None:

@@ -60,7 +60,7 @@ class InSyncReplicas:
             if log.election != state.leader_epoch:
                 continue
             wanted, joining = self.wanted(log, state)
-            least = self._cluster.min_insync(key[0])
+            least = self._least(key)
             must_clear = bool(state.eligible) and len(wanted) >= least
             if wanted != {*state.isr} or must_clear:
                 self._writes[key] = asyncio.create_task(
@@ -77,6 +77,10 @@ class InSyncReplicas:
                 isr.add(each.node)
                 joining[each.node] = each.life
         return isr, joining
+
+    def _least(self, key: Key) -> int:
+        known = self._cluster.topics.get(key[0])
+        return self._cluster.min_insync(key[0], len(known.partitions[key[1]]) if known else 1)
 
     def _stays(self, replica: ReplicaState) -> bool:
         broker = self._cluster.brokers.get(replica.node)
@@ -100,10 +104,9 @@ class InSyncReplicas:
         joining: dict[int, int],
     ) -> None:
         self._roles.propose(key, {*joining})
-        least = self._cluster.min_insync(key[0])
         try:
             outcome = await self._cluster.write_isr(
-                key, state.version, sorted(isr), joining, least
+                key, state.version, sorted(isr), joining, self._least(key)
             )
         except ApplianceError as error:
             # Not known: who was proposed stays waited for, until another election or write.

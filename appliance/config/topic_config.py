@@ -117,7 +117,8 @@ _KEYS = [
         "min.insync.replicas",
         INT,
         "1",
-        "No effect: acks=all waits for the disk of the one node, whatever this says.",
+        "Of a cluster: with fewer replicas in sync nothing counts, and acks=all is refused. On one "
+        "node it has no effect: acks=all waits for its disk.",
         synonym="min.insync.replicas",
         minimum=1,
     ),

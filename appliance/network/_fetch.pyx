@@ -12,7 +12,8 @@ from libcpp.vector cimport vector
 from appliance.native._bytes cimport Cursor
 from appliance.native._native cimport monotonic_ns
 from appliance.network._connection cimport (
-    Connection, Fetch, FetchRef, FetchSession, FetchTarget, Slot, connection_mute, slot_at, slot_ready,
+    Connection, Fetch, FetchRef, FetchSession, FetchTarget, Slot, connection_mute, slot_at,
+    slot_ready,
 )
 from appliance.network._dispatch cimport HANDLED, MALFORMED
 from appliance.network._fetch_answer cimport fetch_put_nothing
@@ -35,7 +36,7 @@ cdef enum:
     INVALID_REQUEST = 42
     FETCH_SESSION_ID_NOT_FOUND = 70
     REPLICA_STATE = 1              # a tag of the request
-    REPORT_NS = 100000000          # a follower is late after seconds; a thousand reports take 0.3 ms
+    REPORT_NS = 100000000          # a follower is late after seconds; a thousand reports: 0.3 ms
 
 cdef cppclass Parsed:
     FetchRef fetch

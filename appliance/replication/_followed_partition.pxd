@@ -35,8 +35,8 @@ ctypedef shared_ptr[Followed] FollowedRef
 cdef FollowedRef followed_new(const string& topic_id, const string& topic, int32_t partition,
                               const LogRef& log, const CommitterRef& committer) noexcept nogil
 
-# Whether it may be fetched: it follows that leader, and has on disk what it has. `into` is how it is
-# named, then. Else a commit was asked for, or it is left out.
+# Whether it may be fetched: it follows that leader, and has on disk what it has. `into` is how it
+# is named, then. Else a commit was asked for, or it is left out.
 cdef bint followed_name(Followed* it, int32_t leader, int64_t backoff_max_ns,
                         Named* into) noexcept nogil
 

@@ -602,7 +602,8 @@ def test_offsets_of_a_topic_deleted_before_they_were_read_go(pair: TwoBrokers) -
     client.control = pair.two
     assert client.commit(4) == [0]
     pair.move(pair.one, 1)
-    assert pair.one.is_answered(pair.one.send(ListGroupsRequest(), 5))  # what it began by itself, too
+    # what it began by itself, too
+    assert pair.one.is_answered(pair.one.send(ListGroupsRequest(), 5))
     while pair.one.broker.groups.table.topic.is_busy:
         pair.one.run(asyncio.sleep(0.001))
     assert committed(pair.one) == {("t", 0): 4}

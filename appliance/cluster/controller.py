@@ -193,8 +193,8 @@ class Controller:
         leaving = {node: self._view.leaving[node] for node in self._view.leaving_now}
         untold = self.elections.untold
         if untold or self._is_everything or leaving != self._told_leaving:
-            numbers = await term.tell(merged(untold), leaving, self._is_everything)
-            self._view.own |= {*numbers}
+            news = merged(untold)
+            await term.tell(news, leaving, self._is_everything, self._view.own)
             del untold[:]
             self._is_everything, self._told_leaving = False, leaving
         self._view.tell()

@@ -135,11 +135,11 @@ class Term:
         self,
         news: Iterable[TopicNews],
         leaving: Mapping[int, int],
-        is_everything: bool = False,
-    ) -> list[int]:
-        """The numbers of the notices."""
+        is_everything: bool,
+        own: set[int],
+    ) -> None:
+        """`own` gets the numbers of the notices."""
         pieces = [*in_pieces(news)] or [()]
-        numbers = []
         for piece in pieces:
             data = notice_node(Notice(self.node_id, piece, is_everything, leaving))
             change = self.change().create(f"{paths.CHANGES}/c", data, sequence=True)
@@ -149,8 +149,7 @@ class Term:
                 if refused.number == 0:
                     raise Deposed(f"epoch {self.epoch} is over") from refused
                 raise
-            numbers.append(int(str(results[1])[-10:]))
-        return numbers
+            own.add(int(str(results[1])[-10:]))
 
     async def remove_notices(self, numbers: Sequence[int]) -> None:
         for first in range(0, len(numbers), IN_A_CHANGE):

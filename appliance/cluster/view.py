@@ -68,6 +68,7 @@ class View:
         self._wake = asyncio.Event()
         self._is_due = {BROKERS, CONTROLLER, EVERYTHING}
         self._session_read = 0
+        self._reading = asyncio.Lock()
 
     @property
     def lives(self) -> dict[int, int]:
@@ -169,6 +170,10 @@ class View:
         self.tell()
 
     async def _read_everything(self) -> None:
+        async with self._reading:
+            await self._read_all()
+
+    async def _read_all(self) -> None:
         self._is_due.discard(EVERYTHING)
         try:
             await self._session.sync()
@@ -179,25 +184,30 @@ class View:
         except BaseException:
             self._is_due.add(EVERYTHING)
             raise
-        self._newest = max([self._newest, *numbers])
+        self._newest = max(numbers, default=-1)
         self.own = {each for each in self.own if each > self._newest}
 
     # notices
 
     async def _read_notices(self) -> None:
+        async with self._reading:
+            if not await self._took_notices():
+                await self._read_all()
+
+    async def _took_notices(self) -> bool:
+        """False: they do not say all."""
         numbers = await self.notices()
         unread = [each for each in numbers if each > self._newest]
         if not unread:
-            return
+            return True
         is_whole = unread == [*range(self._newest + 1, self._newest + 1 + len(unread))]
         if not is_whole or len(unread) > UNREAD_MAX:
             log.info("notices are missing: everything is read", known=self._newest, next=unread[0])
-            await self._read_everything()
-            return
+            return False
         for number in unread:
             if not await self._take(number):
-                await self._read_everything()
-                return
+                return False
+        return True
 
     async def _take(self, number: int) -> bool:
         """False: it does not say all."""

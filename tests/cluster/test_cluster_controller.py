@@ -174,7 +174,7 @@ def test_a_deposed_controller_writes_nothing(clusters: Clusters, look: Looker) -
             with pytest.raises(Deposed):
                 await term.create({("t", 1): state})
             with pytest.raises(Deposed):
-                await term.tell([], {})
+                await term.tell([], {}, False, set())
             with pytest.raises(Deposed):
                 await term.remove_notices([0])
             assert look.data("/brokers/topics/t/partitions/0/state") == before
@@ -236,6 +236,7 @@ def test_a_request_to_delete_is_for_the_topic_that_it_names(
             request = b'{"version":1,"topic_id":"AAECAwQFBgcICQoLDA0ODw"}'
             look.client.create(f"{look.root}/admin/delete_topics/t", request)
             await until(lambda: look.names("/admin/delete_topics") == [])
+            assert look.names("/brokers/topics") == ["t"]
             assert one.leads(KEY)
             look.client.create(f"{look.root}/admin/delete_topics/t", b"")  # by Kafka's own tools
             assert await one.gone("t", 20)

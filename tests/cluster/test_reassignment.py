@@ -84,8 +84,9 @@ def test_a_partition_moves_and_the_next_controller_finishes_it(clusters: Cluster
             )
             assert joined.is_written
             await until(lambda: three.topics["t"].partitions[0] == (3, 2))
-            await until(lambda: two.states[key].isr == (2, 3))
-            assert (two.states[key].leader, two.topics["t"].adding) == (2, {1: (3,)})
+            await until(lambda: two.topics["t"].adding == {1: (3,)})
+            assert (two.states[key].leader, two.states[key].isr) == (2, (2, 3))
+            assert two.states[key].leader_epoch == 1
             await three.reassign("t", {1: None})
             await until(lambda: two.topics["t"].adding == {})
             assert two.topics["t"].removing == {1: (3,)}, "nobody who has the records lives"

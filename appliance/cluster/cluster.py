@@ -121,7 +121,7 @@ class Cluster:
         """Before a controlled stop: others lead what this broker led, where one of the ISR lives.
         It is chosen no more until it has stopped. False: nobody has answered."""
         node = requests.leave_node(self.member.node_id, self.life)
-        asking = Asking(self._session, self._view.reading)
+        asking = Asking(self._session)
         answer = await asking.ask(node, timeout_s, keep=True)
         return answer is not None
 
@@ -318,9 +318,13 @@ class Cluster:
     ) -> dict[Key, int]:
         """Kafka's codes. Preferred leaders; `unclean`: whoever lives, where nobody leads. That
         loses records, so it is a person's word for each partition."""
-        asking = Asking(self._session, self._view.reading)
-        answer = await asking.ask(requests.elect_node(keys, unclean), timeout_s)
-        return requests.codes_in(answer, keys)
+        asking, known = Asking(self._session), [*keys]
+        codes: dict[Key, int] = {}
+        for first in range(0, len(known), requests.KEYS_MAX):
+            some = known[first:][: requests.KEYS_MAX]
+            answer = await asking.ask(requests.elect_node(some, unclean), timeout_s)
+            codes |= requests.codes_in(answer, some)
+        return codes
 
     async def _now(self, work: Coroutine[Any, Any, T]) -> T:
         """Refused, with words, when ZooKeeper is away or refuses."""

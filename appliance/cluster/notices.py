@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from appliance.catalog import kafka_uuid
@@ -23,7 +23,9 @@ from appliance.cluster import forms
 from appliance.cluster.forms import FormUnknown, PartitionState, Reader, fields_in
 from appliance.cluster.table import TopicNews
 
-STATES_MAX = 2000  # in one notice: ZooKeeper takes a megabyte, and a state has some 150 bytes
+# ZooKeeper takes a megabyte at a time, and closes the connection of who sends more.
+BYTES_WANTED, BYTES_MAX = 400_000, 1_000_000
+STATES_MAX = 2000  # of one topic in one notice
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,14 @@ class Notice:
 
 
 def notice_node(notice: Notice) -> bytes:
+    """Without the news if these are too large: then there is more than it says."""
+    data = _notice_node(notice)
+    if len(data) <= BYTES_MAX:
+        return data
+    return _notice_node(replace(notice, news=(), is_everything=True))
+
+
+def _notice_node(notice: Notice) -> bytes:
     fields: dict[str, Any] = {"version": 1, "by": notice.by}
     if notice.is_everything:
         fields["everything"] = True
@@ -63,31 +73,42 @@ def _fields_of(news: TopicNews) -> dict[str, Any]:
 
 
 def in_pieces(news: Iterable[TopicNews]) -> Iterator[tuple[TopicNews, ...]]:
-    """Each fits into a notice."""
+    """Each fits into a notice, unless a topic alone does not."""
     piece: list[TopicNews] = []
-    count = 0
+    size = 0
     for each in _split(news):
-        weight = 1 + len(each.states) + (len(each.topic.partitions) if each.topic else 0)
-        if piece and count + weight > STATES_MAX:
+        more = _size(each)
+        if piece and size + more > BYTES_WANTED:
             yield tuple(piece)
-            piece, count = [], 0
+            piece, size = [], 0
         piece.append(each)
-        count += weight
+        size += more
     if piece:
         yield tuple(piece)
 
 
 def _split(news: Iterable[TopicNews]) -> Iterator[TopicNews]:
-    """A topic of very many partitions into several."""
+    """A topic with very many states into several."""
     for each in news:
+        if len(each.states) <= STATES_MAX:
+            yield each
+            continue
+        yield replace(each, states={})
         numbers = [*each.states]
-        states = {number: each.states[number] for number in numbers[:STATES_MAX]}
-        yield TopicNews(
-            each.name, each.topic_id, each.topic, each.config, states, each.is_deleted
-        )
-        for first in range(STATES_MAX, len(numbers), STATES_MAX):
+        for first in range(0, len(numbers), STATES_MAX):
             some = {number: each.states[number] for number in numbers[first:][:STATES_MAX]}
             yield TopicNews(each.name, each.topic_id, states=some)
+
+
+def _size(news: TopicNews) -> int:
+    """About that many bytes."""
+    size = 200 + len(news.name)
+    size += sum(150 + 12 * len((*each.isr, *each.eligible)) for each in news.states.values())
+    if news.topic:
+        size += sum(10 + 12 * len(each) for each in news.topic.partitions)
+    if news.config:
+        size += sum(10 + len(name) + len(each) for name, each in news.config.values.items())
+    return size
 
 
 def notice_from(data: bytes, where: str) -> Notice:

@@ -25,6 +25,8 @@ from appliance.cluster.session import ChangeRefused, Session
 from appliance.protocol.errors import ErrorCode
 
 LEAVE, ELECT, PARTITIONS = "leave", "elect", "partitions"
+KEYS_MAX = 1000  # of an election: names may be long, and are there once more in the answer
+ANSWER_BYTES_MAX = 1_000_000  # that ZooKeeper takes
 WITHDRAW_S = 1.0
 PREFERRED, UNCLEAN = "preferred", "unclean"
 
@@ -58,7 +60,11 @@ def elect_node(keys: Collection[Key], unclean: bool) -> bytes:
 
 
 def answered_node(request: Request, answer: Any) -> bytes:
-    return forms.as_json({**request.fields, "answer": answer})
+    """FormUnknown: it asks for more than an answer has room for."""
+    data = forms.as_json({**request.fields, "answer": answer})
+    if len(data) > ANSWER_BYTES_MAX:
+        raise FormUnknown(f"{request.path} in ZooKeeper: its answer has {len(data)} bytes")
+    return data
 
 
 def keys_of(request: Request) -> list[Key]:
@@ -113,51 +119,62 @@ def leaving_in(requests: Collection[Request]) -> dict[int, int]:
 class Asking:
     """One request of this broker, until it is answered."""
 
-    def __init__(self, session: Session, reading: Reading) -> None:
-        self._session, self._reading = session, reading
-        self._path = ""
+    def __init__(self, session: Session) -> None:
+        self._session = session
 
     async def ask(self, node: bytes, timeout_s: float, keep: bool = False) -> Any:
         """The answer, None when none comes in time. `keep`: the request stays until we end."""
+        if not self._session.is_connected:
+            return None
+        made = asyncio.ensure_future(self._make(node))
         try:
-            return await asyncio.wait_for(self._asked(node), timeout_s)
+            return await asyncio.wait_for(self._answered(made), timeout_s)
         except (asyncio.TimeoutError, KazooException):
             return None
         finally:
-            if self._path and not keep:
-                await self._withdraw()
+            if not keep:
+                await self._withdraw(made)
 
-    async def _asked(self, node: bytes) -> Any:
-        self._path = await self._session.create(
+    async def _make(self, node: bytes) -> str:
+        return await self._session.create(
             f"{paths.REQUESTS}/r", node, ephemeral=True, sequence=True
         )
+
+    async def _answered(self, made: asyncio.Future[str]) -> Any:
+        path = await asyncio.shield(made)
         number = self._session.number
         changed = asyncio.Event()
         try:
-            return await self._answer(number, changed)
+            return await self._answer(path, number, changed)
         finally:
             self._session.forget(changed.set)
 
-    async def _answer(self, number: int, changed: asyncio.Event) -> Any:
+    async def _answer(self, path: str, number: int, changed: asyncio.Event) -> Any:
         while self._session.number == number:
             changed.clear()
             with suppress(ConnectionLoss):
-                data, stat = await self._session.get(self._path, changed.set)
-                request = request_from(data, self._path, stat.version)
+                data, stat = await self._session.get(path, changed.set)
+                request = request_from(data, path, stat.version)
                 if request.is_answered:
                     return request.fields["answer"]
                 await changed.wait()
             await self._session.connected()
         return None
 
-    async def _withdraw(self) -> None:
+    async def _withdraw(self, made: asyncio.Future[str]) -> None:
+        """Nobody waits for the answer any more, so nothing is to be done. If it cannot be taken
+        back now it goes with the session."""
         with suppress(ChangeRefused, KazooException, asyncio.TimeoutError):
-            change = self._session.change().delete(self._path)
-            await asyncio.wait_for(change.commit(), WITHDRAW_S)  # else it goes with the session
+            path = await asyncio.wait_for(made, WITHDRAW_S)
+            change = self._session.change().delete(path)
+            await asyncio.wait_for(change.commit(), WITHDRAW_S)
 
 
 def codes_in(answer: Any, keys: Collection[Key]) -> dict[Key, int]:
-    """Of an election; without an answer there is no controller."""
-    if not isinstance(answer, list):
-        return dict.fromkeys(keys, int(ErrorCode.NOT_CONTROLLER))
-    return {(name, number): code for name, number, code in answer}
+    """Of an election. Whatever has no answer has met no controller."""
+    codes = dict.fromkeys(keys, int(ErrorCode.NOT_CONTROLLER))
+    for each in answer if isinstance(answer, list) else []:
+        if isinstance(each, list) and [*map(type, each)] == [str, int, int]:
+            name, number, code = each
+            codes |= {(name, number): code} if (name, number) in codes else {}
+    return codes

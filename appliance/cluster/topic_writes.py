@@ -17,7 +17,8 @@ from appliance.cluster.table import TopicNews
 from appliance.errors import Refused
 from appliance.protocol.errors import ErrorCode
 
-NODE_BYTES_MAX = 900_000  # ZooKeeper takes a megabyte with all that is around it
+# ZooKeeper takes a megabyte at a time; a notice has a topic and its config.
+TOPIC_BYTES_MAX, CONFIG_BYTES_MAX = 700_000, 200_000
 
 
 class TopicWrites:
@@ -34,14 +35,14 @@ class TopicWrites:
         check_name(name)
         partitions = tuple(map(tuple, assignment))
         topic = ClusterTopic(name, topic_id or kafka_uuid.new().bytes, partitions)
-        data = checked(topic)
+        data, config = checked(topic), checked_config(name, configs)
         while True:
             is_left_over = await self._session.exists(paths.config(name))
             change = self._session.change().create(paths.topic(name), data)
             change.create(paths.partitions(name), b"")
             if is_left_over:
                 change.delete(paths.config(name))
-            change.create(paths.config(name), forms.config_node(configs))
+            change.create(paths.config(name), config)
             try:
                 await change.commit()
             except ChangeRefused as refused:
@@ -112,7 +113,8 @@ class TopicWrites:
         self, name: str, topic_id: bytes, values: Mapping[str, str], version: int
     ) -> TopicNews | None:
         """None: they are not any more as they were read."""
-        change = self._session.change().set(paths.config(name), forms.config_node(values), version)
+        data = checked_config(name, values)
+        change = self._session.change().set(paths.config(name), data, version)
         try:
             await change.commit()
         except ChangeRefused as refused:
@@ -152,14 +154,29 @@ def exists(name: str) -> Refused:
 def checked(topic: ClusterTopic) -> bytes:
     """Its node, as others will be able to read it."""
     data = forms.topic_node(topic)
-    if len(data) > NODE_BYTES_MAX or len(topic.partitions) > forms.PARTITIONS_MAX:
+    if len(data) > TOPIC_BYTES_MAX or len(topic.partitions) > forms.PARTITIONS_MAX:
         raise Refused(
             ErrorCode.INVALID_PARTITIONS,
             f"topic {topic.name}: {len(topic.partitions)} partitions are {len(data)} bytes in "
-            f"ZooKeeper, wanted at most {NODE_BYTES_MAX}",
+            f"ZooKeeper, wanted at most {TOPIC_BYTES_MAX}",
         )
     try:
         forms.topic_from(data, topic.name, topic.version, paths.topic(topic.name))
     except forms.FormUnknown as error:
         raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, str(error)) from error
+    return data
+
+
+def checked_config(name: str, values: Mapping[str, str]) -> bytes:
+    data = forms.config_node(values)
+    if len(data) > CONFIG_BYTES_MAX:
+        raise Refused(
+            ErrorCode.INVALID_CONFIG,
+            f"topic {name}: its configs are {len(data)} bytes in ZooKeeper, wanted at most "
+            f"{CONFIG_BYTES_MAX}",
+        )
+    try:
+        forms.config_from(data, 0, paths.config(name))
+    except forms.FormUnknown as error:
+        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
     return data

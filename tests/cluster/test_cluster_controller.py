@@ -56,6 +56,11 @@ def test_topics_are_made_extended_configured_and_deleted_by_any_broker(
             for name, words in (("..", "wanted 1 to 249"), ("ä", "wanted 1 to 249")):
                 with pytest.raises(Refused, match=words):
                     await one.create_topic(name, [[1]])
+            large = {f"{each:05}": "x" * 29_992 for each in range(10)}
+            with pytest.raises(Refused, match="configs are 300054 bytes in ZooKeeper"):
+                await one.create_topic("u", [[1]], large)
+            with pytest.raises(Refused, match=r"50001 partitions are .* wanted at most 700000"):
+                await one.create_topic("u", [[100, 101, 102]] * 50_001)
             with pytest.raises(Refused, match="wanted each broker once"):
                 await one.create_topic("u", [[1, 1]])
 

@@ -15,6 +15,7 @@ from appliance.cluster.forms import (
     TopicConfig,
 )
 from appliance.cluster.notices import STATES_MAX, Notice, in_pieces, notice_from, notice_node
+from appliance.cluster.requests import codes_in
 from appliance.cluster.table import Table, TopicNews, merged
 from appliance.config.listeners import Listeners, Protocols
 
@@ -203,6 +204,25 @@ def test_a_large_round_takes_several_notices() -> None:
         TopicNews("t", ID, TOPIC, NEWS.config, {**states, **NEWS.states})
     ]
     assert max(len(each.states) for piece in pieces for each in piece) == STATES_MAX
+
+
+def test_what_has_no_room_in_a_notice_has_to_be_read() -> None:
+    partitions = (tuple(range(2**31 - 64, 2**31)),) * 3000
+    wide = TopicNews("t", ID, ClusterTopic("t", ID, partitions))
+    for piece in in_pieces([wide, NEWS]):
+        data = notice_node(Notice(1, piece, leaving={2: 3}))
+        assert len(data) < 1_000_000
+        assert notice_from(data, "here") in (
+            Notice(1, is_everything=True, leaving={2: 3}), Notice(1, (NEWS,), leaving={2: 3}),
+        )  # fmt: skip
+
+
+def test_answers_of_strangers_are_passed_over() -> None:
+    keys = [("t", 0), ("u", 1)]
+    nobody = dict.fromkeys(keys, 41)
+    for answer in (None, 7, [7], [["t"]], [["t", 0, "x"]], [["t", {}, 0]], [["none", 0, 0]]):
+        assert codes_in(answer, keys) == nobody
+    assert codes_in([["t", 0, 0], [[], 0, 0]], keys) == nobody | {("t", 0): 0}
 
 
 # The table

@@ -144,12 +144,13 @@ class Cluster:
 
     @property
     def has_session(self) -> bool:
-        return self.life > 0 and time.monotonic_ns() < self._session.ends_ns
+        return time.monotonic_ns() < self.session_ends_ns
 
     @property
     def session_ends_ns(self) -> int:
-        """By `time.monotonic_ns()`; 0: there is none. Any thread may ask."""
-        return self._session.ends_ns if self.life else 0
+        """Of this life, by `time.monotonic_ns()`; 0: it is over. Any thread may ask."""
+        number, ends_ns = self._session.ends
+        return ends_ns if self.life and number == self._membership.of_session else 0
 
     @property
     def has_read_all(self) -> bool:

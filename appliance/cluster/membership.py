@@ -29,7 +29,7 @@ class Membership:
         self.readers: list[Callable[[], None]] = []  # called when a life begins
         self._session, self._lives = session, lives
         self._telling, self._listener = telling, listener
-        self._of_session = 0
+        self.of_session = 0  # the life's
         self._wake = asyncio.Event()
         self._begun = asyncio.Event()
 
@@ -70,7 +70,7 @@ class Membership:
 
     async def _agree(self) -> None:
         number = self._session.number
-        is_same = number == self._of_session and self.life
+        is_same = number == self.of_session and self.life
         if is_same and await self._lives.is_ours(self.wake):
             return
         self.end()
@@ -81,7 +81,7 @@ class Membership:
         if not await self._lives.is_ours(self.wake) or number != self._session.number:
             self._wake.set()
             return
-        self.life, self._of_session, self.refusal = life, number, None
+        self.life, self.of_session, self.refusal = life, number, None
         self._begun.set()
         self._listener.on_session()
         for each in self.readers:

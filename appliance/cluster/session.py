@@ -63,7 +63,7 @@ class Session:
         self.root = config.ensemble.root
         self.is_connected = False
         self.away_since_ns = time.monotonic_ns()
-        self.ends_ns = 0
+        self.ends = 0, 0  # of which session, and when; one object, so that any thread may read it
         self._on_state = on_state
         self._wakers: dict[Callable[[], None], Callable[[Any], None]] = {}
         self._loop = asyncio.get_running_loop()
@@ -85,7 +85,7 @@ class Session:
             return
         self._is_closed = True
         self._heartbeats.stop()
-        self.ends_ns = 0
+        self.ends = 0, 0
         try:
             await asyncio.to_thread(self.client.stop)
             self.client.close()
@@ -229,7 +229,7 @@ class Change:
 
 
 class Heartbeats(threading.Thread):
-    """Keeps `Session.ends_ns`. A thread of its own: the event loop may be busy."""
+    """Keeps `Session.ends`. A thread of its own: the event loop may be busy."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(name="zookeeper-heartbeats", daemon=True)
@@ -282,4 +282,4 @@ class Heartbeats(threading.Thread):
 
     def _tell(self) -> None:
         if not self._ended.is_set():
-            self._session.ends_ns = self._heard_ns + self._timeout_ns
+            self._session.ends = self._number, self._heard_ns + self._timeout_ns

@@ -62,6 +62,9 @@ def test_a_new_session_is_another_life(clusters: Clusters) -> None:
             await until(lambda: 2 in one.brokers and one.brokers[2].life == 2)
             assert clusters.ears[2].lives == 3, "begun, ended, begun"
             assert two.has_session
+            number, ends_ns = two._session.ends
+            two._session.ends = number + 1, ends_ns  # begun, and not yet a life
+            assert (two.has_session, two.session_ends_ns) == (False, 0)
 
     run(work())
 

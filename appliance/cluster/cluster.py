@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from kazoo.exceptions import ConnectionClosedError, KazooException
 
-from appliance.cluster import producer_id_blocks, requests
+from appliance.cluster import forms, producer_id_blocks, requests
 from appliance.cluster.controller import Controller
 from appliance.cluster.forms import (
     NOBODY,
@@ -225,9 +225,12 @@ class Cluster:
             return False
         return (state.leader, state.leader_life) == (self.member.node_id, self.life)
 
-    def min_insync(self, topic: str, replicas: int) -> int:
-        """Of a partition with so many replicas: never more than there are, as in KIP-966. A value
-        that is none counts as the default."""
+    def min_insync(self, topic: str, replicas: int | None = None) -> int:
+        """Of a partition with so many replicas (as many as the first has): never more than there
+        are, as in KIP-966. A value that is none counts as the default."""
+        if replicas is None:
+            found = self.topics.get(topic)
+            replicas = len(found.partitions[0]) if found else forms.REPLICAS_MAX
         config = self.configs.get(topic)
         text = config.values.get(MIN_INSYNC, "") if config else ""
         is_number = text.isascii() and text.isdecimal() and len(text) < 10
@@ -305,12 +308,9 @@ class Cluster:
         """As the leader of a partition, with the version of its state, and the lives of who joins.
         Returns when the outcome is known, however long ZooKeeper is away. ClusterClosed: it will
         not be."""
-        if min_insync is None:
-            topic = self.topics.get(key[0])
-            replicas = len(topic.partitions[key[1]]) if topic else 1
-            min_insync = self.min_insync(key[0], replicas)
+        least = self.min_insync(key[0]) if min_insync is None else min_insync
         try:
-            return await self._isr_writes.write(key, version, isr, joining, min_insync)
+            return await self._isr_writes.write(key, version, isr, joining, least)
         except ConnectionClosedError as error:
             raise ClusterClosed("the broker stops") from error
 

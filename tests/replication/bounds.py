@@ -132,6 +132,31 @@ IN_RELEASE = {
         Budget(appends=1, lost_sessions=1, elections=2, isr_writes=1, late=1, controllers=1),
         states=49_516, depth=17,
     ),
+    "two crashes": Bounds(
+        Budget(appends=1, crashes=2, lost_sessions=1, elections=2),
+        states=721_940, depth=25,
+    ),
+    "one of each, in time": Bounds(
+        Budget(appends=1, crashes=1, lost_disks=1, lost_sessions=1, elections=1, isr_writes=1),
+        PAIR,
+        states=242_532, depth=23,
+    ),
+    "an eligible one is elected": Bounds(
+        Budget(appends=1, lost_sessions=1, elections=1, isr_writes=3), PAIR,
+        states=14_718, depth=17,
+    ),
+    "a topic made again, late": Bounds(
+        Budget(appends=1, lost_sessions=1, elections=1, late=1, topics=1),
+        states=113_521, depth=19,
+    ),
+    "two crashes, two records": Bounds(
+        Budget(appends=2, crashes=2, elections=2),
+        states=484_524, depth=26,
+    ),
+    "min.insync falls, and none are eligible": Bounds(
+        Budget(appends=1, lost_sessions=1, elections=1, isr_writes=2, configs=1), PAIR,
+        states=45_022, depth=18,
+    ),
 }
 
 BOUNDS = IN_GATE | IN_RELEASE
@@ -179,6 +204,7 @@ FOUND = {
 # Rules that others cover: without them nothing is violated, and more states are reached.
 NEEDLESS = {
     "controller is not fenced": "two controllers",
+    "written in another session": "two elections, and the ISR grows",
     "former self is answered": "a lost disk, late",
     "former self's answers are taken": "a lost disk, late",
 }

@@ -9,6 +9,7 @@ BUGS = {
     "older answers are taken": "a follower takes the answer of an earlier epoch",
     "answers are taken anywhere": "a follower appends where its log does not end as it did",
     "stale version is overwritten": "an ISR is written whatever the version is now",
+    "written in another session": "a leader whose session is over writes an ISR all the same",
     "refused write is tried again": "as it was, with the version that the state has now",
     "unknown outcome is taken for refused": "a leader whose session ended forgets what it proposed",
     "stale read is believed": "after a lost answer the state is read where it is not yet",

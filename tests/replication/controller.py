@@ -17,7 +17,7 @@ from tests.replication.state import (
     eligible_after,
     members,
     replaced,
-)  # fmt: skip
+)
 
 # What brokers hear
 

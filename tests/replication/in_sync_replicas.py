@@ -15,7 +15,7 @@ from tests.replication.state import (
     Write,
     eligible_after,
     members,
-)  # fmt: skip
+)
 
 
 def propose(bug: str, state: State, number: int) -> Steps:
@@ -31,7 +31,7 @@ def propose(bug: str, state: State, number: int) -> Steps:
         if leader.isr & ~write.isr and bug == "shrunk before it is written":
             leader.isr = write.isr
         settle(bug, begun, number)
-        if begun.tree.live[number] != leader.life:
+        if not _has_session(bug, begun, number):
             yield f"{number} wants {what}, and has no session", begun
             continue
         for label, after in decide(bug, begun, number):
@@ -63,9 +63,8 @@ def _has_caught_up(bug: str, leader: Broker, other: int) -> bool:
 def decide(bug: str, state: State, number: int) -> Steps:
     """ZooKeeper takes the write or refuses it. Of a write that was taken the leader hears at once,
     late, or never: then it asks what became of it. Without its session it hears no more."""
-    leader = state.brokers[number]
-    write = leader.write
-    if write is None or state.tree.live[number] != leader.life:
+    write = state.brokers[number].write
+    if write is None or not _has_session(bug, state, number):
         return
     if not _is_granted(bug, state, write):
         after = state.copy()
@@ -83,6 +82,11 @@ def decide(bug: str, state: State, number: int) -> Steps:
         yield "ZooKeeper takes it, which is heard late", after
 
 
+def _has_session(bug: str, state: State, number: int) -> bool:
+    is_of_its_life = state.tree.live[number] == state.brokers[number].life
+    return is_of_its_life or bug == "written in another session"
+
+
 def _is_granted(bug: str, state: State, write: Write) -> bool:
     tree = state.tree
     is_former = write.added != NOBODY and tree.lives[write.added] != write.life
@@ -94,7 +98,7 @@ def _is_granted(bug: str, state: State, write: Write) -> bool:
 
 
 def hear_of_write(bug: str, state: State, number: int, write: Write) -> Steps:
-    if state.tree.live[number] == state.brokers[number].life:
+    if _has_session(bug, state, number):
         yield from _answered(bug, state, number, write)
     elif bug == "unknown outcome is taken for refused":
         yield from _given_up(bug, state, number)

@@ -21,7 +21,7 @@ from tests.replication.controller import (
     take_election,
     take_news,
     take_over,
-)  # fmt: skip
+)
 from tests.replication.in_sync_replicas import decide, hear_of_write, propose
 from tests.replication.replica import Steps, answer, append, crash, fetch, sync, take
 from tests.replication.state import LEADER, Answer, Election, Fetch, Message, News, State
@@ -70,8 +70,10 @@ class Model:
     def _outcome(self, state: State, number: int) -> Steps:
         write = state.brokers[number].write
         assert write
-        outcome = hear_of_write(self.bug, state, number, write) if write.is_taken else (
-            decide(self.bug, state, number))  # fmt: skip
+        if write.is_taken:
+            outcome = hear_of_write(self.bug, state, number, write)
+        else:
+            outcome = decide(self.bug, state, number)
         for label, after in outcome:
             yield f"{number}'s write, late: {label}", after
 
@@ -108,7 +110,7 @@ class Model:
             is_late = follower.epoch > message.epoch and self.bug != "older answers are taken"
             return follower.is_up and is_same_life and not is_late
         leader = state.brokers[message.leader]
-        if self.bug == "older epochs are answered":
+        if self.bug == "older epochs are answered" or leader.topic < message.topic:
             return True
         is_of_now = leader.epoch == message.epoch and leader.role == LEADER
         return is_of_now or leader.epoch < message.epoch

@@ -23,7 +23,7 @@ from tests.replication.state import (
     last_epoch,
     members,
     replaced,
-)  # fmt: skip
+)
 
 Steps = Iterator[tuple[str, State]]
 

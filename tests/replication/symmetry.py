@@ -23,7 +23,7 @@ from tests.replication.state import (
     State,
     Tree,
     members,
-)  # fmt: skip
+)
 
 PERMUTATIONS = list(permutations(range(BROKERS)))  # the new number of each broker
 key_of_broker = attrgetter(*(each for each in Broker.__slots__ if each != "number"))

@@ -12,7 +12,8 @@ offsets         what groups committed, also within transactions that are still o
 lag             how far each is behind; `subscribed_partitions` has what counts without a commit
 
 coordinator     the owner of all groups, and what it is made of: `group_table` has them all,
-                `availability` says which are served, `offsets_topic_loading` reads them at a start
+                `availability` says which are served, `offsets_topic_loading` reads them at a
+                start, and in a cluster when this broker is elected for their partition
                 `classic_membership` and `consumer_membership` let members in, by protocol
                 `offset_commits` and `offset_expiry` change offsets
                 `group_config_overrides` has what was set for a group

@@ -4,55 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import random
-import threading
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
-from appliance.data_dir._control_plane_writes import LogWriter
-from appliance.errors import LeaderEpochOld
-from appliance.groups import offsets_topic_loading
-from appliance.groups.offsets import Offsets
-from appliance.groups.offsets_topic_replay import replay
-from appliance.groups.states import State
+from appliance.admin.api import told_of
+from appliance.groups.group import Group
+from appliance.groups.states import GroupRefused
 from appliance.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from appliance.protocol.messages.delete_groups import DeleteGroupsRequest
 from appliance.protocol.messages.describe_groups import DescribeGroupsRequest
 from appliance.protocol.messages.find_coordinator import FindCoordinatorRequest
 from appliance.protocol.messages.init_producer_id import InitProducerIdRequest
-from appliance.protocol.messages.list_groups import ListGroupsRequest
 from appliance.protocol.messages.offset_delete import OffsetDeleteRequest
 from appliance.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from appliance.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
-from appliance.topics import internal_topic
 from appliance.topics.topic import OFFSETS
 from tests.support.consumer_group_client import Member as NewMember
-from tests.support.control import Sent
 from tests.support.group_client import GroupClient, committed, fetch_offsets
-from tests.support.logs import batch, until
-from tests.support.two_brokers import Member, TwoBrokers
+from tests.support.logs import until
+from tests.support.two_brokers import (
+    LOADING,
+    NOT_AVAILABLE,
+    NOT_COORDINATOR,
+    Member,
+    TwoBrokers,
+    appended,
+    listed,
+)
 
-LOADING, NOT_AVAILABLE, NOT_COORDINATOR = 14, 15, 16
-
-
-@pytest.fixture
-def pair(tmp_path: Path) -> Iterator[TwoBrokers]:
-    made = TwoBrokers(tmp_path)
-    made.create("t", 3)
-    made.make_offsets_topic()
-    yield made
-    made.close()
-
-
-def listed(member: Member) -> tuple[int, list[str]]:
-    answer = member.ask(ListGroupsRequest(), 5)
-    return answer.error_code, sorted(each.group_id for each in answer.groups)
+REBALANCE = 27
 
 
 def join_two(control: Member) -> tuple[GroupClient, GroupClient]:
@@ -154,19 +138,10 @@ def test_who_does_not_lead_a_groups_partition_sends_away(pair: TwoBrokers) -> No
     answers = {name: ask(client) for name, ask in ASKED.items()}
     assert answers == dict.fromkeys(ASKED, NOT_COORDINATOR)
     assert listed(pair.one) == (0, [])
-
-
-def appended(member: Member, send: Callable[[], Sent]) -> Sent:
-    """It is in the log of the group's leader, and nowhere else."""
-    return appended_in(1, member, send)
-
-
-def appended_in(partition: int, member: Member, send: Callable[[], Sent]) -> Sent:
-    log = member.log(partition)
-    before, sent = log.log_end_offset, send()
-    assert not member.is_answered(sent)
-    until(lambda: log.log_end_offset > before)
-    return sent
+    assert pair.one.broker.groups.availability.fault == ""
+    with pytest.raises(GroupRefused, match=f"{OFFSETS}-1, where it stands, is led") as told:
+        pair.one.broker.groups.table.get("g")
+    assert told_of(told.value)[:2] == (421, "not_coordinator")
 
 
 def test_a_group_is_not_served_before_its_partition_was_read(pair: TwoBrokers) -> None:
@@ -333,6 +308,28 @@ def test_heartbeats_that_wait_for_the_disk_are_sent_away(pair: TwoBrokers) -> No
     assert list(group.members) == ["one"]
 
 
+def test_a_group_on_its_way_to_the_newer_protocol_goes_on(pair: TwoBrokers) -> None:
+    """And back, at the next leader."""
+    pair.move(pair.one)
+    old, new = GroupClient(pair.one), NewMember(pair.one, "new")
+    old.enter()
+    new.beat()
+    assert listed(pair.one) == (0, ["g"])
+    pair.move(pair.two)
+    assert old.heartbeat() == new.send().error_code == NOT_COORDINATOR
+    old.control = new.control = pair.two
+    assert old.heartbeat() in (0, REBALANCE)
+    assert old.join().error_code == old.sync().error_code == 0
+    new.beat()
+    assert new.send(-1).error_code == 0  # it leaves, and with it the newer protocol
+    group = pair.two.broker.groups.table.groups["g"]
+    assert (type(group), [each.id for each in group.members]) == (Group, [old.id])
+    pair.move(pair.one)
+    old.control = pair.one
+    assert old.heartbeat() == REBALANCE
+    old.enter()
+
+
 @pytest.mark.parametrize("is_newer", [False, True])
 def test_an_unloaded_group_is_freed(pair: TwoBrokers, is_newer: bool) -> None:
     """At once: what the collector does not look at any more would stay for good."""
@@ -349,273 +346,3 @@ def test_an_unloaded_group_is_freed(pair: TwoBrokers, is_newer: bool) -> None:
         assert group() is None
     finally:
         gc.enable()
-
-
-# Elections, one after the other
-
-
-def test_the_groups_of_other_partitions_go_on(pair: TwoBrokers) -> None:
-    pair.move(pair.one)
-    client, other = GroupClient(pair.one), GroupClient(pair.one, "h")
-    client.enter()
-    other.enter()
-    version = pair.one.broker.groups.table.version
-    pair.move(pair.two, 1)
-    assert (client.heartbeat(), other.heartbeat()) == (NOT_COORDINATOR, 0)
-    assert other.commit(1) == [0]
-    assert (listed(pair.one), listed(pair.two)) == ((0, ["h"]), (0, ["g"]))
-    assert pair.one.broker.groups.table.version > version
-
-
-def test_nothing_of_an_unloaded_group_stays_in_memory(pair: TwoBrokers) -> None:
-    pair.move(pair.one)
-    client = GroupClient(pair.one)
-    client.enter()
-    assert client.commit(1) == [0]
-    broker = pair.one.broker
-    pair.one.run(broker.lag.round())
-    assert [each.group for each in broker.lag.snapshot().groups] == ["g"]
-    group = broker.groups.table.groups["g"]
-    broker.groups.offsets.hold(7, "g", {place: value.value for place, value in
-                                        broker.groups.offsets.of_group("g").items()}, 5)
-    pair.move(pair.two)
-    table = broker.groups.table
-    assert (table.groups, table._timers, len(table.weights._kept)) == ({}, {}, 0)
-    assert vars(broker.groups.offsets) == vars(Offsets())
-    assert (broker.lag.snapshot().groups, [*broker.lag.series]) == ((), [])
-    assert (group.state, len(group.members)) == (State.DEAD, 0)
-
-
-def test_a_load_that_an_election_overtakes_is_dropped(
-    pair: TwoBrokers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It has read what was there before others wrote."""
-    pair.move(pair.two)
-    client = GroupClient(pair.two)
-    assert client.commit(1) == [0]
-    begun, may_end, reads = threading.Event(), threading.Event(), []
-
-    def slow(logs: Any) -> Any:
-        found = replay(logs)
-        reads.append(found)
-        if len(reads) == 1:
-            begun.set()
-            assert may_end.wait(20)
-        return found
-
-    monkeypatch.setattr(offsets_topic_loading, "replay", slow)
-    pair.elect(pair.one, 1)
-    pair.one.run(asyncio.to_thread(begun.wait, 20))
-    pair.elect(pair.two, 1)
-    may_end.set()
-    pair.loaded(pair.one)
-    assert pair.one.broker.groups.table.groups == {}
-    pair.loaded(pair.two)
-    assert client.commit(2) == [0]
-    pair.elect(pair.one, 1)
-    pair.loaded(pair.one)
-    assert committed(pair.one) == {("t", 0): 2}
-    assert pair.one.broker.groups.table.groups.keys() == {"g"}
-
-
-def test_a_write_of_an_election_that_is_over_is_refused(pair: TwoBrokers) -> None:
-    """Also when this broker was elected again before it came to its turn."""
-    pair.elect(pair.one)
-    log, writer = pair.one.log(1), LogWriter()
-    epoch = log.election
-    pair.elect(pair.two)
-    pair.elect(pair.one)
-    end_offset = log.log_end_offset
-    writer.begin([(log, batch("stale"), epoch), (log, batch("good"), log.election)], 10)
-    found = until(writer.take)
-    writer.close()
-    assert isinstance(found[0][0], LeaderEpochOld)
-    assert found[1] == (None, end_offset)
-
-
-def test_one_that_pauses_reads_anew_what_it_leads_in_the_same_election(pair: TwoBrokers) -> None:
-    """Its session with ZooKeeper may have been over. What it was about to write stays unwritten,
-    or is read."""
-    pair.move(pair.one)
-    client = GroupClient(pair.one)
-    assert client.commit(1) == [0]
-    with pair.replication.held():
-        written = appended(pair.one, lambda: client.send_commit(2))
-        queued = client.send_commit(3)
-        assert not pair.one.is_answered(queued)
-        pair.elect(None, 1, raised=0)
-        for each in (written, queued):
-            answer = pair.one.answer(each).topics[0].partitions[0]
-            assert answer.error_code == NOT_COORDINATOR
-        assert client.commit(4) == [NOT_COORDINATOR]
-    pair.elect(pair.one, 1, raised=0)
-    pair.loaded(pair.one)
-    assert committed(pair.one) == {("t", 0): 2}
-
-
-def test_no_acknowledged_commit_is_lost_whatever_is_elected(pair: TwoBrokers) -> None:
-    """Elections in the middle of commits and of loads, also before a load has begun."""
-    chance = random.Random(7)
-    names = "g", "h"
-    tried, sent = dict.fromkeys(names, 0), []
-    for _ in range(60):
-        with pair.replication.held() if chance.random() < 0.5 else nullcontext():
-            for name in names:
-                tried[name] += 1
-                to = chance.choice(pair.both)
-                commit = GroupClient(to, name).send_commit(tried[name])
-                to.is_answered(commit)  # it is on its way, before whoever is elected next
-                sent.append((name, tried[name], to, commit))
-            leader = chance.choice([pair.one, pair.two, None])
-            pair.elect(leader, chance.randrange(2), raised=chance.randrange(2) if not leader else 1)
-        if leader and chance.random() < 0.5:
-            leader.run(asyncio.sleep(chance.random() / 100))
-    pair.move(pair.one)
-    acknowledged = dict.fromkeys(names, 0)
-    for name, offset, to, each in sent:
-        if not to.answer(each).topics[0].partitions[0].error_code:
-            acknowledged[name] = offset
-    found = {name: committed(pair.one, name).get(("t", 0), 0) for name in names}
-    assert all(0 < acknowledged[each] <= found[each] <= tried[each] for each in names), found
-    pair.move(pair.two)
-    assert {name: committed(pair.two, name)["t", 0] for name in names} == found
-
-
-def test_a_slow_follower_of_one_partition_holds_up_no_other(pair: TwoBrokers) -> None:
-    pair.move(pair.one)
-    assert GroupClient(pair.one).commit(1) == GroupClient(pair.one, "h").commit(1) == [0]
-    with pair.replication.held():
-        held = appended(pair.one, lambda: GroupClient(pair.one).send_commit(2))
-        sent = appended_in(0, pair.one, lambda: GroupClient(pair.one, "h").send_commit(3))
-        pair.replication.fetch(pair.one.log(0), pair.two.log(0), 2, pair.one.log(0).election)
-        assert pair.one.answer(sent).topics[0].partitions[0].error_code == 0
-        assert not pair.one.is_answered(held)
-    assert pair.one.answer(held).topics[0].partitions[0].error_code == 0
-
-
-class LateWriter(LogWriter):
-    """Its thread comes to its turn late: after what the test does meanwhile."""
-
-    meanwhile: ClassVar[list[Callable[[], None]]] = []
-
-    def begin(self, batches: Any, timeout_s: float) -> None:
-        if not self.meanwhile:
-            super().begin(batches, timeout_s)
-            return
-        self.meanwhile.pop()()
-        begin = partial(super().begin, batches, timeout_s)
-        asyncio.get_running_loop().call_later(0.05, begin)
-
-
-def test_a_commit_that_two_elections_overtake_on_its_way_is_refused(
-    pair: TwoBrokers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(internal_topic, "LogWriter", LateWriter)
-    pair.move(pair.one)
-    client = GroupClient(pair.one)
-    assert client.commit(1) == [0]
-    log = pair.one.log(1)
-    end_offset = log.log_end_offset
-    LateWriter.meanwhile.append(lambda: pair.elect_logs([pair.two, pair.one], 1))
-    assert client.commit(2) == [NOT_COORDINATOR]
-    assert log.log_end_offset == end_offset
-
-
-def test_a_load_waits_for_what_is_on_its_way(
-    pair: TwoBrokers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of the same election, before a pause: it may come to the log yet, and must be in memory."""
-    monkeypatch.setattr(internal_topic, "LogWriter", LateWriter)
-    pair.move(pair.one)
-    client = GroupClient(pair.one)
-    assert client.commit(1) == [0]
-    LateWriter.meanwhile.append(lambda: None)
-    sent = client.send_commit(2)
-    assert not pair.one.is_answered(sent)
-    pair.elect(None, 1, raised=0)
-    pair.elect(pair.one, 1, raised=0)
-    pair.loaded(pair.one)
-    assert pair.one.answer(sent).topics[0].partitions[0].error_code == NOT_COORDINATOR
-    pair.one.run(asyncio.sleep(0.1))
-    assert values_in(pair.one) == committed(pair.one)
-
-
-def values_in(member: Member) -> dict[tuple[str, int], int]:
-    """Committed offsets as a start would find them."""
-    found = replay([member.log(1)]).offsets.of_group("g")
-    return {tuple(place): each.value.offset for place, each in found.items()}
-
-
-def test_being_told_again_changes_nothing(pair: TwoBrokers) -> None:
-    pair.move(pair.one)
-    client = GroupClient(pair.one)
-    client.enter()
-    groups = pair.one.broker.groups
-    group, epoch = groups.table.groups["g"], pair.one.log(1).election
-
-    async def tell() -> None:
-        groups.on_led(1, epoch)
-
-    pair.one.run(tell())
-    assert groups.table.groups["g"] is group
-    assert client.heartbeat() == 0
-
-
-def test_a_partition_that_cannot_be_read_shows_in_health(
-    pair: TwoBrokers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(logs: object) -> None:
-        raise ZeroDivisionError("not foreseen")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(offsets_topic_loading, "replay", fail)
-        pair.elect(pair.one, 1)
-        availability = pair.one.broker.groups.availability
-        while not availability.fault:
-            pair.one.run(asyncio.sleep(0.001))
-        assert f"{OFFSETS}-1 (ZeroDivisionError" in availability.fault
-        assert fetch_offsets(pair.one, "g", None).error_code == NOT_AVAILABLE
-        assert listed(pair.one) == (0, [])
-    pair.move(pair.two, 1)
-    assert availability.fault == ""
-    assert fetch_offsets(pair.two, "g", None).error_code == 0
-
-
-def test_offsets_of_a_topic_deleted_before_they_were_read_go(pair: TwoBrokers) -> None:
-    """But not those that a later coordinator took for a new topic of the name."""
-    pair.move(pair.one)
-    client = GroupClient(pair.one)
-    assert client.commit(1) == [0]
-    with pair.replication.held():
-        appended(pair.one, lambda: client.send_commit(2))
-        pair.elect(pair.one, 1)
-        pair.one.run(pair.one.broker.groups.commits.forget_topic("t"))
-    pair.loaded(pair.one)
-    while committed(pair.one):
-        pair.one.run(asyncio.sleep(0.001))
-    with pair.replication.held():
-        appended(pair.one, lambda: client.send_commit(3))
-        pair.elect(pair.one, 1)
-        pair.one.run(pair.one.broker.groups.commits.forget_topic("t"))
-        pair.elect(None, 1)
-    pair.move(pair.two, 1)
-    client.control = pair.two
-    assert client.commit(4) == [0]
-    pair.move(pair.one, 1)
-    # what it began by itself, too
-    assert pair.one.is_answered(pair.one.send(ListGroupsRequest(), 5))
-    while pair.one.broker.groups.table.topic.is_busy:
-        pair.one.run(asyncio.sleep(0.001))
-    assert committed(pair.one) == {("t", 0): 4}
-
-
-def test_a_stop_in_the_middle_of_a_load_ends(pair: TwoBrokers) -> None:
-    pair.move(pair.one)
-    client = GroupClient(pair.one)
-    assert client.commit(1) == [0]
-    with pair.replication.held():
-        sent = appended(pair.one, lambda: client.send_commit(2))
-        pair.elect(pair.one, 1)
-        pair.one.run(pair.one.broker.groups.close())
-    assert pair.one.is_answered(sent)
-    assert pair.one.broker.groups.availability.terms[1].groups == set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,18 @@ from appliance.broker.broker import Broker
 from appliance.broker.members import NOBODY, Node, OneBroker, Placement
 from appliance.config import GroupsConfig
 from appliance.config.topic_config import Configs
+from appliance.protocol.messages.list_groups import ListGroupsRequest
 from appliance.topics.replicated_topics import ReplicatedTopics, Wanted
 from appliance.topics.topic import OFFSETS, Topic
 from appliance.topics.topics import NewTopic
-from tests.support.control import Control
+from tests.support.control import Control, Sent
+from tests.support.logs import until
 
 NODES = (1, 2)
 PARTITIONS = 2  # of __consumer_offsets: group g stands in 1, h in 0
 LIFE = 1
+
+LOADING, NOT_AVAILABLE, NOT_COORDINATOR = 14, 15, 16
 
 
 class Member(Control):
@@ -202,3 +206,24 @@ class Elected(OneBroker):
 
     def placement(self, topic: Topic, index: int) -> Placement:
         return Placement(*self._cluster.leaders[index], NODES)
+
+
+# Asked
+
+
+def listed(member: Member) -> tuple[int, list[str]]:
+    answer = member.ask(ListGroupsRequest(), 5)
+    return answer.error_code, sorted(each.group_id for each in answer.groups)
+
+
+def appended(member: Member, send: Callable[[], Sent]) -> Sent:
+    """It is in the log of the group's leader, and nowhere else."""
+    return appended_in(1, member, send)
+
+
+def appended_in(partition: int, member: Member, send: Callable[[], Sent]) -> Sent:
+    log = member.log(partition)
+    before, sent = log.log_end_offset, send()
+    assert not member.is_answered(sent)
+    until(lambda: log.log_end_offset > before)
+    return sent

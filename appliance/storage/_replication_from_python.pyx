@@ -56,6 +56,11 @@ cdef class LogReplica(LogAppender):
         return self.log.get().replicas.epoch.load()
 
     @property
+    def lacks_in_sync(self):
+        """It leads, and fewer are in sync than min.insync.replicas."""
+        return self.log.get().replicas.lacks_in_sync.load()
+
+    @property
     def leads_from(self):
         """The log end when it was elected; -1: it does not lead, or is alone."""
         cdef PartitionLog* log = self.log.get()

@@ -342,3 +342,31 @@ def test_a_log_of_many_segments_is_searched(tmp_path: Path) -> None:
     assert found(control, NOW + 195) == (0, 20, NOW + 200)
     assert found(control, -3) == (0, 29, NOW + 290)
     control.close()
+
+
+# Replicas
+
+
+@pytest.mark.parametrize(("version", "code"), [(4, 5), (5, 78), (11, 78)])
+def test_the_end_is_told_when_the_replicas_have_told_theirs(
+    control: Control, version: int, code: int
+) -> None:
+    (log,) = control.create("t").logs
+    log.append_durable(batch("a", timestamp=NOW))
+    log.lead(1, 1, [2], [2], 1)
+    assert found(control, -1, version=version) == (code, -1, -1)
+    assert found(control, NOW, version=version) == (code, -1, -1)
+    assert found(control, -2, version=version) == (0, 0, -1)
+    log.fetched_by(2, 1, 1, 1)
+    assert found(control, -1, version=version) == (0, 1, -1)
+    assert found(control, NOW, version=version) == (0, 0, NOW)
+    log.append(batch("b", timestamp=NOW + 1))
+    assert found(control, -1, version=version) == (0, 1, -1)
+    assert found(control, NOW + 1, version=version) == NONE
+
+
+def test_offsets_of_a_partition_are_its_leaders(control: Control) -> None:
+    (log,) = control.create("t").logs
+    log.follow(1, 2)
+    for timestamp in (-1, -2, NOW):
+        assert found(control, timestamp) == (6, -1, -1)

@@ -3,6 +3,7 @@ in all versions, so that the two sides can be held against each other."""
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from typing import Any
@@ -208,3 +209,29 @@ def test_internal_topics_are_not_for_clients_to_write(control: Control, version:
     control.run(control.broker.group_places.make_offsets_topic())
     part = produce(control, batch(codec="gzip"), version=version, topic="__consumer_offsets")
     assert (part.error_code, part.base_offset) == (17, -1)
+
+
+# Replicas
+
+
+def test_acks_all_asks_for_enough_replicas_before_and_after(control: Control) -> None:
+    (log,) = control.create("t").logs
+    log.lead(1, 1, [2, 3], [2], 3)
+    part = produce(control, batch("a"))
+    assert (part.error_code, log.log_end_offset) == (19, 0)
+    log.set_in_sync(1, [2, 3], [], 3)
+    assert produce(control, batch("a"), timeout_ms=50).error_code == 7
+    later = threading.Timer(0.1, log.set_in_sync, (1, [2], [], 3))
+    later.start()
+    part = produce(control, batch("b"), timeout_ms=400)
+    later.join()
+    assert (part.error_code, part.base_offset) == (20, -1)
+    assert produce(control, batch("c"), acks=1).error_code == 0
+
+
+def test_who_does_not_lead_takes_nothing(control: Control) -> None:
+    (log,) = control.create("t").logs
+    log.follow(1, 2)
+    for acks in (-1, 1):
+        part = produce(control, batch("a"), acks=acks)
+        assert (part.error_code, log.log_end_offset) == (6, 0)

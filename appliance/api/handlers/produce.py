@@ -61,7 +61,13 @@ from appliance.api.handlers.authorization import (
 from appliance.api.handlers.call import Call, ConnectionDropped
 from appliance.api.handlers.partition_lookup import find_log
 from appliance.broker.broker import Broker
-from appliance.errors import ApplianceError, BatchInvalid, Refused
+from appliance.errors import (
+    ApplianceError,
+    BatchInvalid,
+    Refused,
+    ReplicasTooFew,
+    TimedOut,
+)
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.produce import ProduceRequest, ProduceResponse
 from appliance.record import _batch, _batch_check
@@ -104,6 +110,7 @@ class Job:
     log: Log | ApplianceError
     answer: Answer
     last_offset: int = -1
+    election: int = -1  # in which it was appended
     origin: str = "unverified"  # until the transaction coordinator was asked
     is_mirrored: bool = False
 
@@ -171,7 +178,10 @@ def _job(broker: Broker, acks: int, topic: TopicGiven, given: Given, call: Call)
             found = allowed_topic(broker, call, Operation.WRITE, topic.name)
         check_own(found.name)
         check_writer(found, topic.mirror_source)
-        job.log, job.is_mirrored = find_log(found, given.index), bool(found.mirror_source)
+        log, job.is_mirrored = find_log(found, given.index), bool(found.mirror_source)
+        if acks == ALL_ACKS and log.lacks_in_sync:
+            raise ReplicasTooFew(f"{log.name}: too few replicas are in sync")
+        job.log = log
     except ApplianceError as error:
         job.log = error
     return job
@@ -265,6 +275,7 @@ def _append(job: Job, version: int) -> None:
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"zstd begins with version {FIRST_WITH_ZSTD}, this is {version}",
         )
+    job.election = job.log.election
     try:
         if job.is_mirrored:
             appended = job.log.append_mirrored(batch)
@@ -281,7 +292,12 @@ def _append(job: Job, version: int) -> None:
 
 def _await_durable(job: Job, seconds: float) -> None:
     assert isinstance(job.log, Log)
-    job.log.await_durable(job.last_offset, seconds)
+    try:
+        job.log.await_durable(job.last_offset, seconds, job.election)
+    except TimedOut as error:
+        if job.log.lacks_in_sync:
+            raise Refused(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, str(error)) from None
+        raise
 
 
 def _is_zstd(batch: bytes) -> bool:

@@ -28,7 +28,7 @@ from appliance.process import event_log
 from appliance.topics.replicated_topics import ReplicatedTopics
 from appliance.topics.topic import Topic
 
-events = event_log.named("replication")
+log = event_log.named("replication")
 
 LOOK_S, AGAIN_S = 0.005, 1.0
 HAND_OVER_S = 10.0  # a stop waits so long for followers and for an election
@@ -101,7 +101,7 @@ class InCluster:
         if await self.cluster.leave(max(0.1, end_s - time.monotonic())):
             await until(lambda: not self._leads_what_others_could(), end_s)
         if left := self._leads_what_others_could():
-            events.warning("stops as a leader: others are elected when it is gone", partitions=left)
+            log.warning("stops as a leader: others are elected when it is gone", partitions=left)
 
     def _leads_what_others_could(self) -> int:
         states = self.cluster.states
@@ -157,12 +157,12 @@ def has_all(log: Log, end_offset: int) -> bool:
 
 
 async def kept(job: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """For good: a fault of ours ends no broker, and does not leave it behind the cluster, either."""
+    """For good: a fault of ours ends no broker, nor leaves it behind its cluster."""
     while True:
         try:
             await job()
         except Exception:
-            events.exception("following the cluster failed unexpectedly")
+            log.exception("following the cluster failed unexpectedly")
         await asyncio.sleep(AGAIN_S)
 
 

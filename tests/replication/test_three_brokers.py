@@ -52,6 +52,7 @@ def test_a_broker_that_is_killed_is_missed_by_nobody(three: Brokers) -> None:
     assert three.files(1, "t") == three.files(2, "t") == three.files(3, "t") != b""
 
 
+@pytest.mark.release("three brokers are started twice")
 def test_all_are_killed_at_once_and_everything_acknowledged_is_there(three: Brokers) -> None:
     three.create("t", partitions=3, min_insync_replicas="2")
     for each in range(3):
@@ -81,6 +82,7 @@ def test_with_too_few_in_sync_nothing_is_acknowledged_nor_shown(three: Brokers) 
     assert three.consume("t", 2) == ["a", "c"]
 
 
+@pytest.mark.release("that clients find leaders is seen by all others, too")
 def test_a_partition_is_found_wherever_it_is(three: Brokers) -> None:
     three.create("t", partitions=6, factor=1)
     leaders = {three.until("t", lambda found: found.leader != -1, each).leader
@@ -110,6 +112,7 @@ def test_a_topic_that_was_made_again_has_nothing_of_the_former(three: Brokers) -
     assert three.files(1, "t") == three.files(2, "t") == three.files(3, "t") != b""
 
 
+@pytest.mark.release("tests/cluster has it, without brokers")
 def test_more_partitions_and_other_settings_reach_all(three: Brokers) -> None:
     three.create("t", partitions=1)
     three.extend("t", 4)
@@ -121,6 +124,7 @@ def test_more_partitions_and_other_settings_reach_all(three: Brokers) -> None:
         assert three.configs("t", node)["retention.ms"] == "12345"
 
 
+@pytest.mark.release("blocks of ids are taken by one conditional write")
 def test_idempotent_producers_of_all_brokers_have_ids_of_their_own(three: Brokers) -> None:
     three.create("t")
     three.until("t", lambda each: len(each.isrs) == 3)

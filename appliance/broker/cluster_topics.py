@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from appliance.cluster import placement
 from appliance.config.topic_config import Configs
+from appliance.data_dir.partition_names import Key
 from appliance.errors import ApplianceError, TimedOut
 from appliance.process import event_log
 from appliance.topics.replicated_topics import ReplicatedTopics, Wanted
@@ -93,6 +94,9 @@ class ClusterTopics:
         if written is None:
             raise TimedOut(f"{topic.name}: its settings were changed by somebody else just now")
         await self._until(topic.name, lambda topic: topic is None or topic.configs == {**configs})
+
+    async def elect(self, keys: Collection[Key]) -> Mapping[Key, int]:
+        return await self._cluster.elect(keys)
 
     async def _until(self, name: str, is_so: Callable[[Topic | None], bool]) -> None:
         async def heard() -> None:

@@ -7,7 +7,7 @@ The library for ZooKeeper takes a start 50 ms, and few want it: it is imported w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from appliance.broker.broker import Broker
 from appliance.config import NO_ENSEMBLE
 from appliance.config.topic_config import Configs
 from appliance.config.zookeeper import CLUSTER
+from appliance.data_dir.partition_names import Key
 from appliance.errors import NotLeader
 from appliance.groups.zookeeper_groups import ZooKeeperGroups
 from appliance.topics.topic import Topic
@@ -41,6 +42,9 @@ class NotJoined:
 
     async def configure(self, topic: Topic, configs: Configs) -> None:
         raise self._refusal(topic.name)
+
+    async def elect(self, keys: Collection[Key]) -> Mapping[Key, int]:
+        raise self._refusal("an election")
 
     def _refusal(self, name: str) -> NotLeader:
         return NotLeader(f"{name}: this broker has not joined its cluster yet, ask again")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
@@ -67,6 +67,10 @@ class Cluster(Protocol):
     async def delete(self, name: str) -> None: ...
 
     async def configure(self, topic: Topic, configs: Configs) -> None: ...
+
+    async def elect(self, keys: Collection[Key]) -> Mapping[Key, int]:
+        """Preferred leaders; Kafka's code for each."""
+        ...
 
 
 class Topics(dict[str, Topic]):

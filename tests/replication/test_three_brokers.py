@@ -51,6 +51,12 @@ def test_a_broker_that_is_killed_is_missed_by_nobody(three: Brokers) -> None:
     assert three.consume("t", 4) == ["a", "b", "c", "d"]
     assert three.files(1, "t") == three.files(2, "t") == three.files(3, "t") != b""
 
+    assert found.replicas[0] == first
+    three.elect_preferred("t", 0)
+    three.until("t", lambda each: each.leader == first)
+    three.produce("t", ["e"])
+    assert three.consume("t", 5) == ["a", "b", "c", "d", "e"]
+
 
 @pytest.mark.release("three brokers are started twice")
 def test_all_are_killed_at_once_and_everything_acknowledged_is_there(three: Brokers) -> None:

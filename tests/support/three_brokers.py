@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, ElectionType, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -119,6 +119,12 @@ class Brokers:
         wanted = ConfigResource(ConfigResource.Type.TOPIC, topic)
         found = [done.result(DEADLINE_S) for done in admin.describe_configs([wanted]).values()]
         return {name: entry.value for name, entry in found[0].items()}
+
+    def elect_preferred(self, topic: str, partition: int) -> None:
+        wanted = TopicPartition(topic, partition)
+        admin = self.admin()
+        found = admin.elect_leaders(ElectionType.PREFERRED, [wanted]).result(DEADLINE_S)
+        assert found == {wanted: None}, found
 
     def address(self, node: int) -> str:
         return f"127.0.0.1:{self._ports[node]}"

@@ -6,7 +6,7 @@ exist, a broker occurs twice. Cancelling a move (no list) gets NO_REASSIGNMENT_I
 
 Rights: ALTER on the cluster.
 
-Left out: moves, because there is one broker.
+Left out: moves between brokers. In a cluster they get POLICY_VIOLATION.
 """
 
 from __future__ import annotations
@@ -56,6 +56,9 @@ def _answer(broker: Broker, call: Call, topic: str, asked: Asked) -> PartitionRo
     row = PartitionRow(partition_index=asked.partition_index, error_message=None)
     try:
         check_cluster(call, Operation.ALTER)
+        if broker.topics.cluster is not None:
+            text = "moving partitions between brokers is not there yet"
+            raise Refused(ErrorCode.POLICY_VIOLATION, text)
         find_log(find_topic(broker, topic), asked.partition_index)
         _check(broker.node_id, asked.replicas)
     except ApplianceError as error:

@@ -21,6 +21,7 @@ from tests.installation.debian_machine import DebianMachine, is_possible
 from tests.installation.steady_load import SteadyLoad, committed, count_of, held
 
 BROKER, SCHEDULE = "appliance.service", "appliance-export-schedule.service"
+EXPORT_TIMER = "appliance-export@clicks.timer"
 ARRAY, DISKS = "/srv/array", "/srv/disks"  # where it is mounted, and what is mounted there
 DATA = f"{ARRAY}/appliance"
 BACKUP = "/mnt/backup"
@@ -236,7 +237,10 @@ def data_outlives_removal_and_purge(machine: DebianMachine, bootstrap: str, admi
     count = count_of(bootstrap, TOPIC)
     settings = machine.root / "etc/appliance/appliance.toml"
     kept, found = settings.read_text(), on_disks(machine)
+    machine.run("systemctl", "enable", "--now", EXPORT_TIMER)
     machine.run("appliance", "uninstall")
+    assert machine.code("systemctl", "is-active", EXPORT_TIMER) != 0
+    assert not list((machine.root / "etc/systemd/system").glob("*.wants/appliance*"))
     machine.run("appliance", "uninstall")  # nothing is left to stop
     assert "apt purge" in machine.run("dpkg", "--remove", "appliance")
     assert not list((machine.root / "etc/systemd/system").glob("appliance*.service"))

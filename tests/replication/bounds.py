@@ -157,6 +157,12 @@ IN_RELEASE = {
         Budget(appends=1, lost_sessions=1, elections=1, isr_writes=2, configs=1), PAIR,
         states=45_022, depth=18,
     ),
+    "one of each, late": Bounds(
+        Budget(
+            appends=1, crashes=1, lost_disks=1, lost_sessions=1, elections=1, isr_writes=1, late=1
+        ), PAIR,
+        states=2_563_298, depth=25,
+    ),
 }
 
 BOUNDS = IN_GATE | IN_RELEASE

@@ -29,7 +29,7 @@ from appliance.cluster.forms import (
     TopicConfig,
 )
 from appliance.cluster.isr_writes import IsrOutcome, IsrWrites
-from appliance.cluster.lives import Lives, Member
+from appliance.cluster.lives import BeforeLife, Lives, Member, nothing
 from appliance.cluster.membership import Membership
 from appliance.cluster.requests import Asking
 from appliance.cluster.session import Session
@@ -59,16 +59,22 @@ class ClusterClosed(ApplianceError):
 
 class Cluster:
     def __init__(
-        self, config: ZooKeeperConfig, member: Member, listener: Listener, min_insync: int = 1
+        self,
+        config: ZooKeeperConfig,
+        member: Member,
+        listener: Listener,
+        min_insync: int = 1,
+        before_life: BeforeLife = nothing,
     ) -> None:
-        """`min_insync`: of topics whose config says nothing."""
+        """`min_insync`: of topics whose config says nothing. `before_life` gets the former life and
+        the next one, and keeps that in each directory before it is raised."""
         node_id = member.node_id
         self.member = member
         self._config, self._min_insync = config, min_insync
         self._session = session = Session(config, self._on_state)
         self._view = view = View(session, listener)
         self._telling = Telling(session, view, node_id)
-        self._lives = lives = Lives(session, view.reading, member)
+        self._lives = lives = Lives(session, view.reading, member, before_life)
         self._membership = Membership(session, lives, self._telling, listener)
         self._controller = Controller(session, view, lives, self._membership, self.min_insync)
         self._isr_writes = IsrWrites(session, view, self._telling, self._membership, node_id)
@@ -116,6 +122,11 @@ class Cluster:
     async def renew(self) -> None:
         """Begins another life, after a directory of logs was lost while the broker runs."""
         await self._membership.renew()
+
+    async def resign(self, keys: Collection[Key]) -> None:
+        """Of a broker that runs on without these replicas, until its next life: others are elected
+        for those that it led, and wait for it no more."""
+        await self._now(self._membership.resign(keys))
 
     async def leave(self, timeout_s: float) -> bool:
         """Before a controlled stop: others lead what this broker led, where one of the ISR lives.
@@ -288,6 +299,8 @@ class Cluster:
     ) -> TopicConfig | None:
         """All of them, where `version` is still that of `configs`. None: it is not."""
         topic_id = self._view.table.topic_id(name)
+        if not topic_id:
+            return None
         news = await self._now(self._topic_writes.set_configs(name, topic_id, values, version))
         if news is None:
             self._view.look_at_everything()

@@ -139,7 +139,7 @@ class Controller:
         known = await requests.read_requests(self._session, self._view.reading, self.wake)
         self._view.set_leaving(requests.leaving_in(known))
         deleting = await self._delete(term)
-        await self._learn(known)
+        await self._learn(term, known)
         await self.elections.first_states(term, deleting)
         await self.elections.elect_due(term)
         await self.elections.move_away(term)
@@ -160,7 +160,7 @@ class Controller:
                 self.elections.untold.append(news)
         return await self._deletions.wanted(self.wake) if wanted else []
 
-    async def _learn(self, known: list[Request]) -> None:
+    async def _learn(self, term: Term, known: list[Request]) -> None:
         table = self._view.table
         names = await self._session.children(paths.TOPICS, self.wake)
         changed = {str(each.fields.get("topic")) for each in known if each.what == PARTITIONS}
@@ -169,6 +169,17 @@ class Controller:
             if news:
                 table.apply(news)
                 self.elections.untold.append(news)
+        if self._is_everything or self.elections.untold:
+            await self._make_ids(term)
+
+    async def _make_ids(self, term: Term) -> None:
+        """Of topics that others made, who know nothing of ours."""
+        there = {*await self._session.children(paths.TOPIC_IDS)}
+        for topic in [*self._view.table.topics.values()]:
+            where = paths.topic_id(topic.topic_id)
+            if where.rpartition("/")[2] not in there:
+                change = term.change().check(paths.topic(topic.name), topic.version)
+                await term.commit(change.create(where, topic.name.encode()))
 
     async def _tried(self, term: Term, request: Request) -> Change | None:
         """What is written as its answer. None: it stays as it is."""

@@ -45,6 +45,8 @@ class Deletions:
             return None  # one of them is not understood: whether it is that topic is not known
         await self._remove_below(where, term)
         change = term.change().delete(where)
+        if topic and await self._session.exists(paths.topic_id(topic.topic_id)):
+            change.delete(paths.topic_id(topic.topic_id))
         if await self._session.exists(paths.config(name)):
             change.delete(paths.config(name))
         if not await term.commit(change.delete(request)):

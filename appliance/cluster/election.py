@@ -1,7 +1,8 @@
 """Who leads a partition: the rules alone, without I/O. `docs/replication.md` has their reasons, and
 `tests/replication/partition_model.py` tries them.
 
-1. A leader is chosen when the life of the former one is over, whether or not it came back.
+1. A leader is chosen when the life of the former one is over, whether or not it came back, or when
+   it took itself out of the ISR.
 2. It is the first living replica of those in the ISR, else of the eligible, else nobody. Anybody
    else only when a person has said so.
 3. The ISR afterwards is who of it lives; with a leader from outside it, that one alone.
@@ -37,8 +38,11 @@ class Voters:
 
 
 def is_over(state: PartitionState, voters: Voters) -> bool:
-    """Whether nobody leads: the broker that was chosen has ended or begun another life."""
-    return state.leader == NOBODY or voters.lives.get(state.leader) != state.leader_life
+    """Whether nobody leads: the broker that was chosen has ended, has begun another life, or has
+    lost its replica."""
+    if state.leader == NOBODY or state.leader not in state.isr:
+        return True
+    return voters.lives.get(state.leader) != state.leader_life
 
 
 def elected(

@@ -38,7 +38,7 @@ class Elections:
             for key, replicas in self._without_state(but)
         }
         if due:
-            self._know(await term.create(due))
+            self._know(await term.create(due, self._table.topic_id))
 
     def _without_state(self, but: Collection[str]) -> Iterable[tuple[Key, tuple[int, ...]]]:
         for name, topic in self._table.topics.items():
@@ -94,7 +94,8 @@ class Elections:
         for _, number in states:
             after = reassignment.without_removed(after, number)
         after = replace(after, version=topic.version + 1)
-        change = term.change().set(paths.topic(topic.name), topic_node(after), topic.version)
+        change = term.change().check(paths.topic_id(topic.topic_id))
+        change.set(paths.topic(topic.name), topic_node(after), topic.version)
         written = await term.write_with(change, states)
         if written:
             news = TopicNews(topic.name, topic.topic_id, after, states={
@@ -171,7 +172,7 @@ class Elections:
             states = due()
             if not states:
                 return
-            written, unwritten = await term.write(states)
+            written, unwritten = await term.write(states, self._table.topic_id)
             self._know(written)
             await self._read_again(unwritten)
 

@@ -75,6 +75,7 @@ class IsrWrites:
         self, key: Key, state: PartitionState, joining: Mapping[int, int], life: int
     ) -> None:
         change = self._session.change().check(f"{paths.LIVES}/{self._node_id}", life)
+        change.check(paths.topic_id(self._view.table.topic_id(key[0])))
         for node, its_life in joining.items():
             change.check(f"{paths.LIVES}/{node}", its_life)
         change.set(paths.state(*key), forms.state_node(state), state.version)

@@ -13,7 +13,7 @@ touched; a node of an own former session (`zookeeper.session` in the data direct
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import Any
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
 from appliance.cluster import election, forms, paths
-from appliance.cluster.forms import Key, LivingBroker, PartitionState
+from appliance.cluster.forms import Key, LivingBroker
 from appliance.cluster.reading import Reading
 from appliance.cluster.session import ChangeRefused, Session
 from appliance.cluster.table import TopicNews
@@ -32,6 +32,7 @@ from appliance.zookeeper.nodes import NodeIdTaken, address_in
 from appliance.zookeeper.registration import remember, remembered
 
 log = event_log.named("cluster")
+BeforeLife = Callable[[int, int], Awaitable[None]]
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,16 @@ class Member:
     data_dir: Path
 
 
+async def nothing(former: int, life: int) -> None:
+    pass
+
+
 class Lives:
-    def __init__(self, session: Session, reading: Reading, member: Member) -> None:
+    def __init__(
+        self, session: Session, reading: Reading, member: Member, before_life: BeforeLife
+    ) -> None:
         self._session, self._reading, self._member = session, reading, member
+        self._before_life = before_life
         self._sessions = remembered(member.data_dir)  # of nodes that may be there, and are ours
         self.own_sessions = {*self._sessions}  # all that were ever known to be
         self.node_id = member.node_id
@@ -68,7 +76,7 @@ class Lives:
         remember(self._member.data_dir, self._sessions)
         life = await self._raise()
         for key in lost:
-            await self._resign(key)
+            await self.resign(key)
         await self._register(life)
         self._sessions = frozenset({number})
         remember(self._member.data_dir, self._sessions)
@@ -107,6 +115,7 @@ class Lives:
             with suppress(NodeExistsError):
                 await self._session.create(self._lives, b"")
             _, stat = await self._session.get(self._lives)
+            await self._before_life(int(stat.version), int(stat.version) + 1)
             try:
                 await self._session.change().set(self._lives, b"", stat.version).commit()
             except ChangeRefused as refused:
@@ -115,32 +124,31 @@ class Lives:
                 continue  # a former try whose answer was lost
             return int(stat.version) + 1
 
-    async def _resign(self, key: Key) -> None:
-        node = self._member.node_id
+    async def resign(self, key: Key) -> None:
+        """From the ISR and the eligible of a partition."""
+        name, number = key
+        where = paths.topic(name)
         while True:
+            topic = await self._reading.node(
+                where, lambda data, stat: forms.topic_from(data, name, stat.version, where)
+            )
             state = await self._reading.state(key)
-            if state is None or node not in (*state.isr, *state.eligible):
+            if topic is None or state is None or self.node_id not in (*state.isr, *state.eligible):
                 return
+            after = election.without(state, self.node_id)
+            change = self._session.change().check(paths.topic_id(topic.topic_id))
+            change.set(paths.state(*key), forms.state_node(after), state.version)
             try:
-                await self._write(key, election.without(state, node))
+                await change.commit()
             except ChangeRefused as refused:
                 if not isinstance(refused.error, (BadVersionError, NoNodeError)):
                     raise
                 continue
-            log.warning("resigned from a lost replica", topic=key[0], partition=key[1],
+            states = {number: replace(after, version=state.version + 1)}
+            self.resigned.append(TopicNews(name, topic.topic_id, states=states))
+            log.warning("resigned from a lost replica", topic=name, partition=number,
                         in_sync_was=list(state.isr))  # fmt: skip
-
-    async def _write(self, key: Key, state: PartitionState) -> None:
-        name, number = key
-        change = self._session.change()
-        await change.set(paths.state(*key), forms.state_node(state), state.version).commit()
-        where = paths.topic(name)
-        topic = await self._reading.node(
-            where, lambda data, stat: forms.topic_from(data, name, stat.version, where)
-        )
-        if topic:
-            after = replace(state, version=state.version + 1)
-            self.resigned.append(TopicNews(name, topic.topic_id, states={number: after}))
+            return
 
     async def _register(self, life: int) -> None:
         member = self._member

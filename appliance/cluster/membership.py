@@ -4,10 +4,11 @@ somebody else raised the life, and when it has lost replicas."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from kazoo.exceptions import KazooException
 
+from appliance.cluster.forms import Key
 from appliance.cluster.lives import Lives
 from appliance.cluster.reading import woken
 from appliance.cluster.session import AWAY, ChangeRefused, Session
@@ -75,9 +76,7 @@ class Membership:
             return
         self.end()
         life = await self._lives.begin(self._listener.lost_replicas())
-        for news in self._lives.resigned:
-            self._telling.tell(news)
-        self._lives.resigned.clear()
+        self._tell_resigned()
         if not await self._lives.is_ours(self.wake) or number != self._session.number:
             self._wake.set()
             return
@@ -86,6 +85,16 @@ class Membership:
         self._listener.on_session()
         for each in self.readers:
             each()
+
+    async def resign(self, keys: Collection[Key]) -> None:
+        for key in keys:
+            await self._lives.resign(key)
+        self._tell_resigned()
+
+    def _tell_resigned(self) -> None:
+        for news in self._lives.resigned:
+            self._telling.tell(news)
+        self._lives.resigned.clear()
 
     def _failed(self, error: Exception) -> None:
         self.end()

@@ -8,6 +8,7 @@ its names; lives, notices and requests are our own.
     /brokers/topics/T                      partitions and their replicas
     /brokers/topics/T/partitions/P/state   leader, epoch, in-sync replicas
     /config/topics/T
+    /appliance/topics/ID                   there as long as the topic with this id: rule 12
     /admin/delete_topics/T                 a request to the controller
     /latest_producer_id_block              the producer ids that were given last
     /appliance/requests/r...               other requests to it
@@ -15,6 +16,10 @@ its names; lives, notices and requests are our own.
 """
 
 from __future__ import annotations
+
+import uuid
+
+from appliance.catalog import kafka_uuid
 
 CLUSTER_ID = "/cluster/id"
 LIVES = "/brokers/lives"
@@ -24,14 +29,19 @@ CONTROLLER, CONTROLLER_EPOCH = "/controller", "/controller_epoch"
 TOPIC_CONFIGS = "/config/topics"
 DELETIONS = "/admin/delete_topics"
 PRODUCER_IDS = "/latest_producer_id_block"
+TOPIC_IDS = "/appliance/topics"
 REQUESTS = "/appliance/requests"
 CHANGES = "/appliance/changes"
 
-FOLDERS = (LIVES, IDS, TOPICS, TOPIC_CONFIGS, DELETIONS, REQUESTS, CHANGES)
+FOLDERS = (LIVES, IDS, TOPICS, TOPIC_CONFIGS, TOPIC_IDS, DELETIONS, REQUESTS, CHANGES)
 
 
 def topic(name: str) -> str:
     return f"{TOPICS}/{name}"
+
+
+def topic_id(value: bytes) -> str:
+    return f"{TOPIC_IDS}/{kafka_uuid.text_of(uuid.UUID(bytes=value))}"
 
 
 def partitions(name: str) -> str:

@@ -5,7 +5,7 @@ another was elected can write nothing."""
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -80,17 +80,26 @@ class Term:
         return True
 
     async def write(
-        self, states: Mapping[Key, PartitionState]
+        self, states: Mapping[Key, PartitionState], id_of: Callable[[str], bytes]
     ) -> tuple[dict[Key, PartitionState], list[Key]]:
         """Each as its version says. What was written, as it is now, and what was not: those have
         to be read again."""
         parts = in_parts_of(states, IN_A_CHANGE)
-        results = await together([self._write(part) for part in parts])
+        results = await together([self._write(part, id_of) for part in parts])
         written = {key: state for each in results for key, state in each.items()}
         return written, [key for key in states if key not in written]
 
-    async def _write(self, states: Mapping[Key, PartitionState]) -> dict[Key, PartitionState]:
-        return await self.write_with(self.change(), states)
+    async def _write(
+        self, states: Mapping[Key, PartitionState], id_of: Callable[[str], bytes]
+    ) -> dict[Key, PartitionState]:
+        return await self.write_with(self._change_of(states, id_of), states)
+
+    def _change_of(self, states: Iterable[Key], id_of: Callable[[str], bytes]) -> Change:
+        """Refused when one of the topics is gone: versions of a topic's successor are the same."""
+        change = self.change()
+        for name in sorted({name for name, _ in states}):
+            change.check(paths.topic_id(id_of(name)))
+        return change
 
     async def write_with(
         self, change: Change, states: Mapping[Key, PartitionState]
@@ -104,32 +113,37 @@ class Term:
         return {key: replace(each, version=each.version + 1) for key, each in after.items()}
 
     async def create(
-        self, states: Mapping[Key, PartitionState]
+        self, states: Mapping[Key, PartitionState], id_of: Callable[[str], bytes]
     ) -> dict[Key, PartitionState]:
         """Of new partitions; those that were made."""
         for name in sorted({name for name, _ in states}):
             if not await self.session.exists(paths.partitions(name)):
                 await self.commit(self.change().create(paths.partitions(name), b""))
         parts = in_parts_of(states, IN_A_CHANGE // 2)
-        results = await together([self._create(part) for part in parts])
+        results = await together([self._create(part, id_of) for part in parts])
         return {key: state for each in results for key, state in each.items()}
 
-    async def _create(self, states: Mapping[Key, PartitionState]) -> dict[Key, PartitionState]:
+    async def _create(
+        self, states: Mapping[Key, PartitionState], id_of: Callable[[str], bytes]
+    ) -> dict[Key, PartitionState]:
         after = {key: replace(each, controller_epoch=self.epoch) for key, each in states.items()}
-        change = self.change()
+        change = self._change_of(states, id_of)
         for key, state in after.items():
             change.create(paths.partition(*key), b"")
             change.create(paths.state(*key), forms.state_node(state))
         if await self.commit(change):
             return after
-        return {key: state for key, state in after.items() if await self._create_one(key, state)}
+        return {
+            key: state
+            for key, state in after.items()
+            if await self._create_one(key, state, self._change_of([key], id_of))
+        }
 
-    async def _create_one(self, key: Key, state: PartitionState) -> bool:
+    async def _create_one(self, key: Key, state: PartitionState, change: Change) -> bool:
         """Others may have made the folder of a partition, or all of it."""
         if not await self.session.exists(paths.partition(*key)):
             await self.commit(self.change().create(paths.partition(*key), b""))
-        data = forms.state_node(state)
-        return await self.commit(self.change().create(paths.state(*key), data))
+        return await self.commit(change.create(paths.state(*key), forms.state_node(state)))
 
     async def tell(
         self,

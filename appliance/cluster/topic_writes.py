@@ -39,6 +39,7 @@ class TopicWrites:
         while True:
             is_left_over = await self._session.exists(paths.config(name))
             change = self._session.change().create(paths.topic(name), data)
+            change.create(paths.topic_id(topic.topic_id), name.encode())
             change.create(paths.partitions(name), b"")
             if is_left_over:
                 change.delete(paths.config(name))
@@ -46,7 +47,7 @@ class TopicWrites:
             try:
                 await change.commit()
             except ChangeRefused as refused:
-                if refused.number == 0 and isinstance(refused.error, NodeExistsError):
+                if refused.number < 2 and isinstance(refused.error, NodeExistsError):
                     raise exists(name) from refused
                 if not isinstance(refused.error, (NodeExistsError, NoNodeError)):
                     raise
@@ -85,7 +86,7 @@ class TopicWrites:
         while True:
             topic = await self._read(name)
             after = replace(changed(topic), version=topic.version + 1)
-            change = self._session.change()
+            change = self._session.change().check(paths.topic_id(topic.topic_id))
             change.set(paths.topic(name), checked(after), topic.version)
             change.create(f"{paths.REQUESTS}/r", requests.partitions_node(name), sequence=True)
             try:
@@ -99,6 +100,7 @@ class TopicWrites:
     async def ask_to_delete(self, name: str) -> None:
         topic = await self._read(name)
         change = self._session.change().check(paths.topic(name), topic.version)
+        change.check(paths.topic_id(topic.topic_id))
         change.create(f"{paths.DELETIONS}/{name}", deletions.request_node(topic.topic_id))
         try:
             await change.commit()
@@ -114,7 +116,8 @@ class TopicWrites:
     ) -> TopicNews | None:
         """None: they are not any more as they were read."""
         data = checked_config(name, values)
-        change = self._session.change().set(paths.config(name), data, version)
+        change = self._session.change().check(paths.topic_id(topic_id))
+        change.set(paths.config(name), data, version)
         try:
             await change.commit()
         except ChangeRefused as refused:

@@ -257,7 +257,7 @@ class View:
             self._listener.on_change(changes.keys)
         if changes.names or changes.keys:
             self._wake_waiting()
-        if any(map(self._is_moving, {name for name, _ in changes.keys})):
+        if any(map(self._wants_controller, changes.keys)):
             self._wake_readers()
 
     def _tell_of_brokers(self) -> None:
@@ -281,9 +281,12 @@ class View:
         finally:
             self._waiting.discard(changed)
 
-    def _is_moving(self, name: str) -> bool:
-        topic = self.table.topics.get(name)
-        return bool(topic and (topic.adding or topic.removing))
+    def _wants_controller(self, key: Key) -> bool:
+        """It is being moved, or its leader has lost it."""
+        topic, state = self.table.topics.get(key[0]), self.table.states.get(key)
+        if topic and (topic.adding or topic.removing):
+            return True
+        return bool(state and state.leader != NOBODY and state.leader not in state.isr)
 
     def _wake_readers(self) -> None:
         for each in self.readers:

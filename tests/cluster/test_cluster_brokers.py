@@ -98,6 +98,38 @@ def test_a_taken_id_is_told_and_nothing_is_touched(clusters: Clusters, look: Loo
     run(work())
 
 
+def test_a_broker_goes_on_without_a_replica(clusters: Clusters) -> None:
+    async def work() -> None:
+        async with clusters.started(1, 2) as (one, two):
+            await one.create_topic("t", [[2, 1], [1, 2], [2]])
+            assert await two.settled("t", 20)
+            await two.resign([("t", 0), ("t", 1), ("t", 2)])
+            await until(lambda: one.leads(("t", 0)))
+            assert (one.states["t", 0].isr, one.states["t", 0].leader_epoch) == ((1,), 1)
+            await until(lambda: one.states["t", 1].isr == (1,))
+            assert one.states["t", 1].leader_epoch == 0, "its leader has it still"
+            await until(lambda: one.states["t", 2].leader == -1)
+            assert two.life == 1
+
+    run(work())
+
+
+def test_a_life_is_kept_before_it_is_raised(clusters: Clusters, look: Looker) -> None:
+    async def work() -> None:
+        kept: list[tuple[int, int, int]] = []
+
+        async def keep(former: int, life: int) -> None:
+            stat = look.client.exists(f"{look.root}/brokers/lives/1")
+            kept.append((former, life, stat.version if stat else -1))
+
+        async with clusters.started(1, before_life=keep) as (one,):
+            await one.renew()
+            assert one.life == 2
+            assert kept == [(0, 1, 0), (1, 2, 1)]
+
+    run(work())
+
+
 def test_lost_replicas_are_resigned_before_the_life_begins(
     clusters: Clusters, look: Looker
 ) -> None:

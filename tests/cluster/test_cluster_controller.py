@@ -29,7 +29,8 @@ def test_topics_are_made_extended_configured_and_deleted_by_any_broker(
             assert await two.settled("t", 20)
             assert two.leads(KEY)
             assert two.topics["t"] == made
-            assert (one.min_insync("t"), one.min_insync("t", 3)) == (1, 2)
+            assert await one.settled("t", 20)
+            assert (one.min_insync("t"), one.min_insync("t", 1)) == (2, 1)
             with pytest.raises(Refused, match="topic t is in the cluster") as exists:
                 await one.create_topic("t", [[1]])
             assert exists.value.kafka_code == ErrorCode.TOPIC_ALREADY_EXISTS
@@ -47,7 +48,7 @@ def test_topics_are_made_extended_configured_and_deleted_by_any_broker(
             assert await one.gone("t", 20)
             assert (one.states, one.configs) == ({}, {})
             assert look.names("/brokers/topics") == look.names("/config/topics") == []
-            assert look.names("/admin/delete_topics") == []
+            assert look.names("/admin/delete_topics") == look.names("/appliance/topics") == []
             with pytest.raises(Refused, match="topic t is not in the cluster"):
                 await two.delete_topic("t")
             again = await two.create_topic("t", [[1]])
@@ -175,9 +176,9 @@ def test_a_deposed_controller_writes_nothing(clusters: Clusters, look: Looker) -
             notices = look.names("/appliance/changes")
             state = one.states[KEY]
             with pytest.raises(Deposed):
-                await term.write({KEY: replace(state, leader=2)})
+                await term.write({KEY: replace(state, leader=2)}, one._view.table.topic_id)
             with pytest.raises(Deposed):
-                await term.create({("t", 1): state})
+                await term.create({("t", 1): state}, one._view.table.topic_id)
             with pytest.raises(Deposed):
                 await term.tell([], {}, False, set())
             with pytest.raises(Deposed):
@@ -428,6 +429,8 @@ def test_a_state_that_others_made_is_taken_as_it_is(clusters: Clusters, look: Lo
             state = one.states.get(KEY)
             assert state is None
             path = f"{look.root}/brokers/topics/t/partitions"
+            look.client.delete(f"{look.root}/appliance/topics", recursive=True)
+            look.client.create(f"{look.root}/appliance/topics", b"")
             made = PartitionState(1, one.life, 4, (1,), (), 1)
             look.client.create(f"{path}/0/state", state_node(made), makepath=True)
             look.client.create(f"{path}/1", b"")
@@ -435,6 +438,7 @@ def test_a_state_that_others_made_is_taken_as_it_is(clusters: Clusters, look: Lo
             await two.start()
             assert await one.settled("t", 20)
             assert [one.states["t", each].leader_epoch for each in range(3)] == [4, 0, 0]
+            assert len(look.names("/appliance/topics")) == 1
             await two.close()
 
     run(work())

@@ -33,6 +33,8 @@ ELECTIONS = {
     "not who lives outside the ISR": (state(1, (1, 3)), living(2, 3), (), (3, (3,), (1,))),
     "the leader came back": (state(1, (1, 2)), {**ALL, 1: 99}, (), (1, (1, 2), ())),
     "alone and came back": (state(1, (1,)), {1: 99}, (), (1, (1,), ())),
+    "it took itself out": (state(1, (2, 3)), ALL, (), (2, (2, 3), ())),
+    "and was the last": (state(1, ()), ALL, (), (NOBODY, (), ())),
     "nobody lives": (state(1, (1, 2)), {}, (), (NOBODY, (1, 2), ())),
     "nobody of the ISR lives": (state(1, (1, 2)), living(3), (), (NOBODY, (1, 2), ())),
     "still nobody": (state(NOBODY, (1, 2)), living(3), (), None),

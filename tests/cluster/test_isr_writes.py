@@ -122,6 +122,34 @@ def test_a_partition_that_is_gone_has_no_state(clusters: Clusters) -> None:
     run(work())
 
 
+def test_a_topic_that_was_made_again_is_not_written_by_the_leader_of_the_former(
+    clusters: Clusters, look: Looker
+) -> None:
+    """Both states have the same version, at the same place."""
+
+    async def work() -> None:
+        async with clusters.started(2, 1) as (two, one):
+            await led(one)
+            assert await two.settled("t", 20)
+            reading = one._view._reading
+            await reading.acquire()  # it hears of nothing now
+            await two.delete_topic("t")
+            assert await two.gone("t", 20)
+            made = await two.create_topic("t", [[2, 1, 3]])
+            assert await two.settled("t", 20)
+            state = two.states[KEY]
+            assert (state.version, one.leads(KEY)) == (0, True)
+            refused = await one.write_isr(KEY, 0, [1])
+            assert not refused.is_written
+            assert in_zookeeper(look) == state
+            assert two.states[KEY] == state
+            reading.release()
+            await until(lambda: one.topics["t"] == made)
+            assert one.states[KEY] == state
+
+    run(work())
+
+
 @pytest.mark.parametrize("is_taken", [True, False])
 def test_an_answer_that_was_lost_is_looked_up(
     is_taken: bool, clusters: Clusters, look: Looker

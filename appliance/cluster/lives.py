@@ -65,8 +65,9 @@ class Lives:
         self.cluster_id = member.cluster_id
         self.resigned: list[TopicNews] = []  # that nobody else knows yet
 
-    async def begin(self, lost: Collection[Key]) -> int:
-        """Another life. NodeIdTaken: the id is a stranger's."""
+    async def begin(self, lost: Callable[[], Collection[Key]]) -> int:
+        """Another life. NodeIdTaken: the id is a stranger's. `lost` is asked when the life has been
+        kept in each directory, for that shows which of them are copies of before."""
         number = self._session.number
         await self._reading.make_folders()
         await self._agree_on_cluster()
@@ -75,7 +76,7 @@ class Lives:
         self.own_sessions.add(number)
         remember(self._member.data_dir, self._sessions)
         life = await self._raise()
-        for key in lost:
+        for key in lost():
             await self.resign(key)
         await self._register(life)
         self._sessions = frozenset({number})

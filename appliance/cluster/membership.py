@@ -75,7 +75,7 @@ class Membership:
         if is_same and await self._lives.is_ours(self.wake):
             return
         self.end()
-        life = await self._lives.begin(self._listener.lost_replicas())
+        life = await self._lives.begin(self._listener.lost_replicas)
         self._tell_resigned()
         if not await self._lives.is_ours(self.wake) or number != self._session.number:
             self._wake.set()

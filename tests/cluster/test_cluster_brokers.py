@@ -121,11 +121,16 @@ def test_a_life_is_kept_before_it_is_raised(clusters: Clusters, look: Looker) ->
         async def keep(former: int, life: int) -> None:
             stat = look.client.exists(f"{look.root}/brokers/lives/1")
             kept.append((former, life, stat.version if stat else -1))
+            clusters.ears[1].lost = [("t", 0)] if life == 2 else []  # which it sees by it
 
         async with clusters.started(1, before_life=keep) as (one,):
+            await one.create_topic("t", [[1], [1]])
+            assert await one.settled("t", 20)
             await one.renew()
             assert one.life == 2
             assert kept == [(0, 1, 0), (1, 2, 1)]
+            await until(lambda: one.leads(("t", 1)))
+            await until(lambda: one.states["t", 0].leader == -1)
 
     run(work())
 

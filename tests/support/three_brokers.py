@@ -159,6 +159,22 @@ class Brokers:
         consumer.close()
         return found
 
+    def everything(self, topic: str, partition: int = 0) -> list[str]:
+        """All values up to the high watermark of now."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "nobody",
+                             "enable.auto.commit": False})  # fmt: skip
+        place = TopicPartition(topic, partition, 0)
+        _, watermark = consumer.get_watermark_offsets(place, DEADLINE_S)
+        consumer.assign([place])
+        found: list[str] = []
+        end = time.monotonic() + DEADLINE_S
+        while watermark > 0 and (at := consumer.position([place])[0].offset) < watermark:
+            assert time.monotonic() < end, f"read up to {at}, the high watermark is {watermark}"
+            found += [each.value().decode() for each in consumer.consume(10_000, 0.5)
+                      if each.error() is None]  # fmt: skip
+        consumer.close()
+        return found
+
     # Groups
 
     def member(self, group: str, topic: str, **given: object) -> GroupMember:

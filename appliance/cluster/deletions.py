@@ -34,9 +34,7 @@ class Deletions:
         request = f"{paths.DELETIONS}/{name}"
         wanted = await self._reading.node(request, lambda data, stat: id_in(data))
         where = paths.topic(name)
-        topic = await self._reading.node(
-            where, lambda data, stat: forms.topic_from(data, name, stat.version, where)
-        )
+        topic = await self._reading.topic_node(name)
         is_there = await self._session.exists(where)
         if not is_there or (topic and wanted and wanted != topic.topic_id):
             await term.commit(term.change().delete(request))

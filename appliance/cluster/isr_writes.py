@@ -8,6 +8,7 @@ one: ZooKeeper takes nothing any more that was under way in a connection before.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
@@ -20,6 +21,7 @@ from appliance.cluster.telling import Telling
 from appliance.cluster.view import View
 
 OWN_LIFE = 0  # its place in the change
+AWAY_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -49,53 +51,63 @@ class IsrWrites:
         min_insync: int,
     ) -> IsrOutcome:
         state, life = self._view.table.states.get(key), self._membership.life
+        topic_id = self._view.table.topic_id(key[0])
         if state is None or state.version != version or not self._leads(state, life):
-            return IsrOutcome(False, await self._read(key))
+            return IsrOutcome(False, await self._read(key, topic_id))
         in_order = [each for each in state.isr if each in isr]
         in_order += sorted({*isr} - {*in_order})
         wanted = election.with_isr(state, tuple(in_order), min_insync)
         written = replace(wanted, version=version + 1)
         try:
-            await self._change(key, wanted, joining, life)
+            await self._change(key, topic_id, wanted, joining, life)
         except ChangeRefused as refused:
             if refused.number == OWN_LIFE:
                 self._membership.end_life(life)
-            return IsrOutcome(False, await self._read(key))
+            return IsrOutcome(False, await self._read(key, topic_id))
         except AWAY:
-            found = await self._read(key)
+            found = await self._read(key, topic_id)
             if found != written:
                 return IsrOutcome(False, found)
-        self._telling.tell(self._know(key, written))
+        self._telling.tell(self._know(key, topic_id, written))
         return IsrOutcome(True, written)
 
     def _leads(self, state: PartitionState, life: int) -> bool:
         return (state.leader, state.leader_life) == (self._node_id, life)
 
     async def _change(
-        self, key: Key, state: PartitionState, joining: Mapping[int, int], life: int
+        self,
+        key: Key,
+        topic_id: bytes,
+        state: PartitionState,
+        joining: Mapping[int, int],
+        life: int,
     ) -> None:
         change = self._session.change().check(f"{paths.LIVES}/{self._node_id}", life)
-        change.check(paths.topic_id(self._view.table.topic_id(key[0])))
+        change.check(paths.topic_id(topic_id))
         for node, its_life in joining.items():
             change.check(f"{paths.LIVES}/{node}", its_life)
         change.set(paths.state(*key), forms.state_node(state), state.version)
         await change.commit()
 
-    async def _read(self, key: Key) -> PartitionState | None:
-        """As long as it takes: without the answer the outcome is not known."""
+    async def _read(self, key: Key, topic_id: bytes) -> PartitionState | None:
+        """As long as it takes: without the answer the outcome is not known. What is there after the
+        topic has gone is the state of its successor."""
         while True:
             await self._session.connected()
             try:
                 await self._session.sync()
                 state = await self._view.reading.state(key)
+                is_there = topic_id and await self._session.exists(paths.topic_id(topic_id))
             except AWAY:
+                await asyncio.sleep(AWAY_S)
                 continue
-            if state:
-                self._know(key, state)
+            if state is None or not is_there:
+                return None
+            self._know(key, topic_id, state)
             return state
 
-    def _know(self, key: Key, state: PartitionState) -> TopicNews:
-        news = TopicNews(key[0], self._view.table.topic_id(key[0]), states={key[1]: state})
+    def _know(self, key: Key, topic_id: bytes, state: PartitionState) -> TopicNews:
+        news = TopicNews(key[0], topic_id, states={key[1]: state})
         self._view.table.apply(news)
         self._view.tell()
         return news

@@ -128,11 +128,8 @@ class Lives:
     async def resign(self, key: Key) -> None:
         """From the ISR and the eligible of a partition."""
         name, number = key
-        where = paths.topic(name)
         while True:
-            topic = await self._reading.node(
-                where, lambda data, stat: forms.topic_from(data, name, stat.version, where)
-            )
+            topic = await self._reading.topic_node(name)
             state = await self._reading.state(key)
             if topic is None or state is None or self.node_id not in (*state.isr, *state.eligible):
                 return

@@ -10,7 +10,13 @@ from typing import Any, TypeVar
 from kazoo.exceptions import NoNodeError
 
 from appliance.cluster import forms, paths
-from appliance.cluster.forms import FormUnknown, Key, LivingBroker, PartitionState
+from appliance.cluster.forms import (
+    ClusterTopic,
+    FormUnknown,
+    Key,
+    LivingBroker,
+    PartitionState,
+)
 from appliance.cluster.session import Session
 from appliance.cluster.table import TopicNews
 from appliance.process import event_log
@@ -88,14 +94,25 @@ class Reading:
         if not forms.TOPIC_NAME.fullmatch(name):
             self.pass_over(where, FormUnknown(f"{quote(where)} in ZooKeeper is no topic's name"))
             return None
-        topic = await self.node(
+        found = await self.topic_node(name)
+        while found:
+            news = await self._all_of(found)
+            again = await self.topic_node(name)
+            if again and again.topic_id == found.topic_id:
+                return news
+            found = again  # it was made again meanwhile: the states may be of either
+        return None
+
+    async def topic_node(self, name: str) -> ClusterTopic | None:
+        where = paths.topic(name)
+        return await self.node(
             where, lambda data, stat: forms.topic_from(data, name, stat.version, where)
         )
-        if topic is None:
-            return None
-        where_config = paths.config(name)
+
+    async def _all_of(self, topic: ClusterTopic) -> TopicNews:
+        where, name = paths.config(topic.name), topic.name
         config = await self.node(
-            where_config, lambda data, stat: forms.config_from(data, stat.version, where_config)
+            where, lambda data, stat: forms.config_from(data, stat.version, where)
         )
         states = await self.states((name, number) for number in range(len(topic.partitions)))
         by_number = {number: state for (_, number), state in states.items() if state}

@@ -127,14 +127,12 @@ class TopicWrites:
         return TopicNews(name, topic_id, config=TopicConfig(dict(values), version + 1))
 
     async def _read(self, name: str) -> ClusterTopic:
-        where = paths.topic(name)
         check_name(name)
         await self._session.sync()
-        topic = await self._reading.node(
-            where, lambda data, stat: forms.topic_from(data, name, stat.version, where)
-        )
+        topic = await self._reading.topic_node(name)
         if topic is None:
-            trouble = self._reading.troubles.get(where, f"topic {name} is not in the cluster")
+            unknown = f"topic {name} is not in the cluster"
+            trouble = self._reading.troubles.get(paths.topic(name), unknown)
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, trouble)
         return topic
 

@@ -320,6 +320,32 @@ def test_missed_notices_are_made_up_for(clusters: Clusters, look: Looker) -> Non
     run(work())
 
 
+def test_a_topic_made_again_while_it_is_read_is_read_again(clusters: Clusters) -> None:
+    async def work() -> None:
+        async with clusters.started(1, 2) as (one, two):
+            await one.create_topic("t", [[1]])
+            assert await two.settled("t", 20)
+            reading = two._view.reading
+            states, read = reading.states, []
+
+            async def slow(keys: object) -> object:
+                if not read:
+                    await one.delete_topic("t")
+                    assert await one.gone("t", 20)
+                    await one.create_topic("t", [[2], [2]])
+                    assert await one.settled("t", 20)
+                read.append(await states(keys))  # type: ignore[arg-type]
+                return read[-1]
+
+            reading.states = slow  # type: ignore[assignment,method-assign]
+            news = await reading.topic("t")
+            assert news is not None
+            assert (news.topic, len(news.states)) == (one.topics["t"], 2)
+            assert len(read) == 2
+
+    run(work())
+
+
 def test_old_notices_are_removed_but_for_the_newest(
     clusters: Clusters, look: Looker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -143,10 +143,22 @@ class ClusterTopics:
 
     async def _agree_with(self, name: str) -> None:
         known, topic = self._cluster.topics.get(name), self._topics.get(name)
-        if known is not None:
-            await self._replicated.agree(self._wanted(name))
-        elif topic is not None and topic.is_replicated and self._cluster.has_read_all:
+        if topic is not None and self._cluster.was_deleted(topic.id.bytes):
             await self._forget(name)
+        elif known is None and topic is not None and self._cluster.has_read_all:
+            await self._miss(topic)
+        if name in self._cluster.topics:
+            await self._replicated.agree(self._wanted(name))
+
+    async def _miss(self, topic: Topic) -> None:
+        """It is not in ZooKeeper, and nobody told that it was deleted: that was while this broker
+        was away, or something is wrong there. So nothing of it is deleted here."""
+        if not self._cluster.topics:
+            raise TopicUnknown(
+                f"ZooKeeper has no topic at all, and this broker has {len(self._topics)}: it is "
+                "taken for another one, or for one that was emptied, and nothing is changed here"
+            )
+        await self._replicated.set_aside(topic)
 
     def _wanted(self, name: str) -> Wanted:
         known, configs = self._cluster.topics[name], self._cluster.configs.get(name)

@@ -168,6 +168,11 @@ class Cluster:
         """What is not known by now is not there, and not only unread."""
         return self._view.was_read.is_set()
 
+    def was_deleted(self, topic_id: bytes) -> bool:
+        """False also of a topic that is gone and of which nobody told why: it may be another
+        ZooKeeper, or one that was emptied."""
+        return topic_id in self._view.table.deleted
+
     @property
     def away_since_ns(self) -> int:
         return self._session.away_since_ns

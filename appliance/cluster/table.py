@@ -27,8 +27,12 @@ class Changes:
     names: frozenset[str]
 
 
+DELETED_MAX = 100_000  # ids of deleted topics that are remembered
+
+
 class Table:
     def __init__(self) -> None:
+        self.deleted: dict[bytes, None] = {}  # ids of topics that somebody told were deleted
         self.topics: dict[str, ClusterTopic] = {}
         self.configs: dict[str, TopicConfig] = {}
         self.states: dict[Key, PartitionState] = {}
@@ -54,6 +58,9 @@ class Table:
         self._applied += 1
         known = self.topics.get(news.name)
         if news.is_deleted:
+            self.deleted[news.topic_id] = None
+            if len(self.deleted) > DELETED_MAX:
+                del self.deleted[next(iter(self.deleted))]
             if known and known.topic_id == news.topic_id:
                 self._remove(news.name)
             return

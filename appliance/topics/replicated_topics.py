@@ -3,7 +3,7 @@
     not here           the row, and the logs of the partitions that are ours
     here               more partitions, or others than before, and its configs
     another one's name what is here is set aside: its records are never continued (topic ids differ)
-    deleted            the row and the logs go
+    gone               deleted if the cluster says so, else set aside
 
 Each is looked at again as a whole, so it does not matter what was missed.
 """
@@ -45,6 +45,10 @@ class ReplicatedTopics:
 
     async def agree(self, wanted: Wanted) -> None:
         await self._change(self._agree(wanted))
+
+    async def set_aside(self, topic: Topic) -> None:
+        """The cluster has it no more, and nobody knows why."""
+        await self._change(self._set_aside(topic))
 
     async def _agree(self, wanted: Wanted) -> None:
         topic = self._topics.get(wanted.name)
@@ -98,22 +102,22 @@ class ReplicatedTopics:
         self._topics.show(topic)
 
     async def _set_aside(self, topic: Topic) -> None:
-        """Another topic has its name now. A crash in between deletes what is left of it, as the
-        cluster has."""
+        """Its files stay, and nothing deletes them. After a crash in between the start makes empty
+        ones in the place of those that were set aside, and all are set aside then."""
         rows, log_dir = self._topics.rows, self._topics.log_dir
 
         def set_aside() -> list[str]:
-            rows.begin_deletion(topic.name)
             held = [number for name, number in log_dir.held() if name == topic.name]
             places = [str(log_dir.set_aside(topic.name, number)) for number in held]
+            rows.begin_deletion(topic.name)
             log_dir.unplace(topic.name)
             rows.end_deletion(topic.name)
             return places
 
         self._topics.hide(topic.name)
         places = await asyncio.to_thread(set_aside)
-        events.warning("another topic has its name: what was here is set aside", topic=topic.name,
-                       id=topic.id, places=places)  # fmt: skip
+        events.warning("a topic is not the cluster's any more: what was here is set aside",
+                       topic=topic.name, id=topic.id, places=places)  # fmt: skip
 
 
 def placed(logs: list[Log | None], more: list[Log]) -> list[Log | None]:

@@ -164,3 +164,20 @@ def test_a_group_goes_on_when_its_coordinator_is_killed(three: Brokers) -> None:
     other = three.member("g", "t")
     assert [each.value() for each in other.take(1)] == [b"d"]
     other.close()
+
+
+@pytest.mark.release("a wrong ZooKeeper is a rare mistake; three brokers are started twice")
+def test_another_zookeeper_takes_nothing_away(three: Brokers) -> None:
+    three.create("t")
+    three.until("t", lambda each: len(each.isrs) == 3)
+    three.produce("t", ["a"])
+    three.stop(3)
+    before = three.files(3, "t")
+    three.start(3, **{"zookeeper.connect": f"{three.zookeeper}-other"})
+    three.running[3].wait_for_log("ZooKeeper has no topic at all, and this broker has 1")
+    three.stop(3)
+    assert three.files(3, "t") == before != b""
+    three.start(3)
+    three.until("t", lambda each: len(each.isrs) == 3)
+    three.produce("t", ["b"])
+    assert three.consume("t", 2) == ["a", "b"]

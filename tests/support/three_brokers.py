@@ -30,7 +30,7 @@ SESSION_MS = 2000
 
 class Brokers:
     def __init__(self, server: ZooKeeperServer, root: str, folder: Path) -> None:
-        self._zookeeper = f"{server.address}{root}"
+        self.zookeeper = f"{server.address}{root}"
         self._folder = folder
         self.running: dict[int, Serving] = {}
         self._ports: dict[int, int] = {}
@@ -42,7 +42,7 @@ class Brokers:
                 port=self._ports.get(node, 0),
                 **{
                     "node.id": node,
-                    "zookeeper.connect": self._zookeeper,
+                    "zookeeper.connect": self.zookeeper,
                     "zookeeper.format": "cluster",
                     "zookeeper.session.timeout.ms": SESSION_MS,
                     **settings,

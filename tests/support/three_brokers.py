@@ -50,7 +50,8 @@ class Brokers:
             )  # type: ignore[arg-type]
             self._ports[node] = found.kafka[1]
         for node in self.running:
-            self._until_it_knows(node, {*nodes})
+            if "zookeeper.connect" not in settings:
+                self._until_it_knows(node, {*nodes})
 
     def _until_it_knows(self, node: int, nodes: set[int]) -> None:
         """Each hears of the others by itself."""

@@ -16,23 +16,15 @@ from appliance.network._connection cimport (
 )
 from appliance.network._fetch cimport FETCH_BY_ID, FETCH_FLEXIBLE
 from appliance.network._fetch_read cimport FetchResult
+from appliance.network._fetch_replica cimport fetch_put_tags
 from appliance.network._topic_table cimport (
-    NOT_LEADER_OR_FOLLOWER, TOPIC_BYTES_OUT, TOPIC_FETCHES_FAILED, TopicLeader, put_topic,
-    topic_count, topic_leader,
+    TOPIC_BYTES_OUT, TOPIC_FETCHES_FAILED, put_topic, topic_count,
 )
-from appliance.network._fetch_replica cimport FENCED_LEADER_EPOCH
 from appliance.protocol._frame cimport (
-    put_count, put_i16, put_i32, put_i64, put_room, put_tags, put_uvarint,
+    put_count, put_i16, put_i32, put_i64, put_room, put_tags,
 )
 from appliance.storage._index cimport AbortedTxn
 from appliance.storage._read cimport Slice, log_aborted, log_note_fault
-
-cdef enum:
-    DIVERGING_EPOCH = 0            # tags of a partition
-    DIVERGING_EPOCH_SIZE = 13      # i32 epoch, i64 end, tags
-    CURRENT_LEADER = 1
-    CURRENT_LEADER_SIZE = 9        # i32 node, i32 epoch, tags
-
 
 # ---- without the GIL ----
 
@@ -134,30 +126,9 @@ cdef void _put_partition(Connection* connection, Slot* slot, Fetch* fetch,
     elif result.error != 0:
         topic_count(target.topic, connection.thread, TOPIC_FETCHES_FAILED, 1)
     if (result.error != 0 or result.diverges) and fetch.version >= FETCH_FLEXIBLE:
-        _put_tags(out, target, result)
+        fetch_put_tags(out, target, result.error, result.diverges)
     else:
         put_tags(out, fetch.version >= FETCH_FLEXIBLE)
-
-
-cdef void _put_tags(vector[uint8_t]* out, const FetchTarget* target,
-                    const FetchResult* result) noexcept nogil:
-    cdef TopicLeader leader
-    leader.node = leader.epoch = -1
-    if result.error == NOT_LEADER_OR_FOLLOWER or result.error == FENCED_LEADER_EPOCH:
-        leader = topic_leader(target.topic, target.partition, target.log)
-    put_uvarint(out, result.diverges + (leader.epoch >= 0))
-    if result.diverges:
-        put_uvarint(out, DIVERGING_EPOCH)
-        put_uvarint(out, DIVERGING_EPOCH_SIZE)
-        put_i32(out, target.diverging_epoch)
-        put_i64(out, target.diverging_end)
-        put_tags(out, True)
-    if leader.epoch >= 0:
-        put_uvarint(out, CURRENT_LEADER)
-        put_uvarint(out, CURRENT_LEADER_SIZE)
-        put_i32(out, leader.node)
-        put_i32(out, leader.epoch)
-        put_tags(out, True)
 
 
 cdef void _put_aborted(vector[uint8_t]* out, Fetch* fetch, FetchTarget* target,

@@ -1,6 +1,7 @@
 """Fetches of followers: what they report, and who may fetch from a log that has replicas."""
 
-from libc.stdint cimport int16_t, int64_t
+from libc.stdint cimport int16_t, int64_t, uint8_t
+from libcpp.vector cimport vector
 
 from appliance.network._connection cimport Fetch, FetchTarget
 from appliance.storage._partition_log cimport PartitionLog
@@ -22,3 +23,7 @@ cdef bint fetch_finds_start(PartitionLog* log, int64_t offset, int64_t max_bytes
 
 # Kafka's error for a fetch of a follower, or from a log that is not alone; 0: it is served.
 cdef int16_t fetch_refusal_of_role(const Fetch* fetch, const FetchTarget* target) noexcept nogil
+
+# The tags of a partition that has an error, or diverges: from where on, and who leads it.
+cdef void fetch_put_tags(vector[uint8_t]* out, const FetchTarget* target, int16_t error,
+                         bint diverges) noexcept nogil

@@ -7,15 +7,24 @@ waits for what is appended, not for what is durable or visible.
 """
 
 from libc.stdint cimport int16_t, int64_t, uint8_t
+from libcpp.vector cimport vector
 
 from appliance.native._bytes cimport load_i64
 from appliance.native._codes cimport OK, REPLICA_UNKNOWN
 from appliance.native._files cimport read_whole
-from appliance.network._topic_table cimport NOT_LEADER_OR_FOLLOWER
+from appliance.network._topic_table cimport (
+    NOT_LEADER_OR_FOLLOWER, TopicLeader, put_leader, topic_leader,
+)
 from appliance.protocol._error_codes cimport kafka_error
+from appliance.protocol._frame cimport put_i32, put_i64, put_tags, put_uvarint
 from appliance.storage._read cimport READ_END, log_read
 from appliance.storage._replicas cimport ROLE_LEADER
 from appliance.storage._replication cimport log_diverging, log_fetched_by
+
+cdef enum:
+    DIVERGING_EPOCH = 0            # tags of a partition
+    DIVERGING_EPOCH_SIZE = 13      # i32 epoch, i64 end, tags
+    CURRENT_LEADER = 1
 
 
 # ---- without the GIL ----
@@ -75,3 +84,20 @@ cdef int16_t fetch_refusal_of_role(const Fetch* fetch, const FetchTarget* target
     if log.role.load() != ROLE_LEADER:
         return NOT_LEADER_OR_FOLLOWER
     return target.refused if fetch.replica >= 0 else 0
+
+
+cdef void fetch_put_tags(vector[uint8_t]* out, const FetchTarget* target, int16_t error,
+                         bint diverges) noexcept nogil:
+    cdef TopicLeader leader
+    leader.node = leader.epoch = -1
+    if error == NOT_LEADER_OR_FOLLOWER or error == FENCED_LEADER_EPOCH:
+        leader = topic_leader(target.topic, target.partition, target.log)
+    put_uvarint(out, diverges + (leader.epoch >= 0))
+    if diverges:
+        put_uvarint(out, DIVERGING_EPOCH)
+        put_uvarint(out, DIVERGING_EPOCH_SIZE)
+        put_i32(out, target.diverging_epoch)
+        put_i64(out, target.diverging_end)
+        put_tags(out, True)
+    if leader.epoch >= 0:
+        put_leader(out, CURRENT_LEADER, leader)

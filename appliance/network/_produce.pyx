@@ -33,8 +33,8 @@ from appliance.network._connection cimport (
 )
 from appliance.network._dispatch cimport HANDLED, MALFORMED, PUNTED
 from appliance.network._topic_table cimport (
-    NOT_LEADER_OR_FOLLOWER, TOPIC_PRODUCES_FAILED, Topic, TopicLeader, TopicRef, put_topic,
-    read_topic, topic_count, topic_leader, topic_log, topic_refusal, topics_find,
+    NOT_LEADER_OR_FOLLOWER, TOPIC_PRODUCES_FAILED, Topic, TopicLeader, TopicRef, put_leader,
+    put_topic, read_topic, topic_count, topic_leader, topic_log, topic_refusal, topics_find,
 )
 from appliance.network._rights cimport (
     RIGHT_WRITE, VERDICT_ALLOWED, rights_id_key, rights_met, rights_of,
@@ -42,7 +42,7 @@ from appliance.network._rights cimport (
 from appliance.protocol._error_codes cimport kafka_error, kafka_message
 from appliance.protocol._frame cimport (
     Piece, put_count, put_i16, put_i32, put_i64, put_string, put_tags, read_bytes,
-    put_uvarint, read_count, read_i16, read_i32, read_piece, read_string, read_uvarint, skip_tags,
+    read_count, read_i16, read_i32, read_piece, read_string, read_uvarint, skip_tags,
 )
 from appliance.record._batch cimport (
     ATTRIBUTE_CODEC, ATTRIBUTE_TRANSACTIONAL, BATCH_HEADER_SIZE, BatchHeader, batch_load_header,
@@ -67,7 +67,6 @@ cdef enum:
     FIRST_WITH_LEADER = 10
     FIRST_BY_ID = 13
     CURRENT_LEADER = 0             # a tag of a partition in the answer
-    CURRENT_LEADER_SIZE = 9        # i32 node, i32 epoch, tags
     TEXT_MAX = 160                 # of an error with numbers in it
     MIRROR_SOURCE = 10000          # our own tag of a topic: see api/handlers/produce.py
 
@@ -397,15 +396,9 @@ cdef void _put_result(Answer* answer, Request* request, const TopicTargets* topi
 
 
 cdef void _put_leader(Answer* answer, TopicLeader leader) noexcept nogil:
-    if leader.epoch < 0:
-        put_tags(&answer.bytes, True)
-        return
-    put_uvarint(&answer.bytes, 1)
-    put_uvarint(&answer.bytes, CURRENT_LEADER)
-    put_uvarint(&answer.bytes, CURRENT_LEADER_SIZE)
-    put_i32(&answer.bytes, leader.node)
-    put_i32(&answer.bytes, leader.epoch)
-    put_tags(&answer.bytes, True)
+    answer.bytes.push_back(leader.epoch >= 0)  # how many tags
+    if leader.epoch >= 0:
+        put_leader(&answer.bytes, CURRENT_LEADER, leader)
 
 
 # Waiting

@@ -1,6 +1,6 @@
 """Topics as the data plane knows them: a name, an id, the logs by partition."""
 
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libcpp.memory cimport shared_ptr
 from libcpp.string cimport string
 from libcpp.unordered_map cimport unordered_map
@@ -71,6 +71,8 @@ cdef int16_t topic_refusal(const TopicRef& topic, int32_t partition, bint is_by_
 # Whom to name where this broker does not lead.
 cdef TopicLeader topic_leader(const TopicRef& topic, int32_t partition,
                               const LogRef& log) noexcept nogil
+# The tagged field CurrentLeader, whose number is the API's own.
+cdef void put_leader(vector[uint8_t]* out, uint32_t tag, TopicLeader leader) noexcept nogil
 
 
 cdef inline Piece read_topic(Cursor* cursor, bint is_by_id, bint is_flexible) noexcept nogil:

@@ -9,6 +9,11 @@ from libcpp.unordered_map cimport unordered_map
 from appliance.native._codes cimport LOG_FAILED
 from appliance.native._native cimport ScopeLock
 from appliance.protocol._error_codes cimport kafka_error
+from appliance.protocol._frame cimport put_i32, put_tags, put_uvarint
+
+cdef enum:
+    LEADER_SIZE = 9                # i32 node, i32 epoch, tags
+
 
 # ---- without the GIL ----
 
@@ -126,3 +131,12 @@ cdef TopicLeader topic_leader(const TopicRef& topic, int32_t partition,
     leader.node = <int32_t>log.get().replicas.leader.load()
     leader.epoch = <int32_t>log.get().replicas.epoch.load()
     return leader
+
+
+cdef void put_leader(vector[uint8_t]* out, uint32_t tag, TopicLeader leader) noexcept nogil:
+    # Not beside its callers: what they write often is inlined there as long as it is little.
+    put_uvarint(out, tag)
+    put_uvarint(out, LEADER_SIZE)
+    put_i32(out, leader.node)
+    put_i32(out, leader.epoch)
+    put_tags(out, True)

@@ -26,6 +26,7 @@ from appliance.config import (
 from appliance.config.config_key import ConfigInvalid, ConfigKey, ConfigType, text_of
 from appliance.config.setting import limit_of
 from appliance.config.sources import OF_LISTENER
+from appliance.config.zookeeper import CLUSTER
 from appliance.errors import RequestInvalid
 
 
@@ -159,6 +160,10 @@ def find(name: str) -> ConfigKey:
 # What tools look for under Kafka's names, and ours are called otherwise: why, and the value.
 FACTS: dict[str, tuple[str, Callable[[BrokerConfig], object]]] = {
     "broker.id": ("The same as node.id.", lambda config: config.node_id),
+    "default.replication.factor": (
+        "Without a cluster one node holds one copy.",
+        lambda config: config.replication.factor if config.zookeeper.format == CLUSTER else 1,
+    ),
     "log.dirs": ("The same as data.dir.", lambda config: config.data_dir),
 }
 

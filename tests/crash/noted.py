@@ -40,10 +40,10 @@ class NotedTopic(InternalTopic):
         super().__init__(logs, timeout_ms)
         self._session = session
 
-    async def _commit(self, batches: list[tuple[Any, bytes]]) -> list[Told]:
-        begun = [self._session.begin_append(log, batch) for log, batch in batches]
-        told = await super()._commit([(log._log, batch) for log, batch in batches])
-        for act_id, (log, batch), (error, base) in zip(begun, batches, told, strict=True):
+    async def _commit(self, batches: list[tuple[Any, bytes, int]]) -> list[Told]:
+        begun = [self._session.begin_append(log, batch) for log, batch, _ in batches]
+        told = await super()._commit([(log._log, *rest) for log, *rest in batches])
+        for act_id, (log, batch, _), (error, base) in zip(begun, batches, told, strict=True):
             if error is None:
                 (info,) = _batch.headers(batch)
                 last = base + info.last_offset - info.base_offset

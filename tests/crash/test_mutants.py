@@ -21,7 +21,21 @@ from .test_repair_states import failures, repaired
 STATES_MAX = 4000
 FAILING_SYNC = "a failing sync"
 DOUBTFUL_SYNC = "a doubtful sync"
+REPLICAS = "replicas"
+
+
+def problems_of_replicas(engine: Path | None = None, **environment: str) -> list[str]:
+    """What the tests of a log's replicas say: nothing is lost there by a power cut alone."""
+    file = TESTS / "storage" / "test_log_replication.py"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file)]
+    ours = engine_environment(engine, **environment)
+    done = subprocess.run(command, cwd=TESTS, env=ours, capture_output=True, text=True)
+    assert done.returncode in (0, 1), done.stdout[-3000:] + done.stderr[-3000:]
+    return [line for line in done.stdout.splitlines() if line.startswith("FAILED")]
+
+
 STORIES = {
+    REPLICAS: problems_of_replicas,
     FAILING_SYNC: problems_after_a_failed_sync,
     DOUBTFUL_SYNC: problems_after_a_doubtful_sync,
 }
@@ -52,6 +66,8 @@ CAUGHT_BY = {
     "question_without_flags": DOUBTFUL_SYNC,
     "question_without_read": DOUBTFUL_SYNC,
     "question_without_write": DOUBTFUL_SYNC,
+    "watermark_below_min_insync": REPLICAS,
+    "former_self_counts": REPLICAS,
 }
 # For scenarios with thousands of states: the states that concern the mutant come first.
 FOCUS = {"journal_without_crc": "checkpoint.", "journal_rotate_without_sync": "random member"}
@@ -84,6 +100,7 @@ def test_the_copy_with_its_mutants_asleep_passes(engine: Path) -> None:
     assert result.failures == []
     assert problems_after_a_failed_sync(engine) == []
     assert problems_after_a_doubtful_sync(engine) == []
+    assert problems_of_replicas(engine) == []
 
 
 @OF_THE_BUILD

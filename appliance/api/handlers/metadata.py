@@ -12,6 +12,8 @@ Rights: DESCRIBE on the topic; who has none is told the same of a topic that is 
 all topics gets those that it may describe. To create one, CREATE on it or on the cluster, too.
 
 A broker of its own is the only one and leads all; of a cluster it tells what ZooKeeper has.
+
+Left out: nothing.
 """
 
 from __future__ import annotations

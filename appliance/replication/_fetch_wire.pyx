@@ -10,13 +10,12 @@ Version 17 is the first that has all of it; 18 would tell the leader a watermark
 answer sooner to a follower that knows an older one.
 """
 
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
-from libcpp.string cimport string
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp.vector cimport vector
 
 from appliance.native._bytes cimport store_i32
 from appliance.protocol._frame cimport (
-    put_count, put_i16, put_i32, put_i64, put_raw, put_room, put_string, put_tags, put_uvarint,
+    put_count, put_i16, put_i32, put_i64, put_raw, put_string, put_tags, put_uvarint,
     read_bytes, read_count, read_i16, read_i32, read_i64, read_piece, read_uvarint, skip_tags,
 )
 

@@ -13,13 +13,12 @@ first has moved: each partition knows which request named it where it is, and ta
 A frame is appended from where it was received to; nothing is copied in between.
 """
 
-from cython.operator cimport dereference, postincrement
+from cython.operator cimport dereference
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
-from libcpp.memory cimport shared_ptr
 from libcpp.string cimport string
 
 from appliance.native._bytes cimport Cursor, load_i32, store_i32
-from appliance.native._codes cimport OK, TIMED_OUT
+from appliance.native._codes cimport TIMED_OUT
 from appliance.native._native cimport (
     ScopeLock, close, monotonic_ns, own, pthread_create, pthread_setname_np, pthread_t, wait_until,
 )

@@ -7,7 +7,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libcpp.vector cimport vector
 
 from appliance.native._codes cimport OK
-from appliance.native._files cimport error_of, failure_forget
+from appliance.native._files cimport failure_forget
 from appliance.native._native cimport ScopeLock, monotonic_ns
 from appliance.storage._append cimport Appended as CAppended, log_append_replicated
 from appliance.storage._append_from_python cimport LogAppender

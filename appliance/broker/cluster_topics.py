@@ -37,13 +37,16 @@ class ClusterTopics:
         topics: Topics,
         replicated: ReplicatedTopics,
         forget: Callable[[str], Awaitable[None]],
+        agreed: Callable[[str], None],
         factor: int,
     ) -> None:
+        """`agreed` is called once a topic here is as the cluster has it."""
         self.troubles: dict[str, str] = {}  # topics that do not agree yet, and why
         self._cluster = cluster
         self._topics = topics
         self._replicated = replicated
         self._forget = forget
+        self._tell_agreed = agreed
         self._factor = factor
         self._due: set[str] = set()
         self._wake = asyncio.Event()
@@ -149,6 +152,7 @@ class ClusterTopics:
             await self._miss(topic)
         if name in self._cluster.topics:
             await self._replicated.agree(self._wanted(name))
+            self._tell_agreed(name)
 
     async def _miss(self, topic: Topic) -> None:
         """It is not in ZooKeeper, and nobody told that it was deleted: that was while this broker

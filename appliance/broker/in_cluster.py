@@ -56,7 +56,8 @@ class InCluster:
         self.cluster = Cluster(config.zookeeper, self._member(), self)
         self.topics = ClusterTopics(
             self.cluster, topics, ReplicatedTopics(topics, broker.change),
-            lambda name: broker.forget_topic(name, topics.remove), config.replication.factor,
+            lambda name: broker.forget_topic(name, topics.remove), self._show,
+            config.replication.factor,
         )  # fmt: skip
         self._in_sync = InSyncReplicas(
             self.cluster, topics, self.roles, config.replication.lag_max_ms
@@ -119,7 +120,8 @@ class InCluster:
 
     def on_change(self, keys: Collection[Key]) -> None:
         self.roles.apply(keys)
-        self._show({name for name, _ in keys})
+        for name in {name for name, number in keys if not self._is_here(name, number)}:
+            self._show(name)
 
     def on_topics(self, names: Collection[str]) -> None:
         self.topics.heard(names)
@@ -136,13 +138,17 @@ class InCluster:
     def lost_replicas(self) -> Collection[Key]:
         return self.roles.lost(self.broker.node_id)
 
-    def _show(self, names: Collection[str]) -> None:
-        """The data plane tells clients who leads what is not led here."""
-        for name in names:
-            topic = self.broker.topics.get(name)
-            if topic is not None and topic.is_replicated:
-                topic.leaders = [self._leader(topic, each) for each in range(len(topic.logs))]
-                self.broker.topics.show(topic)
+    def _is_here(self, name: str, partition: int) -> bool:
+        topic = self.broker.topics.get(name)
+        return topic is not None and partition in (topic.here or ())
+
+    def _show(self, name: str) -> None:
+        """The data plane tells clients who leads what is on other brokers."""
+        topic = self.broker.topics.get(name)
+        if topic is None or topic.here is None or len(topic.here) == len(topic.logs):
+            return
+        topic.leaders = [self._leader(topic, each) for each in range(len(topic.logs))]
+        self.broker.topics.show(topic)
 
     def _leader(self, topic: Topic, partition: int) -> tuple[int, int] | None:
         if topic.here is None or partition in topic.here:

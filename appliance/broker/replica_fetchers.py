@@ -9,7 +9,7 @@ from appliance._log import Log
 from appliance.config import ReplicationConfig
 from appliance.data_dir.partition_names import Key
 from appliance.process import event_log
-from appliance.replication._replica_fetcher import Fetcher, PartitionState
+from appliance.replication._replica_fetcher import Fetcher
 
 if TYPE_CHECKING:
     from appliance.cluster.forms import LivingBroker
@@ -88,9 +88,6 @@ class ReplicaFetchers:
             self._fetchers[followed.leader] = fetcher
             fetcher.start()
         fetcher.add(followed.topic_id, key[0], key[1], followed.log)
-
-    def states(self) -> list[PartitionState]:
-        return [state for each in self._fetchers.values() for state in each.states()]
 
     def close(self) -> None:
         """Blocks until all threads have ended."""

@@ -10,7 +10,6 @@ import signal
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,19 +19,12 @@ from confluent_kafka import Producer
 
 from appliance.zookeeper.server import ZooKeeperServer
 from tests.support.three_brokers import SESSION_MS, Brokers, brokers
-from tests.support.zookeeper import serving_zookeeper_in
 
 ROUNDS = int(os.environ.get("HISTORY_ROUNDS", "1"))
 ROUND_S = float(os.environ.get("HISTORY_S", "30"))
 PARTITIONS = 4
 PRODUCERS = 3
 SETTLED_S = 120.0
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    with serving_zookeeper_in(tmp_path_factory.mktemp("zookeeper")) as server:
-        yield server
 
 
 class Ledger:

@@ -13,13 +13,6 @@ import pytest
 from appliance.record import _batch
 from appliance.zookeeper.server import ZooKeeperServer
 from tests.support.three_brokers import Brokers, brokers
-from tests.support.zookeeper import serving_zookeeper_in
-
-
-@pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    with serving_zookeeper_in(tmp_path_factory.mktemp("zookeeper")) as server:
-        yield server
 
 
 @pytest.fixture

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from appliance.protocol import ErrorCode
 from appliance.record import _batch
 from appliance.zookeeper.server import ZooKeeperServer
+from tests.support.logs import batch
 from tests.support.three_brokers import Brokers, brokers
+from tests.support.wire_client import WireClient
 
 
 @pytest.fixture
@@ -90,6 +93,11 @@ def test_a_partition_is_found_wherever_it_is(three: Brokers) -> None:
     for each in range(6):
         three.produce("t", [f"{each}"], each)
         assert three.consume("t", 1, each) == [f"{each}"]
+        leader = three.partition("t", each).leader
+        for node in {1, 2, 3} - {leader}:
+            with WireClient(three.running[node].kafka) as client:
+                (told,) = client.produce(batch("x"), partition=each)
+            assert told.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_a_topic_that_was_made_again_has_nothing_of_the_former(three: Brokers) -> None:

@@ -81,7 +81,7 @@ class Run:
 
     def add(self, suite: str, case: Case, results: Results) -> None:
         for figure, each in results.items():
-            ours, theirs = measured_turns(each["appliance"], each[case.peer])
+            ours, theirs = measured_turns(each[case.ours], each[case.peer])
             self.comparisons.append(Comparison(suite, case.name, figure, case.peer, ours, theirs,
                                                case.goals.get(figure)))
 

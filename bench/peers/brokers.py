@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,13 +75,18 @@ class Broker:
         admin = self._admin()
         admin.delete_topics([topic])[topic].result(ANSWER_S)
 
+    @property
+    def pids(self) -> Sequence[int]:
+        """Of all its processes."""
+        return [self.pid]
+
     def is_alive(self) -> bool:
         """A broker without its own process counts as alive."""
         return not self.has_process or has_not_ended(self.pid)
 
     def cpu_seconds(self) -> float:
         """From the process's clock, in nanoseconds; /proc counts hundredths of a second."""
-        return time.clock_gettime(~self.pid << 3 | CPUCLOCK_SCHED)
+        return sum(time.clock_gettime(~pid << 3 | CPUCLOCK_SCHED) for pid in self.pids)
 
     def resident_bytes(self) -> int:
         return self._status("VmRSS") * 1024
@@ -93,13 +98,11 @@ class Broker:
     def forget_peak(self) -> None:
         """Resets the peak for the next job, and keeps the old one for the run."""
         self.peak_of_run = max(self.peak_of_run, self.peak_resident_bytes())
-        Path(f"/proc/{self.pid}/clear_refs").write_text(FORGET_PEAK)
+        for pid in self.pids:
+            Path(f"/proc/{pid}/clear_refs").write_text(FORGET_PEAK)
 
     def _status(self, name: str) -> int:
-        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith(name):
-                return int(line.split()[1])
-        raise ValueError(f"/proc/{self.pid}/status has no {name}")
+        return sum(status_of(pid, name) for pid in self.pids)
 
     def start(self) -> float:
         """Starts on the existing directory. Returns the seconds until it serves."""
@@ -111,6 +114,13 @@ class Broker:
     def kill(self) -> None:
         """Kills the broker without a shutdown."""
         os.kill(self.pid, signal.SIGKILL)
+
+
+def status_of(pid: int, name: str) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(name):
+            return int(line.split()[1])
+    raise ValueError(f"/proc/{pid}/status has no {name}")
 
 
 def has_not_ended(pid: int) -> bool:

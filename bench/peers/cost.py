@@ -8,7 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,8 +47,8 @@ def measured(broker: Broker) -> Iterator[Cost]:
     cost = Cost()
     broker.forget_peak()
     cpu, clients = broker.cpu_seconds(), clients_cpu_seconds()
-    written = written_bytes(broker.pid)
-    counter = SyncCounter(broker.pid) if SyncCounter.works() else None
+    written = written_bytes(broker.pids)
+    counter = SyncCounter(broker.pids) if SyncCounter.works() else None
     try:
         yield cost
     finally:
@@ -56,7 +56,7 @@ def measured(broker: Broker) -> Iterator[Cost]:
         cost.clients_cpu_seconds = clients_cpu_seconds() - clients
         cost.syncs = counter.stop() if counter else None
     cost.cpu_seconds = broker.cpu_seconds() - cpu
-    cost.written_bytes = written_bytes(broker.pid) - written
+    cost.written_bytes = written_bytes(broker.pids) - written
     cost.peak_resident_bytes = broker.peak_resident_bytes()
 
 
@@ -66,8 +66,12 @@ def clients_cpu_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def written_bytes(pid: int) -> int:
-    """The bytes that the process wrote to the disk, or to pages that will be written back."""
+def written_bytes(pids: Sequence[int]) -> int:
+    """The bytes that the processes wrote to the disk, or to pages that will be written back."""
+    return sum(map(written_by, pids))
+
+
+def written_by(pid: int) -> int:
     for line in Path(f"/proc/{pid}/io").read_text().splitlines():
         if line.startswith("write_bytes"):
             return int(line.split()[1])
@@ -81,14 +85,15 @@ class SyncCounter:
     that is shorter than perf's start, would end perf without output.
     """
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pids: Sequence[int]) -> None:
         events = ",".join(f"syscalls:sys_enter_{each}" for each in SYNCS)
         ours, its = socket.socketpair()
         ours.settimeout(PATIENCE_S)
         with ours:
             with its:
                 self._process = subprocess.Popen(
-                    ["perf", "stat", "-x,", "-e", events, "-p", str(pid), "--delay=-1",
+                    ["perf", "stat", "-x,", "-e", events, "-p", ",".join(map(str, pids)),
+                     "--delay=-1",
                      f"--control=fd:{its.fileno()},{its.fileno()}"],
                     stderr=subprocess.PIPE, text=True, pass_fds=[its.fileno()])
             try:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from bench.peers.brokers import Appliance, Broker, Floor, Kafka, Mock, Nobody
+from bench.peers.clusters import Appliances, Kafkas
 from bench.peers.other_protocol_brokers import Nats, Redis
 from bench.peers.rabbitmq import RabbitMQ
 
@@ -17,6 +18,8 @@ Key = tuple[str, tuple[tuple[str, str], ...]]
 PEERS: dict[str, Callable[[Path, Settings], Broker]] = {
     "appliance": Appliance,
     "kafka": Kafka,
+    Appliances.name: Appliances,
+    Kafkas.name: Kafkas,
     "mock": Mock,  # librdkafka's, in the client
     "floor": Floor,  # reads, writes, answers
     "nats": Nats,

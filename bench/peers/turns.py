@@ -33,6 +33,7 @@ class Case:
     partitions: int = 1
     fill: Job | None = None
     peer: str = "kafka"
+    ours: str = "appliance"
     goals: Goals = field(default_factory=dict)
     rounds: int | None = None  # for a long case, which gets fewer
     warm_up: bool = True  # False: each turn starts new processes
@@ -66,7 +67,7 @@ class Turns:
         begin = time.monotonic()
         for turn in range(0 if case.warm_up else 1, rounds + 1):
             began = time.monotonic()
-            for name in ("appliance", case.peer):
+            for name in (case.ours, case.peer):
                 self._say(f"{case.name}: {f'round {turn} of {rounds}' if turn else 'warm-up'}, "
                           f"{name}")
                 for figure, value in self._one(case, name).items():

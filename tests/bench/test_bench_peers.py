@@ -64,12 +64,12 @@ def test_our_programs_in_c_compile(name: str) -> None:
 
 def test_the_syncs_of_the_shortest_turn_are_counted(install: Install) -> None:
     install("perf", PERF)
-    assert SyncCounter(os.getpid()).stop() == 2 * len(SYNCS)
+    assert SyncCounter([os.getpid()]).stop() == 2 * len(SYNCS)
 
 
 def test_syncs_that_perf_has_not_counted_are_unknown(install: Install) -> None:
     install("perf", PERF.replace("2,,{event}", "<not counted>,,{event}"))
-    assert SyncCounter(os.getpid()).stop() is None
+    assert SyncCounter([os.getpid()]).stop() is None
     assert Cost(syncs=None).per_byte(1000)["syncs/GB"] is None
     assert Cost(syncs=3).per_byte(10**9)["syncs/GB"] == 3
 
@@ -116,7 +116,7 @@ def test_idle_connections_are_weighed_in_a_process_of_its_own(
 def test_a_perf_that_cannot_count_says_why(install: Install) -> None:
     install("perf", "import sys; sys.exit('no permission')")
     with pytest.raises(RuntimeError, match="perf does not count: no permission"):
-        SyncCounter(os.getpid())
+        SyncCounter([os.getpid()])
 
 
 def test_a_node_of_rabbitmq_leaves_nothing_behind(tmp_path: Path, install: Install) -> None:

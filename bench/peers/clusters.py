@@ -66,7 +66,7 @@ def knows_all(node: Broker) -> bool:
 class Appliances(Cluster):
     """The processor time of the ZooKeeper counts, too."""
 
-    name = "three appliances"
+    name = "three-appliances"
 
     def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
         super().__init__()
@@ -141,7 +141,7 @@ class OneOfThree(KafkaBroker):
 
 
 class Kafkas(Cluster):
-    name = "three Kafka brokers"
+    name = "three-kafkas"
 
     def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
         super().__init__()
@@ -162,3 +162,7 @@ class Kafkas(Cluster):
             [*pool.map(lambda node: node.start(), self.nodes)]
         self.joined()
         return time.perf_counter() - begin
+
+    def stop(self) -> None:
+        """The last of them would wait for a majority of controllers that is gone."""
+        self.kill()

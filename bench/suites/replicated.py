@@ -12,11 +12,12 @@ from bench.peers.clusters import Appliances, Cluster, Kafkas
 from bench.peers.turns import PROBE_BYTES, Case, Configs, Figures
 from bench.run_size import Extent
 from bench.suites.durable import producers
-from bench.suites.latency import RATE, seconds_of
+from bench.suites.latency import seconds_of
 
 FAST = 400_000  # records
 SLOW = 50_000  # for Kafka with a sync for each batch
 PARTITIONS = (3, 48)
+RATE = 100  # records a second: Kafka takes one request of a connection at a time
 ON_DISK: Configs = {Kafkas.name: {"flush.messages": "1"}}
 WAYS = (("on disk", ON_DISK, 3.0), ("Kafka's defaults", {}, 1.0))
 PAIR = {"ours": Appliances.name, "peer": Kafkas.name}

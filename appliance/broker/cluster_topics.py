@@ -5,6 +5,7 @@ asked; this broker follows what it hears there, and answers once it has.
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -20,11 +21,13 @@ from appliance.topics.topics import NewTopic, Topics
 
 if TYPE_CHECKING:
     from appliance.cluster.cluster import Cluster
+    from appliance.cluster.forms import TopicConfig
 
 events = event_log.named("replication")
 
 # An answer waits so long for the cluster's word, which wants a controller and a round of elections.
 HEARD_S = 30.0
+CHANGED_S = 0.02  # until the next look at what others changed
 AGAIN_S = 5.0  # after what could not be done here: a full disk, say
 
 
@@ -89,14 +92,35 @@ class ClusterTopics:
         await self._cluster.delete_topic(name)
         await self._until(name, lambda topic: topic is None or topic.id != topic_id)
 
-    async def configure(self, topic: Topic, configs: Configs) -> None:
+    async def configure(self, topic: Topic, after: Callable[[Configs], Configs]) -> None:
+        """Somebody else's change of the same topic is not overwritten: ours comes after it."""
+        end_s = time.monotonic() + HEARD_S
+        while (written := await self._configured(topic.name, after)) is None:
+            if time.monotonic() > end_s:
+                raise TimedOut(
+                    f"{topic.name}: its settings were changed by others again and again for "
+                    f"{HEARD_S:g} s: {self._cluster.status}"
+                )
+            await asyncio.sleep(CHANGED_S)
+        await self._until(topic.name, lambda topic: topic is None or self._has(topic, written))
+
+    async def _configured(
+        self, name: str, after: Callable[[Configs], Configs]
+    ) -> TopicConfig | None:
+        """None: they are not any more as this broker has heard."""
+        if name not in self._cluster.topics:
+            raise TopicUnknown(f"there is no topic {name!r}")
+        known = self._cluster.configs.get(name)
+        values = {} if known is None else known.values
+        version = -1 if known is None else known.version
+        return await self._cluster.set_configs(name, {**after(values)}, version)
+
+    def _has(self, topic: Topic, written: TopicConfig) -> bool:
+        """Those, or newer ones."""
         known = self._cluster.configs.get(topic.name)
-        written = await self._cluster.set_configs(
-            topic.name, {**configs}, -1 if known is None else known.version
+        return known is None or (
+            known.version >= written.version and topic.configs == {**known.values}
         )
-        if written is None:
-            raise TimedOut(f"{topic.name}: its settings were changed by somebody else just now")
-        await self._until(topic.name, lambda topic: topic is None or topic.configs == {**configs})
 
     async def elect(self, keys: Collection[Key]) -> Mapping[Key, int]:
         return await self._cluster.elect(keys)

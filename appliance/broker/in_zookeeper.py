@@ -7,7 +7,7 @@ The library for ZooKeeper takes a start 50 ms, and few want it: it is imported w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -40,7 +40,7 @@ class NotJoined:
     async def delete(self, name: str) -> None:
         raise self._refusal(name)
 
-    async def configure(self, topic: Topic, configs: Configs) -> None:
+    async def configure(self, topic: Topic, after: Callable[[Configs], Configs]) -> None:
         raise self._refusal(topic.name)
 
     async def elect(self, keys: Collection[Key]) -> Mapping[Key, int]:

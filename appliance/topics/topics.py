@@ -66,7 +66,7 @@ class Cluster(Protocol):
 
     async def delete(self, name: str) -> None: ...
 
-    async def configure(self, topic: Topic, configs: Configs) -> None: ...
+    async def configure(self, topic: Topic, after: Callable[[Configs], Configs]) -> None: ...
 
     async def elect(self, keys: Collection[Key]) -> Mapping[Key, int]:
         """Preferred leaders; Kafka's code for each."""
@@ -265,22 +265,27 @@ class Topics(dict[str, Topic]):
             await self._change(self._configure(name, after, validate_only))
             return
         topic = self.named(name)
-        kept, _ = topic_config.validate(after(topic.configs), self.base)
-        topic_config.check_source(topic.configs, kept)
+        self._checked(topic.configs, after)
         if not validate_only:
-            await self.cluster.configure(topic, kept)
+            await self.cluster.configure(topic, lambda configs: self._checked(configs, after)[0])
+
+    def _checked(
+        self, before: Configs, after: Callable[[Configs], Configs]
+    ) -> tuple[Configs, LogConfig]:
+        kept, config = topic_config.validate(after(before), self.base)
+        topic_config.check_source(before, kept)
+        return kept, config
 
     async def _configure(
         self, name: str, after: Callable[[Configs], Configs], validate_only: bool
     ) -> None:
         topic = self.named(name)
-        kept, config = topic_config.validate(after(topic.configs), self.base)
-        topic_config.check_source(topic.configs, kept)
+        kept, config = self._checked(topic.configs, after)
         if validate_only:
             return
         await asyncio.to_thread(self.rows.set_configs, name, kept)
         was_mirror = bool(topic.mirror_source)
-        topic.configs = kept
+        topic.configs = {**kept}
         topic.configure_logs(config)
         if was_mirror and not topic.mirror_source:
             self.show(topic)

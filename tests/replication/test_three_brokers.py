@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import re
 import signal
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from appliance.protocol import ErrorCode
 from appliance.record import _batch
 from appliance.zookeeper.server import ZooKeeperServer
 from tests.support.logs import batch
-from tests.support.three_brokers import Brokers, brokers
+from tests.support.three_brokers import DEADLINE_S, Brokers, brokers
 from tests.support.wire_client import WireClient
 
 
@@ -128,7 +130,26 @@ def test_more_partitions_and_other_settings_reach_all(three: Brokers) -> None:
         three.produce("t", ["a"], each)
     three.configure("t", **{"retention.ms": "12345"})
     for node in (1, 2, 3):
-        assert three.configs("t", node)["retention.ms"] == "12345"
+        end = time.monotonic() + DEADLINE_S
+        while three.configs("t", node)["retention.ms"] != "12345":
+            assert time.monotonic() < end, three.configs("t", node)
+
+
+def test_settings_that_are_changed_at_two_brokers_at_once_are_both_kept(
+    server: ZooKeeperServer, tmp_path: Path
+) -> None:
+    with brokers(server, "/tests/two-brokers-at-once", tmp_path) as found:
+        found.start(1, 2)
+        found.create("t", factor=2)
+        changed = ((1, "retention.ms"), (2, "segment.ms"))
+        with ThreadPoolExecutor(len(changed)) as pool:
+            for value in range(1000, 1010):
+                [*pool.map(lambda each, value=value: found.configure(  # type: ignore[misc]
+                    "t", each[0], **{each[1]: str(value)}), changed)]  # fmt: skip
+        for node in (1, 2):
+            end = time.monotonic() + DEADLINE_S
+            while {found.configs("t", node)[name] for _, name in changed} != {"1009"}:
+                assert time.monotonic() < end, found.configs("t", node)
 
 
 @pytest.mark.release("blocks of ids are taken by one conditional write")

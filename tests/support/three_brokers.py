@@ -87,12 +87,15 @@ class Brokers:
         return found.partitions[partition]
 
     def until(self, topic: str, is_so: Callable[[Any], bool], partition: int = 0) -> Any:
-        end = time.monotonic() + DEADLINE_S
+        """Whoever is asked may not have heard of it yet."""
+        end, found = time.monotonic() + DEADLINE_S, None
         while True:
             with contextlib.suppress(KafkaException):
-                if is_so(found := self.partition(topic, partition)):
+                known = self.admin().list_topics(topic, DEADLINE_S).topics[topic]
+                found = known.partitions.get(partition)
+                if found is not None and is_so(found):
                     return found
-            assert time.monotonic() < end, f"not so: {vars(found)}"
+            assert time.monotonic() < end, f"not so: {found and vars(found)}"
             time.sleep(0.1)
 
     def delete(self, topic: str) -> None:
@@ -105,8 +108,10 @@ class Brokers:
         for done in admin.create_partitions([NewPartitions(topic, total)]).values():
             done.result(DEADLINE_S)
 
-    def configure(self, topic: str, **configs: str) -> None:
-        admin = self.admin()
+    def configure(self, topic: str, node: int = 0, **configs: str) -> None:
+        """`node`: the broker that is asked first."""
+        address = self.address(node) if node else self.bootstrap
+        admin = AdminClient({"bootstrap.servers": address})
         wanted = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[
             ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
             for name, value in configs.items()

@@ -143,7 +143,7 @@ async def health_of(process: Process, survey: Survey) -> HealthAnswer:
         "uptime_s": round(time.monotonic() - process.started, 1),
         "listeners": listeners(process),
         "data_dir": str(process.config.data_dir.absolute()),
-        "zookeeper": process.registration.status if process.registration else None,
+        "zookeeper": path.status if (path := process.registration or process.cluster) else None,
         "topics": len(broker.topics) if broker else 0,
         "partitions": totals.partitions,
         "size_bytes": totals.size,

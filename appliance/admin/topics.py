@@ -74,6 +74,8 @@ class Config(TypedDict):
 
 
 class TopicAnswer(TopicRow):
+    is_replicated: bool
+    elsewhere: int  # partitions that this broker has no replica of
     partition_rows: list[PartitionRow]
     configs: list[Config]  # empty without DESCRIBE_CONFIGS
     allowed: list[str]  # operations of who asks
@@ -172,6 +174,8 @@ async def answer_of(call: Call, name: str) -> TopicAnswer:
     sees_configs = call.rights.may(Operation.DESCRIBE_CONFIGS, TOPIC, topic.name)
     return {
         **row,
+        "is_replicated": topic.is_replicated,
+        "elsewhere": 0 if topic.here is None else len(topic.logs) - len(topic.here),
         "partition_rows": [partition_row(log.partition, log, each) for log, each in pairs],
         "configs": [config_row(each) for each in entries] if sees_configs else [],
         "allowed": call.rights.allowed(TOPIC, topic.name),

@@ -1,9 +1,11 @@
-// All brokers of a path in ZooKeeper as one: their health, by their own word, and their topics.
+// All brokers of a path in ZooKeeper as one. Of a cluster: its replicas; of brokers that are only
+// found there: their health, by their own word, and their topics.
 import { html } from "../html.js";
 import { useApi } from "../api.js";
 import { Badge, Head, LEVELS, Loaded, Mark } from "../parts/bits.js";
 import { Table } from "../parts/table.js";
 import { count } from "../format.js";
+import { ReplicasOfAll } from "./replicas.js";
 
 const level = (status) => LEVELS[status] ?? "bad"; // unreachable, too
 const partitions = (broker) => Object.values(broker.topics).reduce((sum, each) => sum + each, 0);
@@ -97,15 +99,27 @@ function Together({ found }) {
   `;
 }
 
-export function Cluster() {
+function BrokersOfPath() {
   const cluster = useApi("/cluster", 10);
   return html`
-    <${Head} title="Cluster" />
     <${Loaded} from=${cluster}>
       ${(found) =>
         found.zookeeper === null
           ? html`<${WithoutZooKeeper} />`
           : html`<${Together} found=${found} />`}
+    <//>
+  `;
+}
+
+export function Cluster() {
+  const replicas = useApi("/replicas", 5);
+  return html`
+    <${Head} title="Cluster" />
+    <${Loaded} from=${replicas}>
+      ${(found) =>
+        found.zookeeper === null
+          ? html`<${BrokersOfPath} />`
+          : html`<${ReplicasOfAll} found=${found} />`}
     <//>
   `;
 }

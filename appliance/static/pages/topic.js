@@ -8,6 +8,7 @@ import { Table } from "../parts/table.js";
 import { ago, bytes, count, duration, rate, short } from "../format.js";
 import { Messages } from "./messages.js";
 import { Repair } from "./repair.js";
+import { ReplicasOfTopic } from "./replicas.js";
 import { Segments } from "./segments.js";
 import { Configs } from "./topic_configs.js";
 import { Grow, Remove } from "./topic_dialogs.js";
@@ -15,6 +16,7 @@ import { retention } from "./topics.js";
 
 const TABS = [
   ["partitions", "Partitions"],
+  ["replicas", "Replicas"],
   ["segments", "Segments"],
   ["messages", "Messages"],
   ["configs", "Configs"],
@@ -98,7 +100,7 @@ export function Topic({ route, me }) {
   const topic = useApi(`/topics/${encodeURIComponent(name)}`, 3);
   const tabs = html`
     <nav class="tabs" aria-label="Views of the topic">
-      ${TABS.map(
+      ${TABS.filter(([id]) => id !== "replicas" || topic.data?.is_replicated).map(
         ([id, title]) => html`
           <a href=${href(["topics", name], { tab: id })}
               aria-current=${tab === id ? "page" : undefined}>
@@ -138,6 +140,16 @@ export function Topic({ route, me }) {
             </p>
           `,
         )}
+        ${
+          data.elsewhere > 0 &&
+          html`
+            <p class="notice">
+              ${count(data.elsewhere)} of ${count(data.partitions)} partitions are on other brokers
+              only. Sums, segments and messages here are of the others;${" "}
+              <a href=${href(["topics", name], { tab: "replicas" })}>Replicas</a> has all.
+            </p>
+          `
+        }
         ${tabs}
         ${
           tab === "partitions" &&
@@ -148,6 +160,7 @@ export function Topic({ route, me }) {
             </section>
           `
         }
+        ${tab === "replicas" && html`<${ReplicasOfTopic} topic=${name} />`}
         ${
           tab === "segments" &&
           data.partition_rows.length > 0 &&

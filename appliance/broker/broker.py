@@ -44,6 +44,7 @@ from appliance.broker.backup_reports import BackupReports
 from appliance.broker.client_metrics import ClientMetrics
 from appliance.broker.config_overrides import RunTimeConfigs
 from appliance.broker.members import Members, OneBroker
+from appliance.broker.peers import Peers
 from appliance.broker.topics_for_coordinators import GroupPlaces, TransactionPlaces
 from appliance.catalog.catalog import NAME, Catalog
 from appliance.catalog.config_rows import ConfigRows
@@ -109,6 +110,7 @@ class Broker:
         self.software: dict[int, tuple[str, str]] = {}  # name and version, by connection
         self.change = Changes()
         self.members: Members = OneBroker(self)
+        self.peers: Peers | None = None  # None: there are no others
         self._own_topics()
         self._own_groups()
         self._own_access()

@@ -18,10 +18,12 @@ from appliance.broker.broker import Broker
 from appliance.broker.cluster_topics import ClusterTopics
 from appliance.broker.in_sync_replicas import InSyncReplicas
 from appliance.broker.members import ClusterMembers
+from appliance.broker.peers import Peers
 from appliance.broker.replica_fetchers import ReplicaFetchers
 from appliance.broker.replica_roles import ReplicaRoles
 from appliance.cluster.cluster import Cluster
 from appliance.cluster.lives import Member
+from appliance.config import Address
 from appliance.data_dir.partition_names import Key
 from appliance.errors import ApplianceError
 from appliance.process import event_log
@@ -67,6 +69,7 @@ class InCluster:
         topics.tell(self.roles)
         topics.cluster = self.topics
         broker.members = ClusterMembers(broker, self.cluster)
+        broker.peers = self._peers = Peers(self._where, f"broker-{config.node_id}")
         broker.producer_ids.take_from(self.cluster.producer_ids)
 
     def _member(self) -> Member:
@@ -76,6 +79,11 @@ class InCluster:
             config.node_id, self.broker.cluster_id, config.advertised_listeners, config.protocols,
             config.rack, config.data_dir,
         )  # fmt: skip
+
+    def _where(self, node_id: int) -> Address | None:
+        """A broker listens for the others."""
+        found = self.cluster.brokers.get(node_id)
+        return None if found is None else found.listeners.all[0].address
 
     async def join(self) -> None:
         await self.cluster.start()
@@ -90,6 +98,7 @@ class InCluster:
             each.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.cluster.close()
+        await self._peers.close()
         await asyncio.to_thread(self._fetchers.close)
 
     async def _hand_over(self) -> None:

@@ -20,7 +20,8 @@ from appliance.broker.in_sync_replicas import InSyncReplicas
 from appliance.broker.members import ClusterMembers
 from appliance.broker.peers import Peers
 from appliance.broker.replica_fetchers import ReplicaFetchers
-from appliance.broker.replica_roles import ReplicaRoles
+from appliance.broker.replica_roles import Coordinators, ReplicaRoles
+from appliance.broker.transaction_peers import TransactionPeers
 from appliance.cluster.cluster import Cluster
 from appliance.cluster.lives import Member
 from appliance.config import Address
@@ -28,7 +29,7 @@ from appliance.data_dir.partition_names import Key
 from appliance.errors import ApplianceError
 from appliance.process import event_log
 from appliance.topics.replicated_topics import ReplicatedTopics
-from appliance.topics.topic import Topic
+from appliance.topics.topic import OFFSETS, TRANSACTIONS, Topic
 
 log = event_log.named("replication")
 
@@ -54,7 +55,10 @@ class InCluster:
             )
         self.broker = broker
         self._fetchers = ReplicaFetchers(config.node_id, config.replication)
-        self.roles = ReplicaRoles(topics, self._fetchers, broker.groups)
+        coordinators: dict[str, Coordinators] = {
+            OFFSETS: broker.groups, TRANSACTIONS: broker.transactions,
+        }  # fmt: skip
+        self.roles = ReplicaRoles(topics, self._fetchers, coordinators)
         self.cluster = Cluster(config.zookeeper, self._member(), self)
         self.topics = ClusterTopics(
             self.cluster, topics, ReplicatedTopics(topics, broker.change),
@@ -70,6 +74,9 @@ class InCluster:
         topics.cluster = self.topics
         broker.members = ClusterMembers(broker, self.cluster)
         broker.peers = self._peers = Peers(self._where, f"broker-{config.node_id}")
+        broker.transactions.join(
+            TransactionPeers(broker.node_id, broker.members, self._peers, broker.transactions)
+        )
         broker.producer_ids.take_from(self.cluster.producer_ids)
 
     def _member(self) -> Member:

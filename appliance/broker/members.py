@@ -49,6 +49,10 @@ class Members(Protocol):
 
     def placement(self, topic: Topic, index: int) -> Placement: ...
 
+    def leader_of(self, name: str, partition: int) -> int | None:
+        """-1: nobody leads it now. None: there is no such partition, for certain."""
+        ...
+
     def check_factor(self, name: str, factor: int) -> None: ...
 
     def check_replicas(self, name: str, index: int, replicas: Sequence[int]) -> None: ...
@@ -80,6 +84,9 @@ class OneBroker:
         if topic.is_replicated:  # the cluster was not heard yet
             return Placement(NOBODY, NOBODY, [])
         return ours(self._us.node_id, topic.logs[index])
+
+    def leader_of(self, name: str, partition: int) -> int | None:
+        return self._us.node_id
 
     def check_factor(self, name: str, factor: int) -> None:
         if factor not in (1, DEFAULT):
@@ -135,6 +142,15 @@ class ClusterMembers:
             return Placement(NOBODY, NOBODY, replicas, (), (), offline)
         leader = state.leader if state.leader in living else NOBODY
         return Placement(leader, state.leader_epoch, replicas, state.isr, state.eligible, offline)
+
+    def leader_of(self, name: str, partition: int) -> int | None:
+        cluster = self._cluster
+        known, state = cluster.topics.get(name), cluster.states.get((name, partition))
+        if known is None or partition >= len(known.partitions):
+            # a ZooKeeper without topics is another one, or was emptied
+            return None if cluster.has_read_all and cluster.topics else NOBODY
+        is_there = state is not None and state.leader in {*cluster.brokers, self._us.node_id}
+        return state.leader if state is not None and is_there else NOBODY
 
     def check_factor(self, name: str, factor: int) -> None:
         living = len(self._cluster.brokers)

@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from appliance._log import Log
 from appliance.data_dir.partition_names import Key
 from appliance.errors import ApplianceError, NotLeader
 from appliance.process import event_log
-from appliance.topics.topic import OFFSETS, Topic
+from appliance.topics.topic import Topic
 from appliance.topics.topics import Topics
 
 if TYPE_CHECKING:
@@ -50,7 +50,10 @@ class Coordinators(Protocol):
 class ReplicaRoles:
     """A table of topics: it is told of each log, also of one that was opened again."""
 
-    def __init__(self, topics: Topics, fetchers: Fetchers, coordinators: Coordinators) -> None:
+    def __init__(
+        self, topics: Topics, fetchers: Fetchers, coordinators: Mapping[str, Coordinators]
+    ) -> None:
+        """`coordinators` by the topic whose partitions they follow."""
         self.cluster: Cluster | None = None  # not joined yet
         self.is_paused = False  # the session may be over
         self._topics = topics
@@ -101,7 +104,7 @@ class ReplicaRoles:
     def remove_topic(self, name: str) -> None:
         for key in [each for each in self._led if each[0] == name]:
             del self._led[key]
-            if name == OFFSETS:
+            if name in self._coordinators:
                 self._tell_coordinators(key)
         self._fetchers.stop_topic(name)
 
@@ -118,15 +121,15 @@ class ReplicaRoles:
             except ApplianceError as error:
                 events.error("an election cannot be followed", partition=log.name, error=error)
                 self._fetchers.stop(key)
-            if key[0] == OFFSETS:
+            if key[0] in self._coordinators:
                 self._tell_coordinators(key)
 
     def _tell_coordinators(self, key: Key) -> None:
-        log = self._led.get(key)
+        log, coordinator = self._led.get(key), self._coordinators[key[0]]
         if log is None:
-            self._coordinators.on_resigned(key[1])
+            coordinator.on_resigned(key[1])
         else:
-            self._coordinators.on_led(key[1], log.election)
+            coordinator.on_led(key[1], log.election)
 
     def apply_all(self) -> None:
         self.apply([

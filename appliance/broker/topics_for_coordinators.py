@@ -92,6 +92,19 @@ class TransactionPlaces:
     async def new_producer_id(self) -> int:
         return await self._producer_ids.new()
 
+    @property
+    def is_in_cluster(self) -> bool:
+        return self._topics.cluster is not None
+
+    def transaction_topic(self) -> Topic | None:
+        return self._topics.get(TRANSACTIONS)
+
+    def led_log(self, topic: str, partition: int) -> Log | None:
+        return self._topics.served_log(topic, partition)
+
+    def offsets_term(self, partition: int) -> object:
+        return self._offsets.check_term(partition)
+
     def transaction_logs(self) -> list[Log]:
         return self._topics.logs_of(TRANSACTIONS)
 

@@ -9,9 +9,11 @@ In a cluster those are served whose partition this broker leads, once it was rea
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from appliance.errors import NotLeader
 from appliance.groups.states import GroupRefused
 from appliance.protocol import ErrorCode
 from appliance.topics.internal_topic import Write, partition_of
@@ -124,6 +126,21 @@ class Availability:
         if self.terms is not None:
             text = f"{what} are not served in a cluster yet"
             raise GroupRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+
+    def of_partition(self, groups: Collection[str], partition: int) -> set[str]:
+        """Those that stand there."""
+        topic = self._topics.offsets_topic()
+        count = 0 if topic is None else len(topic.logs)
+        return {each for each in groups if count and partition_of(each, count) == partition}
+
+    def check_term(self, partition: int) -> Term:
+        """In which what groups have in transactions there is known."""
+        term = (self.terms or {}).get(partition)
+        if term is None:
+            raise NotLeader(f"{OFFSETS}-{partition} is led by another broker")
+        if partition in self.unread or term.fault:
+            raise TopicUnavailable(f"{OFFSETS}-{partition} is led here, and not read yet")
+        return term
 
     def enter(self, group_id: str) -> None:
         """The group is in memory from now on."""

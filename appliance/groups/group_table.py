@@ -232,8 +232,10 @@ class GroupTable:
             self.disarm(group_id)
             group.unload(not_here(group_id, "the partition"))
         self.topic.give_up(term)
-        self.offsets.forget(term.groups)
-        for group_id in term.groups:
+        # a transaction may hold offsets of one that is not there yet
+        held = self.availability.of_partition(self.offsets.all_held(), term.partition)
+        self.offsets.forget(term.groups | held)
+        for group_id in term.groups | held:
             self.weights.weigh(group_id)
         self.version += 1
 

@@ -95,11 +95,16 @@ class OffsetCommits:
         records = [offset_record(group_id, *each) for each in values.items()]
         return self._topic.stored(group_id, records, stored, transaction)
 
-    def end_transaction(self, producer_id: int, is_commit: bool) -> None:
+    def end_transaction(
+        self, producer_id: int, is_commit: bool, partition: int | None = None
+    ) -> None:
         """Its marker is on disk: what it committed counts, or never was. A group that was deleted
-        meanwhile is there again with what it has now, as it would be after a start."""
+        meanwhile is there again with what it has now, as it would be after a start. In a cluster
+        a marker is for the groups of its partition alone."""
         held = self._offsets.held_groups(producer_id)
-        self._offsets.end(producer_id, is_commit)
+        if partition is not None:
+            held = self._availability.of_partition(held, partition)
+        self._offsets.end(producer_id, is_commit, None if partition is None else held)
         for group_id in held:
             if group_id not in self._table.groups and self._offsets.of_group(group_id):
                 self._table.make(group_id)

@@ -89,6 +89,10 @@ class Offsets:
         """Whether a transaction that is still open may change it."""
         return (group, partition) in self._unstable
 
+    def all_held(self) -> Collection[str]:
+        """Groups of which a transaction that is still open may change something."""
+        return self._holding.keys()
+
     def is_held(self, group: str) -> bool:
         return group in self._holding
 
@@ -120,8 +124,17 @@ class Offsets:
             self._count(group, value, held.get((group, partition)))
             held[group, partition] = Held(value, log_offset)
 
-    def end(self, producer_id: int, is_commit: bool) -> None:
-        for (group, partition), (value, log_offset) in self._held.pop(producer_id, {}).items():
+    def end(
+        self, producer_id: int, is_commit: bool, groups: Collection[str] | None = None
+    ) -> None:
+        """Of these groups alone, if some are named."""
+        held = self._held.pop(producer_id, {})
+        if groups is not None:
+            kept = {place: each for place, each in held.items() if place[0] not in groups}
+            if kept:
+                self._held[producer_id] = kept
+                held = {place: each for place, each in held.items() if place[0] in groups}
+        for (group, partition), (value, log_offset) in held.items():
             self._count(group, None, Held(value, log_offset))
             _count_down(self._unstable, (group, partition))
             _count_down(self._holding, group)

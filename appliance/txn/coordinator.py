@@ -1,5 +1,9 @@
 """The transaction coordinator: what is asked of a transactional id, one after the other.
 
+In a cluster the leader of the id's partition of `__transaction_state` is its coordinator. Leaders
+of other partitions ask it before the first write of a transaction (`first_writes.py`), and it sends
+them the markers (`markers_at_leaders.py`).
+
 Everything here runs on the one asyncio thread. What is asked of one id waits for its turn, and has
 what its predecessor left on disk; different ids share commits.
 
@@ -14,27 +18,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Protocol
 from weakref import WeakValueDictionary
 
 from appliance._log import Log
 from appliance.access.kept_per_address import Kept, check_name
 from appliance.config import KeptConfig, TransactionsConfig
+from appliance.errors import ApplianceError
 from appliance.groups.states import GroupRefused
 from appliance.machine.believed_time import WallClock
 from appliance.process import event_log
 from appliance.process.detached_tasks import LoggedTasks
 from appliance.protocol import ErrorCode
 from appliance.topics.internal_topic_loading import HeldUp, Loading, Words
-from appliance.topics.topic import TopicUnavailable
+from appliance.topics.led_partitions import Term
+from appliance.topics.topic import OFFSETS, TopicUnavailable
 from appliance.txn import adoption, decided_ends, timeouts
 from appliance.txn.adoption import Adoption, now_ms
 from appliance.txn.decided_ends import DecidedEnds
+from appliance.txn.first_writes import FirstWrites, Refused
 from appliance.txn.markers import Marker, Markers
-from appliance.txn.states import State, TransactionRefused
+from appliance.txn.markers_at_leaders import Codes, Leaders
+from appliance.txn.states import PREPARED, State, TransactionRefused
 from appliance.txn.transaction import NONE, TV2, Partition, Producer, Transaction
-from appliance.txn.transaction_log import replay
+from appliance.txn.transaction_log import ReplayedTransactions, replay
 from appliance.txn.transaction_table import TransactionTable, TransactionTopic
 
 logger = event_log.named("transactions")
@@ -52,6 +61,30 @@ class Places(TransactionTopic, adoption.Logs, decided_ends.Logs, Protocol):
 
     async def new_producer_id(self) -> int: ...
 
+    # In a cluster
+
+    def led_log(self, topic: str, partition: int) -> Log | None:
+        """None: it is not here."""
+        ...
+
+    def offsets_term(self, partition: int) -> object:
+        """In which what groups have in transactions there is known, or it raises."""
+        ...
+
+
+class Others(Leaders, Protocol):
+    """The other brokers of a cluster, and this one among them."""
+
+    async def ask_coordinator(
+        self, name: str, producer: Producer, places: frozenset[Partition], may_add: bool
+    ) -> Refused: ...
+
+
+class EndOffsets(Protocol):
+    def __call__(
+        self, producer_id: int, is_commit: bool, partition: int | None = None
+    ) -> None: ...
+
 
 class Coordinator:
     def __init__(
@@ -59,7 +92,7 @@ class Coordinator:
         config: TransactionsConfig,
         places: Places,
         offsets_loaded: Callable[[], Awaitable[None]],
-        end_offsets: Callable[[int, bool], None],
+        end_offsets: EndOffsets,
         clock: WallClock | None = None,
         kept: Kept | None = None,
     ) -> None:
@@ -78,6 +111,15 @@ class Coordinator:
         self.loading = Loading(self._load, TransactionRefused, WORDS, logger)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._timers: list[asyncio.TimerHandle] = []
+        self._end_offsets = end_offsets
+        self.first_writes: FirstWrites | None = None  # in a cluster
+        self.table.on_read = self._resume
+        self.table.on_dropped = self.decided_ends.forget
+
+    def join(self, others: Others) -> None:
+        """It is one of a cluster."""
+        self.decided_ends.leaders = others
+        self.first_writes = FirstWrites(others.ask_coordinator, self._places.led_log)
 
     # Life
 
@@ -86,6 +128,14 @@ class Coordinator:
         self.loading.start()
 
     async def _load(self) -> None:
+        if not self.table.is_in_cluster:
+            await self._load_all()
+        self._every(self.config.timeout_check_ms, lambda: timeouts.tick(self, now_ms()))
+        self._every(
+            self.config.expiration_check_ms, lambda: timeouts.expire(self, self._clock.now_ms())
+        )
+
+    async def _load_all(self) -> None:
         try:
             # What groups have in transactions must be known before one of them ends.
             await self._offsets_loaded()
@@ -100,14 +150,29 @@ class Coordinator:
         self.adoption.begin(is_whole=not replayed.faults)
         await asyncio.gather(*[self.decided_ends.complete(each) for each in self.table.prepared()])
         await self.adoption.adopt_all()
-        self._every(self.config.timeout_check_ms, lambda: timeouts.tick(self, now_ms()))
-        self._every(
-            self.config.expiration_check_ms, lambda: timeouts.expire(self, self._clock.now_ms())
-        )
+
+    def _resume(self, term: Term, replayed: ReplayedTransactions) -> None:
+        """What was read of a partition that is led here: this broker goes on with it."""
+        for fault in replayed.faults:
+            logger.warning("left out while transactions were loaded", what=fault)
+        for each in replayed.transactions.values():
+            own = replace(each.resumed(self._clock.now_ms(), now_ms()), term_epoch=term.epoch)
+            self.table.hold(own)
+            if own.state in PREPARED:
+                self.decided_ends.complete(own)
+
+    def on_led(self, partition: int, epoch: int) -> None:
+        """This broker leads that partition of `__transaction_state`, and so its ids."""
+        self.table.led.on_led(partition, epoch)
+
+    def on_resigned(self, partition: int) -> None:
+        """It does not, or no longer."""
+        self.table.led.on_resigned(partition)
 
     def stop(self) -> None:
         """Lets nobody in any more."""
         self.loading.stop()
+        self.table.led.stop()
         for each in self._timers:
             each.cancel()
 
@@ -117,7 +182,8 @@ class Coordinator:
         await self.loading.loaded()
         self.stop()
         await self.tasks.settled()
-        self.tasks.run(self.table.record_ongoing())
+        if not self.table.is_in_cluster:
+            self.tasks.run(self.table.record_ongoing())
         await self.tasks.settled()
         await self.table.close()
         await self.markers.close()
@@ -126,6 +192,7 @@ class Coordinator:
 
     def find(self, name: str) -> Transaction:
         self.loading.check_loaded()
+        self.table.check_led(name)
         return self.table.find(name)
 
     async def init_producer(
@@ -145,14 +212,18 @@ class Coordinator:
             if own is None:
                 check_name("transactional id", name)
                 self.table.check_room(name)
+                epoch = self.table.term_epoch(name)
                 new = Producer(await self._places.new_producer_id(), 0)
-                first = Transaction(name, new, timeout_ms, changed_ms=self._wall_ms())
+                first = Transaction(
+                    name, new, timeout_ms, changed_ms=self._wall_ms(), term_epoch=epoch
+                )
                 return await self.table.store(first)
             if expected is not None:
                 own.check_expected(expected)
             if own.state is State.ONGOING:
                 await self.decided_ends.abort(own)
                 await self.decided_ends.settled(name)
+                self.table.check_led(name)
                 own = self.table.transactions[name]
             new_id = await self._new_id(own)
             taken_over = own.taken_over(expected, timeout_ms, new_id, self._wall_ms())
@@ -175,7 +246,12 @@ class Coordinator:
         self, name: str, producers: Mapping[Partition, Producer], may_add: bool
     ) -> AsyncIterator[Mapping[Partition, TransactionRefused]]:
         """Held over first writes to partitions. Answers those that may not be written to. Inside,
-        the transaction cannot end, so no write comes behind its marker."""
+        the transaction cannot end, so no write comes behind its marker. In a cluster the marker
+        waits."""
+        if self.first_writes is not None:
+            async with self.first_writes.writing(name, producers, may_add) as found:
+                yield found
+            return
         async with self.turn(name):
             refused: dict[Partition, TransactionRefused] = {}
             added = []
@@ -188,6 +264,19 @@ class Coordinator:
             if added and not (own := self.table.transactions[name]).has(added):
                 self.table.hold(own.joined(added, self._wall_ms(), now_ms()))
             yield refused
+
+    async def verify(
+        self, name: str, producer: Producer, places: Iterable[Partition]
+    ) -> Refused:
+        """Those that were not added before."""
+        async with self.turn(name):
+            refused: dict[Partition, TransactionRefused] = {}
+            for place in places:
+                try:
+                    self._check_writer(name, producer, place, False)
+                except TransactionRefused as error:
+                    refused[place] = error
+            return refused
 
     def _check_writer(
         self, name: str, producer: Producer, place: Partition, may_add: bool
@@ -216,14 +305,46 @@ class Coordinator:
         """A marker that somebody else decided on: WriteTxnMarkers."""
         await self.markers.end(log, Marker(producer, is_commit, epoch))
 
+    async def mark_led(self, marker: Marker, places: Iterable[Partition]) -> Codes:
+        """In a cluster: what this broker leads of these. Offsets of groups in them count then, or
+        never did."""
+        assert self.first_writes is not None
+        codes: dict[Partition, int] = {}
+        logs: dict[Partition, Log] = {}
+        terms: dict[int, object] = {}
+        async with self.first_writes.marking({*places}, marker.producer.id):
+            for place in places:
+                try:
+                    if place.topic == OFFSETS:
+                        terms[place.partition] = self._places.offsets_term(place.partition)
+                    log = self._places.find_log(*place)
+                    if log is None:
+                        codes[place] = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                    else:
+                        logs[place] = log
+                except ApplianceError as error:
+                    codes[place] = error.kafka_code
+            outcomes = await self.markers.write_led([*logs.values()], marker)
+            for place, outcome in zip(logs, outcomes, strict=True):
+                codes[place] = 0 if outcome is None else outcome.kafka_code
+                if outcome is None and place.topic == OFFSETS:
+                    self._end_led_offsets(marker, place.partition, terms[place.partition])
+        return codes
+
+    def _end_led_offsets(self, marker: Marker, partition: int, term: object) -> None:
+        with suppress(ApplianceError):  # who reads the partition next finds the marker
+            if self._places.offsets_term(partition) is term:
+                self._end_offsets(marker.producer.id, marker.is_commit, partition)
+
     def opened_anew(self, topic: str, partition: int) -> None:
         """Before anybody can write to it: its log is another than the one that was read."""
-        self.adoption.unread.add((topic, partition))
+        if not self.table.is_in_cluster:  # there other replicas have what damage took
+            self.adoption.unread.add((topic, partition))
 
     async def read_again(self, log: Log) -> None:
         """What a log has open that was opened anew: damage may have taken markers meanwhile. While
         transactions are being read it waits for the timer."""
-        if self.loading.is_loaded:
+        if self.loading.is_loaded and not self.table.is_in_cluster:
             await self.adoption.read({(log.topic, log.partition)})
 
     @asynccontextmanager
@@ -231,8 +352,10 @@ class Coordinator:
         self.loading.check_loaded()
         if not name:
             raise TransactionRefused(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+        self.table.check_led(name)
         async with self._turns.setdefault(name, asyncio.Lock()):
             await self.decided_ends.settled(name)
+            self.table.check_led(name)
             yield
 
     async def _new_id(self, own: Transaction) -> int:

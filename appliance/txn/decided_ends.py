@@ -6,6 +6,10 @@
 
 A step that fails leaves the id in its Prepare state, and 2 and 3 are tried again: by the timer, and
 by the next start. A partition that cannot be opened keeps none of the others from its marker.
+
+In a cluster the markers go to the leaders of the partitions (`markers_at_leaders.py`), and are
+tried again soon, while elections pass. When this broker is not the coordinator any more its
+successor goes on from the log.
 """
 
 from __future__ import annotations
@@ -23,10 +27,16 @@ from appliance.process import event_log
 from appliance.process.detached_tasks import LoggedTasks
 from appliance.topics.topic import TopicUnavailable
 from appliance.txn.markers import Marker, Markers, raise_first
+from appliance.txn.markers_at_leaders import Leaders, write_at_leaders
+from appliance.txn.states import PREPARED
 from appliance.txn.transaction import Partition, Transaction
 from appliance.txn.transaction_table import TransactionTable
 
 logger = event_log.named("transactions")
+
+# In a cluster: after which a client is answered whose end is decided, but has a marker left.
+MARKED_S = 2.0
+AGAIN_S, AGAIN_MAX_S = 0.05, 1.0
 
 
 class EndsUnderWay(ApplianceError):
@@ -54,6 +64,8 @@ class DecidedEnds:
     _hold: asyncio.Event | None = None  # is set when ends may go on
     # of ends that are held up
     _marked: dict[str, frozenset[Partition]] = field(default_factory=dict)
+    _failures: dict[str, int] = field(default_factory=dict)
+    leaders: Leaders | None = None  # in a cluster
 
     async def abort(self, transaction: Transaction) -> None:
         """Whoever wrote it is fenced."""
@@ -69,7 +81,11 @@ class DecidedEnds:
         finally:
             self._deciding.discard(deciding)
             deciding.set_result(None)
-        await self.complete(prepared)
+        marked = self.complete(prepared)
+        if self._table.is_in_cluster:
+            await asyncio.wait({marked}, timeout=MARKED_S)
+        else:
+            await marked
 
     @asynccontextmanager
     async def held(self, timeout_s: float) -> AsyncIterator[None]:
@@ -113,21 +129,61 @@ class DecidedEnds:
     async def settled(self, name: str) -> None:
         """After the last end is complete, or held up."""
         if name in self._ending:
-            await asyncio.wait([self._ending[name]])
+            timeout_s = MARKED_S if self._table.is_in_cluster else None
+            await asyncio.wait([self._ending[name]], timeout=timeout_s)
+
+    def forget(self, name: str) -> None:
+        """Another broker goes on with it."""
+        self._marked.pop(name, None)
+        self._failures.pop(name, None)
 
     async def _complete(self, prepared: Transaction, marked: asyncio.Future[None]) -> None:
         try:
-            await self._write_markers(prepared)
-            self._markers.end_offsets(prepared.producer.id, prepared.is_commit)
+            if self._table.is_in_cluster:
+                await self._write_at_leaders(prepared)
+            else:
+                await self._write_markers(prepared)
+                self._markers.end_offsets(prepared.producer.id, prepared.is_commit)
             marked.set_result(None)
             await self._table.store(prepared.completed(self._wall_ms()))
+            self._failures.pop(prepared.id, None)
         except ApplianceError as error:
-            facts = {"transactional_id": prepared.id, "state": prepared.state.value}
-            logger.warning("a transaction cannot be ended yet", **facts, error=error)
+            self._held_up(prepared, error)
         finally:
-            del self._ending[prepared.id]
+            # in a cluster it may be the coordinator again since, and be ending what it read
+            if self._ending.get(prepared.id) is asyncio.current_task():
+                del self._ending[prepared.id]
             if not marked.done():
                 marked.set_result(None)
+
+    def _held_up(self, prepared: Transaction, error: ApplianceError) -> None:
+        facts = {"transactional_id": prepared.id, "state": prepared.state.value}
+        if not self._table.is_of_term(prepared):
+            logger.info("another coordinator goes on with it", **facts)
+            return
+        logger.warning("a transaction cannot be ended yet", **facts, error=error)
+        if self._table.is_in_cluster:
+            failures = self._failures[prepared.id] = self._failures.get(prepared.id, -1) + 1
+            wait_s = min(AGAIN_S * 2 ** min(failures, 10), AGAIN_MAX_S)
+            asyncio.get_running_loop().call_later(wait_s, self._again, prepared)
+
+    def _again(self, prepared: Transaction) -> None:
+        now = self._table.transactions.get(prepared.id)
+        if now is not None and now.state in PREPARED and self._table.is_of_term(now):
+            self.complete_again(now)
+
+    async def _write_at_leaders(self, prepared: Transaction) -> None:
+        """All of them, or it raises."""
+        assert self.leaders is not None
+        marked = self._marked.pop(prepared.id, frozenset())
+        marker = Marker(prepared.producer, prepared.is_commit, prepared.term_epoch)
+        left = prepared.partitions - marked
+        more, failure = await write_at_leaders(self.leaders, marker, left)
+        if not self._table.is_of_term(prepared):
+            raise EndsUnderWay(f"{prepared.id} is another broker's")
+        if failure is not None:
+            self._marked[prepared.id] = marked | more
+            raise failure
 
     async def _write_markers(self, prepared: Transaction) -> None:
         """All of them, or it raises. One that is not served keeps none of the others from its

@@ -16,7 +16,7 @@ from functools import partial
 from typing import NamedTuple
 
 from appliance._log import Log
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, NotLeader, ReplicasTooFew
 from appliance.record import _batch_builder
 from appliance.storage._log_description import ProducerInfo
 from appliance.topics.topic import OFFSETS
@@ -25,6 +25,8 @@ from appliance.txn.transaction import Producer
 # Threads that append markers and wait for the disk. Each waits for one transaction; the committer
 # makes what they wait for durable together.
 THREADS = 4
+# In a cluster they wait for followers, too.
+LED_THREADS = 16
 
 
 class Marker(NamedTuple):
@@ -51,6 +53,7 @@ class Markers:
         self._timeout_s = timeout_ms / 1000
         self._wall_ms = wall_ms
         self._threads = ThreadPoolExecutor(THREADS, "markers")
+        self._led_threads = ThreadPoolExecutor(LED_THREADS, "led-markers")
 
     async def write(self, logs: list[Log], marker: Marker) -> list[ApplianceError]:
         """What failed. One log that fails keeps none of the others from its marker."""
@@ -65,8 +68,16 @@ class Markers:
         if log.topic == OFFSETS:
             self.end_offsets(marker.producer.id, marker.is_commit)
 
+    async def write_led(
+        self, logs: list[Log], marker: Marker
+    ) -> list[ApplianceError | None]:
+        """In a cluster, to what is led here. What became of each."""
+        job = partial(write_led_markers, logs, marker, self._wall_ms(), self._timeout_s)
+        return await asyncio.get_running_loop().run_in_executor(self._led_threads, job)
+
     async def close(self) -> None:
         await asyncio.to_thread(self._threads.shutdown)
+        await asyncio.to_thread(self._led_threads.shutdown)
 
 
 def raise_first(failures: Iterable[ApplianceError]) -> None:
@@ -95,6 +106,37 @@ def write_markers(
         except ApplianceError as error:
             failures.append(error)
     return failures
+
+
+def write_led_markers(
+    logs: Iterable[Log], marker: Marker, wall_ms: int, timeout_s: float
+) -> list[ApplianceError | None]:
+    """The same of logs that have replicas: each marker counts when all in sync have it, in the
+    election in which it was appended."""
+    outcomes: list[ApplianceError | None] = []
+    waits: list[tuple[int, Log, int, int]] = []
+    for number, log in enumerate(logs):
+        outcomes.append(None)
+        try:
+            election = log.election
+            if log.role != "leader":
+                raise NotLeader(f"{log.name}: node {log.leader} leads it since epoch {election}")
+            if log.lacks_in_sync:  # else each try would leave one more
+                raise ReplicasTooFew(f"{log.name}: too few replicas are in sync")
+            appended = log.append(
+                marker.batch(wall_ms), leader_epoch=election, origin="coordinator"
+            )
+            log.ask_commit()
+            waits.append((number, log, appended.last_offset, election))
+        except ApplianceError as error:
+            outcomes[number] = error
+    deadline = time.monotonic() + timeout_s
+    for number, log, last_offset, election in waits:
+        try:
+            log.await_durable(last_offset, max(0, deadline - time.monotonic()), election)
+        except ApplianceError as error:
+            outcomes[number] = error
+    return outcomes
 
 
 def open_transactions(log: Log) -> list[ProducerInfo]:

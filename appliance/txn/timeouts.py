@@ -28,8 +28,8 @@ def tick(coordinator: Coordinator, now: int) -> None:
 
 async def _abort_silent(coordinator: Coordinator, name: str, now: int) -> None:
     async with coordinator.turn(name):
-        transaction = coordinator.table.transactions[name]
-        if transaction.is_silent(now):
+        transaction = coordinator.table.transactions.get(name)
+        if transaction is not None and transaction.is_silent(now):
             logger.info("a silent transaction is aborted", transactional_id=name)
             await coordinator.decided_ends.abort(transaction)
 
@@ -44,6 +44,7 @@ def expire(coordinator: Coordinator, wall: int) -> None:
 
 async def _expire(coordinator: Coordinator, name: str, wall: int) -> None:
     async with coordinator.turn(name):
-        transaction = coordinator.table.transactions[name]
-        if transaction.is_expired(wall, coordinator.config.expiration_ms):
-            await coordinator.table.forget(name)
+        transaction = coordinator.table.transactions.get(name)
+        expiration_ms = coordinator.config.expiration_ms
+        if transaction is not None and transaction.is_expired(wall, expiration_ms):
+            await coordinator.table.forget(transaction)

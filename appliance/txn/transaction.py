@@ -64,6 +64,7 @@ class Transaction:
     changed_ms: int = NONE  # wall clock
     due_ms: int = NEVER_MS  # when it is aborted; steady clock, not on disk
     client_version: int = TV1  # of the protocol, at the last end
+    term_epoch: int = NONE  # in a cluster: of who read or made it; not on disk
 
     # Looking
 

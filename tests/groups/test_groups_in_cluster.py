@@ -18,7 +18,6 @@ from appliance.protocol.messages.consumer_group_describe import ConsumerGroupDes
 from appliance.protocol.messages.delete_groups import DeleteGroupsRequest
 from appliance.protocol.messages.describe_groups import DescribeGroupsRequest
 from appliance.protocol.messages.find_coordinator import FindCoordinatorRequest
-from appliance.protocol.messages.init_producer_id import InitProducerIdRequest
 from appliance.protocol.messages.offset_delete import OffsetDeleteRequest
 from appliance.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from appliance.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
@@ -79,15 +78,9 @@ def test_the_leader_of_its_partition_is_a_groups_coordinator(tmp_path: Path) -> 
 
 def test_what_is_not_served_in_a_cluster_says_so(pair: TwoBrokers) -> None:
     pair.move(pair.one)
-    asked = FindCoordinatorRequest(key_type=1, coordinator_keys=["id"])
-    (found,) = pair.one.ask(asked, 6).coordinators
-    assert found.error_code == NOT_AVAILABLE
-    assert found.error_message == "transactions are not served in a cluster yet"
     asked = FindCoordinatorRequest(key_type=2, coordinator_keys=[f"g:{'A' * 22}:0"])
     (found,) = pair.one.ask(asked, 6).coordinators
     assert found.error_message == "share groups are not served in a cluster yet"
-    given = pair.one.ask(InitProducerIdRequest("id", 1000), 5)
-    assert given.error_code == NOT_AVAILABLE
     beat = ShareGroupHeartbeatRequest("s", "m", 0, None, ["t"])
     assert pair.one.ask(beat, 1).error_code == NOT_AVAILABLE
 

@@ -111,9 +111,8 @@ async def _add(broker: Broker, asked: Asked, places: list[Partition], version: i
         if not asked.verify_only:
             await transactions.add(asked.transactional_id, producer, places)
             return {}
-        writers = dict.fromkeys(places, producer)
-        async with transactions.writing(asked.transactional_id, writers, False) as refused:
-            return {place: _verified(each) for place, each in refused.items()}
+        refused = await transactions.verify(asked.transactional_id, producer, places)
+        return {place: _verified(each) for place, each in refused.items()}
     except ApplianceError as error:
         return dict.fromkeys(places, told(error, version, FIRST_WITH_FENCED))
 

@@ -1,6 +1,7 @@
 """FindCoordinator 0-6: the coordinator of a group, a transactional id or a share group: this
-broker. In a cluster that of a group is the leader of its partition of `__consumer_offsets`; who
-asks first has that topic made.
+broker. In a cluster that of a group is the leader of its partition of `__consumer_offsets`, that of
+a transactional id the leader of its partition of `__transaction_state`; who asks first has that
+topic made.
 
 From version 4 on a request has many keys. An unknown type of key, and a share key other than
 GROUP:TOPIC-ID:PARTITION, gets INVALID_REQUEST. Without an error the message is null up to version
@@ -9,7 +10,7 @@ GROUP:TOPIC-ID:PARTITION, gets INVALID_REQUEST. Without an error the message is 
 Rights: DESCRIBE on the group or the transactional id; for share groups CLUSTER_ACTION on the
 cluster.
 
-Left out: in a cluster transactional ids and share groups, which get COORDINATOR_NOT_AVAILABLE.
+Left out: in a cluster share groups, which get COORDINATOR_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from appliance.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from appliance.topics.topic import OFFSETS
+from appliance.topics.topic import OFFSETS, TRANSACTIONS
 
 KEY = 10
 VERSIONS = (0, 6)
@@ -37,7 +38,6 @@ VERSIONS = (0, 6)
 FIRST_WITH_MANY = 4
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 SINCE = {GROUP: 0, TRANSACTION: 1, SHARE: 6}
-SHOWN = {TRANSACTION: "transactions", SHARE: "share groups"}
 
 _SHARE_KEY = re.compile(r".+:[A-Za-z0-9_-]{22}:[0-9]+")
 
@@ -88,23 +88,28 @@ async def _find_in_cluster(broker: Broker, key_type: int, key: str, call: Call) 
     try:
         _check_rights(key_type, key, call)
         _check(key_type, key, call.version)
-        if key_type != GROUP:
-            broker.groups.availability.check_alone(SHOWN[key_type])
-        node = await _coordinator(broker, key, call.listener)
+        if key_type == SHARE:
+            broker.groups.availability.check_alone("share groups")
+        node = await _coordinator(broker, key_type, key, call.listener)
     except ApplianceError as error:
         return _refusal(key, error)
     return Answer(key=key, node_id=node.node_id, host=node.host, port=node.port, error_message="")
 
 
-async def _coordinator(broker: Broker, group_id: str, listener: int) -> Node:
-    number = await broker.groups.table.topic.partition_of(group_id)
-    leader = broker.members.placement(broker.topics.named(OFFSETS), number).leader
+async def _coordinator(broker: Broker, key_type: int, key: str, listener: int) -> Node:
+    if key_type == GROUP:
+        what, topic = "group", OFFSETS
+        number = await broker.groups.table.topic.partition_of(key)
+    else:
+        what, topic = "transactional id", TRANSACTIONS
+        number = await broker.transactions.table.place_of(key)
+    leader = broker.members.placement(broker.topics.named(topic), number).leader
     nodes = broker.members.nodes(listener)
     if node := next((each for each in nodes if each.node_id == leader), None):
         return node
     raise Refused(
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        f"group {group_id}: {OFFSETS}-{number}, where it stands, has no leader now",
+        f"{what} {key}: {topic}-{number}, where it stands, has no leader now",
     )
 
 

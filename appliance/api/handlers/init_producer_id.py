@@ -50,11 +50,8 @@ async def handle(
             return InitProducerIdResponse(producer_id=await broker.producer_ids.new())
         except ApplianceError as error:
             return _refused(error.kafka_code)
-    if broker.topics.cluster is not None:
-        return _refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)  # as FindCoordinator says
     own = Producer(request.producer_id, request.producer_epoch)
     try:
-        broker.groups.availability.check_alone("transactions")
         given = await broker.transactions.init_producer(
             request.transactional_id,
             request.transaction_timeout_ms,

@@ -1,8 +1,10 @@
 """ListTransactions 0-2: all transactional ids, or those of some states and producers; from version
 1 on also by the age of the open transaction, from version 2 on by a pattern.
 
-The response names unknown states, which match nothing. A pattern uses RE2 and must match the whole
-name; an invalid one gets INVALID_REGULAR_EXPRESSION.
+In a cluster a broker has those of which it is the coordinator, and answers
+COORDINATOR_LOAD_IN_PROGRESS while some of them are being read. The response names unknown states,
+which match nothing. A pattern uses RE2 and must match the whole name; an invalid one gets
+INVALID_REGULAR_EXPRESSION.
 
 Rights: DESCRIBE on the transactional id: others are left out.
 
@@ -15,6 +17,7 @@ from appliance.access.acls import Operation, ResourceType
 from appliance.api.handlers.call import Call
 from appliance.broker.broker import Broker
 from appliance.groups import topic_pattern
+from appliance.protocol import ErrorCode
 from appliance.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -34,6 +37,9 @@ def handle(
 ) -> ListTransactionsResponse:
     known = broker.transactions.table.transactions
     broker.transactions.loading.check_loaded()
+    if broker.transactions.table.led.is_reading:
+        code = int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return ListTransactionsResponse(error_code=code)
     pattern = request.transactional_id_pattern
     names = topic_pattern.matching(pattern, known) if pattern else known
     return ListTransactionsResponse(

@@ -91,6 +91,10 @@ LATER = {
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    # of the coordinator, which the partition's leader has asked
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.OPERATION_NOT_ATTEMPTED,
 }
 
 # A batch may hold a record a byte: an answer names no more of them than a person would read.

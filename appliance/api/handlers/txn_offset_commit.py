@@ -18,8 +18,9 @@ from appliance.api.handlers.fenced_producer import told
 from appliance.api.handlers.offset_commit import check_size
 from appliance.api.handlers.partition_lookup import check_group_id, check_partition
 from appliance.broker.broker import Broker
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, Refused
 from appliance.groups.records import NEVER, OffsetCommitValue, Partition
+from appliance.protocol import ErrorCode
 from appliance.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -27,11 +28,20 @@ from appliance.protocol.messages.txn_offset_commit import (
 from appliance.topics.internal_topic import Transaction
 from appliance.topics.topic import OFFSETS
 from appliance.txn import transaction as txn
+from appliance.txn.states import TransactionRefused
 
 KEY = 28
 VERSIONS = (0, 5)
 
 FIRST_OF_TV2 = 5
+LATER = {
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.OPERATION_NOT_ATTEMPTED,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+}
 NEVER_FENCED = VERSIONS[1] + 1  # it always says INVALID_PRODUCER_EPOCH
 
 Asked = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
@@ -96,7 +106,7 @@ async def _commit(
         request.transactional_id, {place: producer}, may_add=version >= FIRST_OF_TV2
     ) as refused:
         if refused:
-            raise refused[place]
+            raise _refusal(broker, refused[place])
         # inside: a write that is on its way must not come behind a marker
         await broker.groups.commits.commit_in_transaction(
             request.group_id,
@@ -104,3 +114,11 @@ async def _commit(
             values,
             Transaction(*producer),
         )
+
+
+def _refusal(broker: Broker, error: TransactionRefused) -> ApplianceError:
+    """In a cluster the group's coordinator has asked that of the transaction: who asks here is to
+    ask here again, not to look for another coordinator of its group."""
+    if broker.topics.cluster is not None and error.kafka_code in LATER:
+        return Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error))
+    return error

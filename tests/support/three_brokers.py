@@ -83,7 +83,8 @@ class Brokers:
     def partition(self, topic: str, partition: int = 0) -> Any:
         """As Metadata tells it: leader, replicas, isrs."""
         found = self.admin().list_topics(topic, DEADLINE_S).topics[topic]
-        assert found.error is None, found.error
+        if found.error is not None:  # the broker that was asked may not have heard of it yet
+            raise KafkaException(found.error)
         return found.partitions[partition]
 
     def until(self, topic: str, is_so: Callable[[Any], bool], partition: int = 0) -> Any:

@@ -13,7 +13,8 @@ from typing import Any
 from appliance._log import Log
 from appliance.broker.broker import Broker
 from appliance.broker.members import NOBODY, Node, OneBroker, Placement
-from appliance.config import GroupsConfig
+from appliance.broker.replica_roles import Coordinators
+from appliance.config import GroupsConfig, TransactionsConfig
 from appliance.config.topic_config import Configs
 from appliance.protocol.messages.list_groups import ListGroupsRequest
 from appliance.topics.replicated_topics import ReplicatedTopics, Wanted
@@ -32,9 +33,12 @@ LOADING, NOT_AVAILABLE, NOT_COORDINATOR = 14, 15, 16
 class Member(Control):
     """A broker of the two; nothing is led before the first election."""
 
-    def __init__(self, cluster: TwoBrokers, path: Path, node: int, groups: GroupsConfig) -> None:
+    def __init__(
+        self, cluster: TwoBrokers, path: Path, node: int, groups: GroupsConfig,
+        transactions: TransactionsConfig,
+    ) -> None:  # fmt: skip
         self.node, self._cluster = node, cluster
-        super().__init__(path / str(node), groups=groups)
+        super().__init__(path / str(node), groups=groups, transactions=transactions)
 
     async def _start(self) -> None:
         self.broker.topics.cluster = Agreed(self._cluster, self.broker)
@@ -42,17 +46,22 @@ class Member(Control):
         await super()._start()
 
     def log(self, partition: int) -> Log:
-        return self.broker.topics[OFFSETS].log(partition)
+        return self.broker.topics[self._cluster.topic].log(partition)
 
 
 class TwoBrokers:
+    topic = OFFSETS  # whose partitions are led by one or the other
+
     def __init__(self, path: Path, **given: Any) -> None:
         groups = GroupsConfig(
             initial_rebalance_delay_ms=0, offsets_partitions=PARTITIONS, **given
         )
+        transactions = TransactionsConfig(log_partitions=PARTITIONS)
         self.ids: dict[str, uuid.UUID] = {}
         self.leaders = [(NOBODY, 0)] * PARTITIONS  # node and epoch
-        self.one, self.two = self.both = [Member(self, path, each, groups) for each in NODES]
+        self.one, self.two = self.both = [
+            Member(self, path, each, groups, transactions) for each in NODES
+        ]
         self.replication = Replication(self)
 
     def create(self, name: str, partitions: int = 1) -> None:
@@ -62,6 +71,9 @@ class TwoBrokers:
     def make_offsets_topic(self) -> None:
         for each in self.both:
             each.run(each.broker.group_places.make_offsets_topic())
+
+    def coordinator(self, member: Member) -> Coordinators:
+        return member.broker.groups
 
     def elect(self, leader: Member | None, *partitions: int, raised: int = 1) -> None:
         """Of all partitions, when none is named. Both brokers are told, and the logs before them.
@@ -92,11 +104,11 @@ class TwoBrokers:
                 log.follow(epoch, leader)
 
     async def _tell(self, member: Member, number: int, epoch: int, is_led: bool) -> None:
-        groups = member.broker.groups
+        coordinator = self.coordinator(member)
         if is_led:
-            groups.on_led(number, epoch)
+            coordinator.on_led(number, epoch)
         else:
-            groups.on_resigned(number)
+            coordinator.on_resigned(number)
 
     def loaded(self, member: Member) -> None:
         """After what it leads was read."""

@@ -182,19 +182,22 @@ def test_a_coordinator_killed_between_decision_and_markers(
             assert is_v2 or client.add(("t", number)) == [0]
             assert until_answered(partial(client.write, "a", partition=number)) == 0
 
-        control.paused = {paused}
+        client.control = ending = ClusterControl(three)  # its answer may come late
+        ending.paused = control.paused = {paused}
         os.kill(three.running[paused].process.pid, signal.SIGSTOP)
         client.send_end(is_commit)
         until_state(control, name, "PrepareCommit", "PrepareAbort")
         three.stop(coordinator, signal.SIGKILL)
         os.kill(three.running[paused].process.pid, signal.SIGCONT)
         control.paused = set()
+        client.control = control
 
         wanted = "CompleteCommit" if is_commit else "CompleteAbort"
         until_state(control, name, wanted)
         assert committed(three) == [["a"] if is_commit else []] * PARTITIONS
         assert until_answered(lambda: client.end(is_commit)) == 0  # asked again
         control.close()
+        ending.close()
 
 
 @pytest.mark.release("three brokers, and sessions that end")

@@ -17,7 +17,7 @@ from appliance.config import (
     ShareGroupsConfig,
     TransactionsConfig,
 )
-from appliance.groups.availability import Availability
+from appliance.groups.availability import Availability, Term
 from appliance.groups.group_config_overrides import GroupConfigs
 from appliance.groups.modern_group import TopicFacts
 from appliance.topics.topic import OFFSETS, SHARE_STATE, TRANSACTIONS, Topic
@@ -102,7 +102,7 @@ class TransactionPlaces:
     def led_log(self, topic: str, partition: int) -> Log | None:
         return self._topics.served_log(topic, partition)
 
-    def offsets_term(self, partition: int) -> object:
+    def offsets_term(self, partition: int) -> Term:
         return self._offsets.check_term(partition)
 
     def transaction_logs(self) -> list[Log]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Protocol
 from weakref import WeakValueDictionary
@@ -26,7 +26,6 @@ from weakref import WeakValueDictionary
 from appliance._log import Log
 from appliance.access.kept_per_address import Kept, check_name
 from appliance.config import KeptConfig, TransactionsConfig
-from appliance.errors import ApplianceError
 from appliance.groups.states import GroupRefused
 from appliance.machine.believed_time import WallClock
 from appliance.process import event_log
@@ -34,11 +33,12 @@ from appliance.process.detached_tasks import LoggedTasks
 from appliance.protocol import ErrorCode
 from appliance.topics.internal_topic_loading import HeldUp, Loading, Words
 from appliance.topics.led_partitions import Term
-from appliance.topics.topic import OFFSETS, TopicUnavailable
-from appliance.txn import adoption, decided_ends, timeouts
+from appliance.topics.topic import TopicUnavailable
+from appliance.txn import adoption, led_markers, timeouts
 from appliance.txn.adoption import Adoption, now_ms
 from appliance.txn.decided_ends import DecidedEnds
 from appliance.txn.first_writes import FirstWrites, Refused
+from appliance.txn.led_markers import EndOffsets, LedMarkers
 from appliance.txn.markers import Marker, Markers
 from appliance.txn.markers_at_leaders import Codes, Leaders
 from appliance.txn.states import PREPARED, State, TransactionRefused
@@ -56,19 +56,13 @@ WORDS = Words(
 )
 
 
-class Places(TransactionTopic, adoption.Logs, decided_ends.Logs, Protocol):
+class Places(TransactionTopic, adoption.Logs, led_markers.Logs, Protocol):
     """Where records and markers go, and where producer ids come from."""
 
     async def new_producer_id(self) -> int: ...
 
-    # In a cluster
-
     def led_log(self, topic: str, partition: int) -> Log | None:
         """None: it is not here."""
-        ...
-
-    def offsets_term(self, partition: int) -> object:
-        """In which what groups have in transactions there is known, or it raises."""
         ...
 
 
@@ -78,12 +72,6 @@ class Others(Leaders, Protocol):
     async def ask_coordinator(
         self, name: str, producer: Producer, places: frozenset[Partition], may_add: bool
     ) -> Refused: ...
-
-
-class EndOffsets(Protocol):
-    def __call__(
-        self, producer_id: int, is_commit: bool, partition: int | None = None
-    ) -> None: ...
 
 
 class Coordinator:
@@ -113,13 +101,15 @@ class Coordinator:
         self._timers: list[asyncio.TimerHandle] = []
         self._end_offsets = end_offsets
         self.first_writes: FirstWrites | None = None  # in a cluster
+        self._led_markers: LedMarkers | None = None
         self.table.on_read = self._resume
         self.table.on_dropped = self.decided_ends.forget
 
     def join(self, others: Others) -> None:
         """It is one of a cluster."""
         self.decided_ends.leaders = others
-        self.first_writes = FirstWrites(others.ask_coordinator, self._places.led_log)
+        self.first_writes = first = FirstWrites(others.ask_coordinator, self._places.led_log)
+        self._led_markers = LedMarkers(self._places, self.markers, first, self._end_offsets)
 
     # Life
 
@@ -306,35 +296,9 @@ class Coordinator:
         await self.markers.end(log, Marker(producer, is_commit, epoch))
 
     async def mark_led(self, marker: Marker, places: Iterable[Partition]) -> Codes:
-        """In a cluster: what this broker leads of these. Offsets of groups in them count then, or
-        never did."""
-        assert self.first_writes is not None
-        codes: dict[Partition, int] = {}
-        logs: dict[Partition, Log] = {}
-        terms: dict[int, object] = {}
-        async with self.first_writes.marking({*places}, marker.producer.id):
-            for place in places:
-                try:
-                    if place.topic == OFFSETS:
-                        terms[place.partition] = self._places.offsets_term(place.partition)
-                    log = self._places.find_log(*place)
-                    if log is None:
-                        codes[place] = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                    else:
-                        logs[place] = log
-                except ApplianceError as error:
-                    codes[place] = error.kafka_code
-            outcomes = await self.markers.write_led([*logs.values()], marker)
-            for place, outcome in zip(logs, outcomes, strict=True):
-                codes[place] = 0 if outcome is None else outcome.kafka_code
-                if outcome is None and place.topic == OFFSETS:
-                    self._end_led_offsets(marker, place.partition, terms[place.partition])
-        return codes
-
-    def _end_led_offsets(self, marker: Marker, partition: int, term: object) -> None:
-        with suppress(ApplianceError):  # who reads the partition next finds the marker
-            if self._places.offsets_term(partition) is term:
-                self._end_offsets(marker.producer.id, marker.is_commit, partition)
+        """The same in a cluster, of what this broker leads of these."""
+        assert self._led_markers is not None
+        return await self._led_markers.write(marker, places)
 
     def opened_anew(self, topic: str, partition: int) -> None:
         """Before anybody can write to it: its log is another than the one that was read."""

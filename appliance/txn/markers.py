@@ -39,6 +39,13 @@ class Marker(NamedTuple):
         return _batch_builder.control_batch(kind, *self.producer, self.coordinator_epoch, wall_ms)
 
 
+class LedLog(NamedTuple):
+    """In a cluster: as it is led since that election."""
+
+    log: Log
+    election: int
+
+
 class Markers:
     """Written beside the loop."""
 
@@ -69,7 +76,7 @@ class Markers:
             self.end_offsets(marker.producer.id, marker.is_commit)
 
     async def write_led(
-        self, logs: list[Log], marker: Marker
+        self, logs: list[LedLog], marker: Marker
     ) -> list[ApplianceError | None]:
         """In a cluster, to what is led here. What became of each."""
         job = partial(write_led_markers, logs, marker, self._wall_ms(), self._timeout_s)
@@ -109,29 +116,27 @@ def write_markers(
 
 
 def write_led_markers(
-    logs: Iterable[Log], marker: Marker, wall_ms: int, timeout_s: float
+    logs: Iterable[LedLog], marker: Marker, wall_ms: int, timeout_s: float
 ) -> list[ApplianceError | None]:
     """The same of logs that have replicas: each marker counts when all in sync have it, in the
-    election in which it was appended."""
+    election that is named."""
     outcomes: list[ApplianceError | None] = []
-    waits: list[tuple[int, Log, int, int]] = []
-    for number, log in enumerate(logs):
+    waits: list[tuple[int, LedLog, int]] = []
+    for number, (log, election) in enumerate(logs):
         outcomes.append(None)
         try:
-            election = log.election
-            if log.role != "leader":
+            if log.role != "leader" or log.election != election:
                 raise NotLeader(f"{log.name}: node {log.leader} leads it since epoch {election}")
             if log.lacks_in_sync:  # else each try would leave one more
                 raise ReplicasTooFew(f"{log.name}: too few replicas are in sync")
-            appended = log.append(
-                marker.batch(wall_ms), leader_epoch=election, origin="coordinator"
-            )
+            batch = marker.batch(wall_ms)
+            appended = log.append(batch, leader_epoch=election, origin="coordinator")
             log.ask_commit()
-            waits.append((number, log, appended.last_offset, election))
+            waits.append((number, LedLog(log, election), appended.last_offset))
         except ApplianceError as error:
             outcomes[number] = error
     deadline = time.monotonic() + timeout_s
-    for number, log, last_offset, election in waits:
+    for number, (log, election), last_offset in waits:
         try:
             log.await_durable(last_offset, max(0, deadline - time.monotonic()), election)
         except ApplianceError as error:

@@ -17,7 +17,7 @@ from appliance.errors import ApplianceError, TimedOut
 from appliance.process import event_log
 from appliance.topics.replicated_topics import ReplicatedTopics, Wanted
 from appliance.topics.topic import DEFAULT, Topic, TopicUnknown
-from appliance.topics.topics import NewTopic, Topics
+from appliance.topics.topics import Moving, NewTopic, Topics
 
 if TYPE_CHECKING:
     from appliance.cluster.cluster import Cluster
@@ -122,6 +122,22 @@ class ClusterTopics:
             known.version >= written.version and topic.configs == {**known.values}
         )
 
+    async def reassign(
+        self, name: str, wanted: Mapping[int, Sequence[int] | None]
+    ) -> None:
+        topic = await self._cluster.reassign(name, wanted)
+        await self._cluster.has_heard(topic, HEARD_S)
+
+    def moving(self) -> Mapping[str, Mapping[int, Moving]]:
+        return {
+            topic.name: {
+                number: Moving(topic.partitions[number], topic.adding.get(number, ()),
+                               topic.removing.get(number, ()))
+                for number in sorted({*topic.adding, *topic.removing})
+            }
+            for topic in self._cluster.topics.values() if topic.adding or topic.removing
+        }  # fmt: skip
+
     async def elect(self, keys: Collection[Key]) -> Mapping[Key, int]:
         return await self._cluster.elect(keys)
 
@@ -175,7 +191,7 @@ class ClusterTopics:
         elif known is None and topic is not None and self._cluster.has_read_all:
             await self._miss(topic)
         if name in self._cluster.topics:
-            await self._replicated.agree(self._wanted(name))
+            await self._replicated.agree(lambda: self._wanted(name))
             self._tell_agreed(name)
 
     async def _miss(self, topic: Topic) -> None:
@@ -188,12 +204,18 @@ class ClusterTopics:
             )
         await self._replicated.set_aside(topic)
 
-    def _wanted(self, name: str) -> Wanted:
-        known, configs = self._cluster.topics[name], self._cluster.configs.get(name)
+    def _wanted(self, name: str) -> Wanted | None:
+        known, configs = self._cluster.topics.get(name), self._cluster.configs.get(name)
+        if known is None:
+            return None
         us = self._cluster.member.node_id
         here = frozenset(
             number for number, replicas in enumerate(known.partitions) if us in replicas
         )
         values = {} if configs is None else configs.values
         topic_id = uuid.UUID(bytes=known.topic_id)
-        return Wanted(name, topic_id, len(known.partitions), here, values)
+        states = {each: self._cluster.states.get((name, each))
+                  for each in range(len(known.partitions)) if each not in here}  # fmt: skip
+        led = {each: state.leader_epoch for each, state in states.items()
+               if state is not None and state.leader in self._cluster.brokers}  # fmt: skip
+        return Wanted(name, topic_id, len(known.partitions), here, values, led)

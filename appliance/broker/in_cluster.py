@@ -61,7 +61,7 @@ class InCluster:
         self.roles = ReplicaRoles(topics, self._fetchers, coordinators)
         self.cluster = Cluster(config.zookeeper, self._member(), self)
         self.topics = ClusterTopics(
-            self.cluster, topics, ReplicatedTopics(topics, broker.change),
+            self.cluster, topics, ReplicatedTopics(topics, broker.change, self._show),
             lambda name: broker.forget_topic(name, topics.remove), self._show,
             config.replication.factor,
         )  # fmt: skip

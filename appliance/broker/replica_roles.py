@@ -113,8 +113,11 @@ class ReplicaRoles:
     def apply(self, keys: Iterable[Key]) -> None:
         for key in keys:
             topic = self._topics.get(key[0])
-            log = None if topic is None else self._topics.served_log(*key)
-            if topic is None or log is None or not topic.is_replicated:
+            if topic is None or not topic.is_replicated:
+                continue
+            log = self._topics.served_log(*key)
+            if log is None:
+                self._forget(key)
                 continue
             try:
                 self._apply(key, topic, log)
@@ -123,6 +126,14 @@ class ReplicaRoles:
                 self._fetchers.stop(key)
             if key[0] in self._coordinators:
                 self._tell_coordinators(key)
+
+    def _forget(self, key: Key) -> None:
+        """It is not here, or not any more, or not open."""
+        was_led = self._led.pop(key, None) is not None
+        self._proposed.pop(key, None)
+        self._fetchers.stop(key)
+        if was_led and key[0] == OFFSETS:
+            self._tell_coordinators(key)
 
     def _tell_coordinators(self, key: Key) -> None:
         log, coordinator = self._led.get(key), self._coordinators[key[0]]
@@ -145,6 +156,11 @@ class ReplicaRoles:
         state = None if cluster is None or self.is_paused else self._state(key, topic)
         if state is None or cluster is None:
             self._rest(key, log)
+        elif cluster.member.node_id not in cluster.topics[key[0]].partitions[key[1]]:
+            # Before it hears of the next election: by a fetch in that one, of what is deleted next,
+            # it could come into the ISR, should it be wanted again by now.
+            self._fetchers.stop(key)
+            log.follow(state.leader_epoch, _other(state.leader, cluster.member.node_id))
         elif cluster.leads(key):
             self._fetchers.stop(key)
             self._lead(key, log, state)
@@ -183,6 +199,7 @@ class ReplicaRoles:
         if log.role != "leader" or log.election != state.leader_epoch:
             log.lead(state.leader_epoch, us, others, in_sync, least)
             events.info("leads", partition=log.name, epoch=state.leader_epoch, isr=[*state.isr])
+        log.set_others(state.leader_epoch, others)
         epoch, joining = self._proposed.get(key, (NOBODY, set()))
         if epoch != state.leader_epoch:
             joining = set()
@@ -218,3 +235,7 @@ class ReplicaRoles:
                 if node in replicas and log is None:
                     found.append((name, number))
         return found
+
+
+def _other(leader: int, us: int) -> int:
+    return NOBODY if leader == us else leader

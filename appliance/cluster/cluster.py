@@ -285,15 +285,19 @@ class Cluster:
         self, name: str, wanted: Mapping[int, Sequence[int] | None]
     ) -> ClusterTopic:
         """By partition: its replicas, the preferred leader first; None cancels. It is finished
-        when `adding` and `removing` of the topic are empty. Brokers must live."""
-        known = {each for replicas in wanted.values() for each in replicas or ()}
-        dead = sorted(known - {*self.brokers})
-        if dead or any(replicas is not None and not replicas for replicas in wanted.values()):
-            raise Refused(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"{name}: wanted brokers that live, {sorted(self.brokers)}; not there: {dead}",
-            )
-        return await self._now(self._topic_writes.reassign(name, wanted))
+        when `adding` and `removing` of the topic are empty. Who is new must live."""
+        return await self._now(self._topic_writes.reassign(name, wanted, {*self.brokers}))
+
+    async def has_heard(self, topic: ClusterTopic, timeout_s: float) -> bool:
+        """Whether this broker knows it so, or a later word of that name, in time."""
+
+        def is_known() -> bool:
+            known = self.topics.get(topic.name)
+            if known is None or known.topic_id != topic.topic_id:
+                return True
+            return known.version >= topic.version
+
+        return await self._view.until(is_known, timeout_s)
 
     async def delete_topic(self, name: str) -> None:
         """Asks the controller for it: see `gone`."""

@@ -1,6 +1,8 @@
 """Moving a partition to other brokers: the rules alone, without I/O. The node of the topic says
 what is under way, as Kafka's does (KIP-455): `partitions` has the wanted replicas and behind them
-those that go, `adding_replicas` and `removing_replicas` which these are.
+those that go, `adding_replicas` and `removing_replicas` which these are. Who was being added and is
+wanted no more, because another reassignment took the place of the first or it was cancelled, is in
+both: so it is known who was there before it all began.
 
 It is finished when all wanted replicas are in the ISR. Then who goes leaves the ISR in an election,
 in the same change in which the node of the topic becomes the wanted one. A reassignment that is
@@ -24,17 +26,17 @@ def is_under_way(topic: ClusterTopic, number: int) -> bool:
     return bool(topic.adding.get(number) or topic.removing.get(number))
 
 
+def before(topic: ClusterTopic, number: int) -> Replicas:
+    """The replicas without those that are only being added."""
+    adding = topic.adding.get(number, ())
+    return tuple(each for each in topic.partitions[number] if each not in adding)
+
+
 def begun(topic: ClusterTopic, number: int, wanted: Sequence[int]) -> ClusterTopic:
-    """Refused: another one is under way."""
-    if is_under_way(topic, number):
-        raise Refused(
-            ErrorCode.REASSIGNMENT_IN_PROGRESS,
-            f"{topic.name}-{number} is being moved: +{list(topic.adding.get(number, ()))} "
-            f"-{list(topic.removing.get(number, ()))}; cancel that first",
-        )
-    now = topic.partitions[number]
-    adding = tuple(each for each in wanted if each not in now)
-    removing = tuple(each for each in now if each not in wanted)
+    """It takes the place of one that is under way."""
+    was = before(topic, number)
+    removing = tuple(each for each in topic.partitions[number] if each not in wanted)
+    adding = tuple(each for each in (*wanted, *removing) if each not in was)
     return _with(topic, number, (*wanted, *removing), adding, removing)
 
 
@@ -44,8 +46,7 @@ def cancelled(topic: ClusterTopic, number: int) -> ClusterTopic:
             ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{topic.name}-{number} is not being moved"
         )
     adding = topic.adding.get(number, ())
-    stay = tuple(each for each in topic.partitions[number] if each not in adding)
-    return _with(topic, number, (*stay, *adding), (), adding)
+    return _with(topic, number, (*before(topic, number), *adding), adding, adding)
 
 
 def finished(
@@ -55,7 +56,7 @@ def finished(
     removing = topic.removing.get(number, ())
     wanted = tuple(each for each in topic.partitions[number] if each not in removing)
     isr = tuple(each for each in state.isr if each not in removing)
-    if topic.adding.get(number) and not {*wanted} <= {*isr}:
+    if {*topic.adding.get(number, ())} - {*removing} and not {*wanted} <= {*isr}:
         return None
     if len(voters.living(isr)) < min(min_insync, len(wanted)):
         return None

@@ -3,7 +3,7 @@ conditional writes and need no controller. First states, ends of moves, deletion
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
@@ -62,7 +62,10 @@ class TopicWrites:
         )
 
     async def reassign(
-        self, name: str, wanted: Mapping[int, Sequence[int] | None]
+        self,
+        name: str,
+        wanted: Mapping[int, Sequence[int] | None],
+        living: Collection[int],
     ) -> ClusterTopic:
         """To these replicas; None: no more to those that were wanted before."""
 
@@ -74,6 +77,7 @@ class TopicWrites:
                 if replicas is None:
                     topic = reassignment.cancelled(topic, number)
                 else:
+                    check_replicas(topic, number, replicas, living)
                     topic = reassignment.begun(topic, number, replicas)
             return topic
 
@@ -143,6 +147,24 @@ def check_name(name: str) -> None:
             ErrorCode.INVALID_TOPIC_EXCEPTION,
             f"topic {name[:forms.TEXT_MAX]!r}: wanted 1 to 249 of a-z, A-Z, 0-9, '.', '_' and '-'",
         )
+
+
+def check_replicas(
+    topic: ClusterTopic, number: int, wanted: Sequence[int], living: Collection[int]
+) -> None:
+    """Who has it already may be dead; who is to get it must live."""
+    told = sorted(living)[: forms.REPLICAS_MAX]
+    fault = ""
+    if not wanted:
+        fault = f"got no brokers, wanted some of {told}"
+    elif dead := sorted({*wanted} - {*living} - {*topic.partitions[number]}):
+        fault = f"wanted brokers that live, {told}; not there: {dead[: forms.REPLICAS_MAX]}"
+    elif len({*wanted}) < len(wanted):
+        twice = next(each for each in wanted if wanted.count(each) > 1)
+        fault = f"got broker {twice} {wanted.count(twice)} times"
+    if fault:
+        code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        raise Refused(code, f"{topic.name}-{number}: {fault}")
 
 
 def exists(name: str) -> Refused:

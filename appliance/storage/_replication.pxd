@@ -31,6 +31,12 @@ cdef int64_t log_end_leading(PartitionLog* log) noexcept nogil
 cdef int log_set_in_sync(PartitionLog* log, int32_t epoch, const vector[int32_t]* in_sync,
                          const vector[int32_t]* joining, int min_in_sync) noexcept nogil
 
+# Its other replicas are these from now on, in the same election. Who stays keeps what it told; who
+# is new has told nothing; who is gone is waited for no more: the cluster has written that it is not
+# in the ISR.
+cdef int log_set_others(PartitionLog* log, int32_t epoch,
+                        const vector[int32_t]* others) noexcept nogil
+
 # A follower fetches at `offset`, and has on disk what is before it.
 cdef int log_fetched_by(PartitionLog* log, int32_t node, int64_t life, int32_t epoch,
                         int64_t offset) noexcept nogil

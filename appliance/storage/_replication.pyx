@@ -41,9 +41,6 @@ cdef void log_hold(PartitionLog* log) noexcept nogil:
 cdef int log_lead(PartitionLog* log, int32_t epoch, int32_t leader, const vector[int32_t]* others,
                   const vector[int32_t]* in_sync, int min_in_sync) noexcept nogil:
     cdef Replicas* replicas = &log.replicas
-    cdef Replica replica
-    cdef int64_t now = monotonic_ns()
-    cdef size_t i
     cdef int code
     cdef ScopeLock guard, lock
     guard.hold(log.guard)
@@ -54,12 +51,7 @@ cdef int log_lead(PartitionLog* log, int32_t epoch, int32_t leader, const vector
     if replicas.epoch.load() == epoch and log.role.load() == ROLE_LEADER:
         return OK
     replicas.others.clear()
-    replica.life = replica.end = replica.fetched_ns = replica.end_at_fetch = 0
-    replica.caught_up_ns = now  # who was in sync has its time to say how far it is
-    replica.is_in_sync = replica.is_joining = False
-    for i in range(others.size()):
-        replica.node = others.at(i)
-        replicas.others.push_back(replica)
+    _put_others(replicas, others)
     replicas.start.store(log.log_end_offset.load())
     _begin(log, epoch, leader, ROLE_LEADER)
     _set_in_sync(log, in_sync, NULL, min_in_sync)
@@ -67,6 +59,24 @@ cdef int log_lead(PartitionLog* log, int32_t epoch, int32_t leader, const vector
     guard.release()
     _tell_all(log)
     return OK
+
+
+cdef void _put_others(Replicas* replicas, const vector[int32_t]* others) noexcept nogil:
+    """Who is known already stays as it is."""
+    cdef vector[Replica] before
+    cdef Replica replica
+    cdef int64_t now = monotonic_ns()
+    cdef size_t i, k
+    before.swap(replicas.others)
+    for i in range(others.size()):
+        replica.life = replica.end = replica.fetched_ns = replica.end_at_fetch = 0
+        replica.caught_up_ns = now  # who was in sync has its time to say how far it is
+        replica.is_in_sync = replica.is_joining = False
+        replica.node = others.at(i)
+        for k in range(before.size()):
+            if before[k].node == replica.node:
+                replica = before[k]
+        replicas.others.push_back(replica)
 
 
 cdef int log_follow(PartitionLog* log, int32_t epoch, int32_t leader) noexcept nogil:
@@ -138,6 +148,27 @@ cdef int log_set_in_sync(PartitionLog* log, int32_t epoch, const vector[int32_t]
     if log.role.load() != ROLE_LEADER or log.replicas.epoch.load() != epoch:
         return NOT_LEADER
     _set_in_sync(log, in_sync, joining, min_in_sync)
+    lock.release()
+    guard.release()
+    _moved(log)
+    return OK
+
+
+cdef int log_set_others(PartitionLog* log, int32_t epoch,
+                        const vector[int32_t]* others) noexcept nogil:
+    cdef Replicas* replicas = &log.replicas
+    cdef size_t i
+    cdef ScopeLock guard, lock
+    guard.hold(log.guard)
+    lock.hold(replicas.guard)
+    if log.role.load() != ROLE_LEADER or replicas.epoch.load() != epoch:
+        return NOT_LEADER
+    _put_others(replicas, others)
+    replicas.in_sync = 1
+    for i in range(replicas.others.size()):
+        replicas.in_sync += replicas.others[i].is_in_sync
+    replicas.lacks_in_sync.store(replicas.in_sync < replicas.min_in_sync)
+    _recount(log)
     lock.release()
     guard.release()
     _moved(log)

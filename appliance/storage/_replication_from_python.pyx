@@ -17,7 +17,7 @@ from appliance.storage._partition_log cimport PartitionLog
 from appliance.storage._replicas cimport ROLE_LEADER, Replica
 from appliance.storage._replication cimport (
     log_cut_offset, log_diverging, log_end_leading, log_fetched_by, log_follow, log_hold,
-    log_lead, log_replicated_to, log_set_in_sync,
+    log_lead, log_replicated_to, log_set_in_sync, log_set_others,
 )
 from appliance.storage._truncation cimport log_truncate
 
@@ -106,6 +106,15 @@ cdef class LogReplica(LogAppender):
             failure_forget()
             code = log_set_in_sync(self.log.get(), epoch, &all_in_sync, &all_joining, min_in_sync)
         self._raise(code, f"has no ISR to set in epoch {epoch}; {self._heard_of()}")
+
+    def set_others(self, int32_t epoch, others):
+        """The nodes of the other replicas, in the same election: some are new, or are gone."""
+        cdef vector[int32_t] all_others = others
+        cdef int code
+        with nogil:
+            failure_forget()
+            code = log_set_others(self.log.get(), epoch, &all_others)
+        self._raise(code, f"has no replicas to change in epoch {epoch}; {self._heard_of()}")
 
     def replicas(self):
         """Of a leader: its followers, by what they said."""

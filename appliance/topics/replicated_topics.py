@@ -1,7 +1,8 @@
 """A cluster's topics on this broker: its part of each agrees with what the cluster says.
 
     not here           the row, and the logs of the partitions that are ours
-    here               more partitions, or others than before, and its configs
+    here               more partitions, its configs; replicas that came to this broker, or went:
+                       what others lead by now is deleted here, everything else is set aside
     another one's name what is here is set aside: its records are never continued (topic ids differ)
     gone               deleted if the cluster says so, else set aside
 
@@ -12,8 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from appliance._log import Log
 from appliance.config import topic_config
@@ -36,21 +37,28 @@ class Wanted:
     partitions: int
     here: frozenset[int]
     configs: Mapping[str, str]
+    led: Mapping[int, int] = field(default_factory=dict)  # epochs of partitions that are led
 
 
 class ReplicatedTopics:
-    def __init__(self, topics: Topics, change: Changes) -> None:
+    def __init__(self, topics: Topics, change: Changes, show: Callable[[str], None]) -> None:
+        """`show` tells everybody of a topic, and who leads what of it is not here."""
         self._topics = topics
         self._change = change
+        self._show = show
 
-    async def agree(self, wanted: Wanted) -> None:
-        await self._change(self._agree(wanted))
+    async def agree(self, now: Callable[[], Wanted | None]) -> None:
+        """`now` tells what is wanted at that moment; None: there is no such topic."""
+        await self._change(self._agree(now))
 
     async def set_aside(self, topic: Topic) -> None:
         """The cluster has it no more, and nobody knows why."""
         await self._change(self._set_aside(topic))
 
-    async def _agree(self, wanted: Wanted) -> None:
+    async def _agree(self, now: Callable[[], Wanted | None]) -> None:
+        wanted = now()
+        if wanted is None:
+            return
         topic = self._topics.get(wanted.name)
         if topic is not None and topic.id != wanted.id:
             await self._set_aside(topic)
@@ -58,8 +66,9 @@ class ReplicatedTopics:
         if topic is None:
             await self._make(wanted)
             return
-        if topic.here != wanted.here or len(topic.logs) != wanted.partitions:
+        if wanted.here - (topic.here or frozenset()) or len(topic.logs) != wanted.partitions:
             await self._extend(topic, wanted)
+        await self._shrink(topic, now())  # as it is now: what came back meanwhile stays
         if topic.configs != wanted.configs:
             await self._configure(topic, wanted)
 
@@ -92,6 +101,28 @@ class ReplicatedTopics:
         events.info("partitions are here", topic=topic.name, partitions=[
             log.partition for log in logs])  # fmt: skip
 
+    async def _shrink(self, topic: Topic, wanted: Wanted | None) -> None:
+        """Who led or followed it here knows no more of its log before anything of that goes: in
+        the ISR a broker may never be by what it is about to delete."""
+        here = topic.here or frozenset()
+        if wanted is None or wanted.id != topic.id or not (gone := here - wanted.here):
+            return
+        aside = frozenset(each for each in gone if not _is_led_elsewhere(topic, each, wanted))
+        topic.logs = [None if each in gone else log for each, log in enumerate(topic.logs)]
+        topic.here = here - gone
+        for each in gone:
+            topic.unserved.pop(each, None)
+        self._show(topic.name)
+        row = TopicRow(topic.name, topic.id, len(topic.logs), here=here)
+        remove = topic_directories.remove_replicas
+        places = await asyncio.to_thread(
+            remove, self._topics.rows, self._topics.log_dir, row, gone, aside
+        )
+        events.info("partitions are here no more", topic=topic.name, partitions=sorted(gone))
+        if places:
+            events.warning("nobody leads what was moved away from here: it is set aside",
+                           topic=topic.name, places=[*map(str, places)])  # fmt: skip
+
     async def _configure(self, topic: Topic, wanted: Wanted) -> None:
         (_, config), faults = topic_config.readable(wanted.configs, self._topics.base)
         for fault in faults:
@@ -118,6 +149,14 @@ class ReplicatedTopics:
         places = await asyncio.to_thread(set_aside)
         events.warning("a topic is not the cluster's any more: what was here is set aside",
                        topic=topic.name, id=topic.id, places=places)  # fmt: skip
+
+
+def _is_led_elsewhere(topic: Topic, partition: int, wanted: Wanted) -> bool:
+    """In an election that is not older than what this log has heard of: else ZooKeeper may be that
+    of a former day, and these the only records."""
+    log = topic.logs[partition]
+    known = -1 if log is None else max(log.election, log.leader_epoch)
+    return wanted.led.get(partition, -1) >= max(known, 0)
 
 
 def placed(logs: list[Log | None], more: list[Log]) -> list[Log | None]:

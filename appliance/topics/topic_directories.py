@@ -2,10 +2,12 @@
 
     create   1 the row, with its number of partitions   2 the directories
     extend   1 the row's number                         2 the directories
+    shrink   1 the row's replicas that are here         2 the directories of the others
     delete   1 the row becomes a deletion   2 the directories   3 the deletion is struck out
 
-Step 1 decides. A crash before it changed nothing; after it the next start does the rest. A failure
-that is no crash is undone: nothing is left of a topic that was refused. All of it blocks.
+Step 1 decides. A crash before it changed nothing; after it the next start does the rest (what is
+left of a shrink it sets aside). A failure that is no crash is undone: nothing is left of a topic
+that was refused. All of it blocks.
 """
 
 from __future__ import annotations
@@ -74,6 +76,19 @@ def add_replicas(
     places = log_dir.place(row.name, more, must=row.name in INTERNAL)
     rows.set_replicas(row.name, row.partitions, here, places)
     return _make(log_dir, row.name, row.id, more, config)
+
+
+def remove_replicas(
+    rows: TopicRows, log_dir: LogDirs, row: TopicRow, gone: frozenset[int], aside: frozenset[int]
+) -> list[Path]:
+    """Of a cluster's topic: `gone` are on other brokers. Those of them that are in `aside` keep
+    their files; where these are."""
+    rows.set_replicas(row.name, row.partitions, (row.here or frozenset()) - gone)
+    held = {number for number in gone if log_dir.holds(row.name, number)}
+    places = [log_dir.set_aside(row.name, number) for number in sorted(held & aside)]
+    _remove(log_dir, row.name, sorted(held - aside))
+    log_dir.unplace(row.name, gone)
+    return places
 
 
 def delete(rows: TopicRows, log_dir: LogDirs, name: str) -> None:

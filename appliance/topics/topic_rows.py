@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from appliance.catalog.catalog import Catalog, Run
@@ -82,13 +82,18 @@ class TopicRows:
             _insert_here(run, topic.name, topic.here)
 
     def set_replicas(
-        self, topic: str, partitions: int, here: Iterable[int], places: Places = NO_PLACES
+        self, topic: str, partitions: int, here: Collection[int], places: Places = NO_PLACES
     ) -> None:
         """Of a cluster's topic: how many partitions it has, and which of them are here."""
         with self._catalog.change() as run:
             run("UPDATE topics SET partitions = ? WHERE name = ?", (partitions, topic))
+            before = run("SELECT partition FROM local_replicas WHERE topic = ?", (topic,))
+            gone = {number for (number,) in before} - {*here}
             run("DELETE FROM local_replicas WHERE topic = ?", (topic,))
             _insert_here(run, topic, here)
+            for number in gone:
+                place = "DELETE FROM partition_directories WHERE topic = ? AND partition = ?"
+                run(place, (topic, number))
             insert_places(run, places)
 
     def set_partitions(self, topic: str, partitions: int, places: Places = NO_PLACES) -> None:

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from appliance._log import Log
 from appliance.catalog import kafka_uuid
@@ -54,6 +54,14 @@ class NewTopic:
     replicas: Sequence[Sequence[int]] = NO_REPLICAS  # or which, by partition
 
 
+class Moving(NamedTuple):
+    """A partition on its way to other brokers."""
+
+    replicas: Sequence[int]  # all that have it or are to
+    adding: Sequence[int]
+    removing: Sequence[int]
+
+
 class Cluster(Protocol):
     """Where topics are the cluster's: who decides of them, in ZooKeeper. Each returns when this
     broker knows of it."""
@@ -67,6 +75,16 @@ class Cluster(Protocol):
     async def delete(self, name: str) -> None: ...
 
     async def configure(self, topic: Topic, after: Callable[[Configs], Configs]) -> None: ...
+
+    async def reassign(
+        self, name: str, wanted: Mapping[int, Sequence[int] | None]
+    ) -> None:
+        """By partition: its replicas from now on; None: no more those that it was moving to."""
+        ...
+
+    def moving(self) -> Mapping[str, Mapping[int, Moving]]:
+        """By topic, the partitions that are under way to other brokers."""
+        ...
 
     async def elect(self, keys: Collection[Key]) -> Mapping[Key, int]:
         """Preferred leaders; Kafka's code for each."""

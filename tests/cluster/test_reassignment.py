@@ -23,10 +23,9 @@ def test_the_topic_says_what_is_under_way() -> None:
     moving = reassignment.begun(TOPIC, 0, (3, 1))
     assert moving.partitions == ((3, 1, 2), (2, 1))
     assert (moving.adding, moving.removing) == ({0: (3,)}, {0: (2,)})
-    with pytest.raises(Refused, match=r"t-0 is being moved: \+\[3\] -\[2\]; cancel that first"):
-        reassignment.begun(moving, 0, (1, 2))
     back = reassignment.cancelled(moving, 0)
-    assert (back.partitions[0], back.adding, back.removing) == ((1, 2, 3), {}, {0: (3,)})
+    assert (back.partitions[0], back.adding, back.removing) == ((1, 2, 3), {0: (3,)}, {0: (3,)})
+    assert reassignment.cancelled(back, 0) == back
     assert reassignment.without_removed(back, 0) == TOPIC
     assert reassignment.without_removed(moving, 0).partitions == ((3, 1), (2, 1))
     ordered = reassignment.begun(TOPIC, 0, (2, 1))
@@ -36,13 +35,32 @@ def test_the_topic_says_what_is_under_way() -> None:
 
 
 ALL_NEW = reassignment.begun(TOPIC, 0, (3, 4))
+REPLACED = reassignment.begun(ALL_NEW, 0, (2, 3))
 SHRINK = reassignment.begun(TOPIC, 0, (2,))
 CANCELLED = reassignment.cancelled(ALL_NEW, 0)
+
+def test_another_move_takes_the_place_of_the_first() -> None:
+    """Who was added by the first, and is not wanted by the next, is no replica of before."""
+    first = reassignment.begun(TOPIC, 0, (3, 1))
+    second = reassignment.begun(first, 0, (4, 1))
+    assert second.partitions[0] == (4, 1, 3, 2)
+    assert (second.adding, second.removing) == ({0: (4, 3)}, {0: (3, 2)})
+    assert reassignment.before(second, 0) == (1, 2)
+    assert reassignment.cancelled(second, 0).partitions[0] == (1, 2, 4, 3)
+    assert reassignment.without_removed(second, 0).partitions[0] == (4, 1)
+    kept = reassignment.begun(first, 0, (1, 3))
+    assert (kept.adding, kept.removing) == ({0: (3,)}, {0: (2,)}), "it is waited for as before"
+    back = reassignment.begun(first, 0, (1, 2))
+    assert back == reassignment.cancelled(first, 0)
+
 
 # topic, state, who is dead; leader, ISR and eligible afterwards, None: not yet
 MOVES = {
     "one is not in sync": (ALL_NEW, state(1, (1, 2, 3)), (), None),
     "all are": (ALL_NEW, state(1, (1, 2, 3, 4)), (), (3, (3, 4), ())),
+    "another took its place": (REPLACED, state(1, (1, 2, 4)), (), None),
+    "another took its place, and is in sync": (
+        REPLACED, state(1, (1, 2, 3, 4)), (), (2, (2, 3), ())),
     "the leader stays": (SHRINK, state(2, (1, 2)), (), (2, (2,), ())),
     "the leader goes": (SHRINK, state(1, (1, 2)), (), (2, (2,), ())),
     "who stays is out of sync": (SHRINK, state(1, (1,)), (), None),
@@ -88,7 +106,7 @@ def test_a_partition_moves_and_the_next_controller_finishes_it(clusters: Cluster
             assert (two.states[key].leader, two.states[key].isr) == (2, (2, 3))
             assert two.states[key].leader_epoch == 1
             await three.reassign("t", {1: None})
-            await until(lambda: two.topics["t"].adding == {})
+            await until(lambda: two.topics["t"].partitions[1] == (1, 3))
             assert two.topics["t"].removing == {1: (3,)}, "nobody who has the records lives"
             again = clusters.make(1)
             await again.start()

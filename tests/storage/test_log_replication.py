@@ -203,6 +203,77 @@ def test_who_waits_is_told_when_another_leads(tmp_path: Path) -> None:
         log.await_durable(0)
 
 
+# Others than before, in the same election
+
+def test_a_replica_that_is_added_is_not_waited_for_until_it_joins(tmp_path: Path) -> None:
+    with leading(tmp_path, in_sync=(2,)) as log:
+        with pytest.raises(ReplicaUnknown):
+            log.fetched_by(4, LIFE, 5, 0)
+        log.append(batch("a"))
+        log.flush()
+        log.fetched_by(2, LIFE, 5, 1)
+        log.set_others(5, [2, 3, 4])
+        assert (log.high_watermark, log.election, log.role) == (1, 5, "leader")
+        log.fetched_by(4, LIFE, 5, 0)
+        told = {each.node: (each.end_offset, each.is_in_sync) for each in log.replicas()}
+        assert told == {2: (1, True), 3: (0, False), 4: (0, False)}
+        log.set_in_sync(5, [2], [4], 2)
+        log.append(batch("b"))
+        log.flush()
+        log.fetched_by(2, LIFE, 5, 2)
+        assert log.high_watermark == 1
+        log.fetched_by(4, LIFE, 5, 2)
+        assert log.high_watermark == 2
+
+
+def test_a_replica_that_is_removed_is_waited_for_no_more(tmp_path: Path) -> None:
+    """Who waits for a record is told at once, and the fetch of who is gone counts no more."""
+    with leading(tmp_path, in_sync=(2, 3)) as log:
+        log.append(batch("a"))
+        log.flush()
+        log.fetched_by(2, LIFE, 5, 1)
+        ended = threading.Event()
+        waiting = threading.Thread(target=lambda: (log.await_durable(0), ended.set()))
+        waiting.start()
+        assert not ended.wait(0.05)
+        log.set_others(5, [2])
+        assert ended.wait(10)
+        waiting.join()
+        assert log.high_watermark == 1
+        with pytest.raises(ReplicaUnknown):
+            log.fetched_by(3, LIFE, 5, 1)
+
+
+def test_with_a_replica_less_there_may_be_too_few_in_sync(tmp_path: Path) -> None:
+    with leading(tmp_path, in_sync=(2,)) as log:
+        log.set_others(5, [3])
+        log.append(batch("a"))
+        log.flush()
+        assert (log.lacks_in_sync, log.high_watermark) == (True, 0)
+
+
+def test_who_was_removed_and_comes_back_has_told_nothing(tmp_path: Path) -> None:
+    """Its log was deleted meanwhile: what it had before must not count."""
+    with leading(tmp_path, in_sync=(2, 3)) as log:
+        log.append(batch("a"))
+        log.flush()
+        log.fetched_by(3, LIFE, 5, 1)
+        log.set_others(5, [2])
+        log.set_others(5, [2, 3])
+        told = {each.node: (each.end_offset, each.is_in_sync) for each in log.replicas()}
+        assert told[3] == (0, False)
+
+
+def test_only_the_leader_of_that_election_has_other_replicas(tmp_path: Path) -> None:
+    with leading(tmp_path) as log:
+        for epoch in (4, 6):
+            with pytest.raises(NotLeader):
+                log.set_others(epoch, [2])
+        log.follow(6, 2)
+        with pytest.raises(NotLeader):
+            log.set_others(6, [2])
+
+
 # Who may append
 
 def test_only_a_leader_takes_records_of_clients(tmp_path: Path) -> None:

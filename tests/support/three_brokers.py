@@ -18,6 +18,9 @@ from confluent_kafka.admin import (
     NewPartitions,
     NewTopic,
 )
+from kafka import KafkaAdminClient
+from kafka import TopicPartition as PythonPartition
+from kafka.errors import KafkaConnectionError
 
 from appliance.topics.internal_topic import partition_of
 from appliance.topics.topic import OFFSETS
@@ -127,6 +130,34 @@ class Brokers:
         found = [done.result(DEADLINE_S) for done in admin.describe_configs([wanted]).values()]
         return {name: entry.value for name, entry in found[0].items()}
 
+    def reassign(self, topic: str, wanted: dict[int, list[int] | None]) -> dict[int, Any]:
+        """By partition, as kafka-reassign-partitions does; the errors."""
+        asked = {PythonPartition(topic, number): each for number, each in wanted.items()}
+        end = time.monotonic() + DEADLINE_S
+        while True:  # the client goes to the controller, which may have been killed just now
+            try:
+                with self._python_admin() as admin:
+                    told = admin.alter_partition_reassignments(asked)
+                break
+            except KafkaConnectionError:
+                assert time.monotonic() < end, "no controller answers"
+                time.sleep(0.2)
+        return {each.partition: error for each, error in told.items() if error is not None}
+
+    def moving(self) -> dict[tuple[str, int], Any]:
+        with self._python_admin() as admin:
+            return {(each.topic, each.partition): found
+                    for each, found in admin.list_partition_reassignments().items()}  # fmt: skip
+
+    @contextlib.contextmanager
+    def _python_admin(self) -> Iterator[Any]:
+        living = [self.address(node) for node in self.running]
+        admin = KafkaAdminClient(bootstrap_servers=living, request_timeout_ms=30_000)
+        try:
+            yield admin
+        finally:
+            admin.close()
+
     def elect_preferred(self, topic: str, partition: int) -> None:
         wanted = TopicPartition(topic, partition)
         admin = self.admin()
@@ -202,6 +233,9 @@ class Brokers:
         """The partition of `__consumer_offsets` that all of it stands in."""
         return partition_of(group, len(self.admin().list_topics(
             OFFSETS, DEADLINE_S).topics[OFFSETS].partitions))  # fmt: skip
+
+    def folder(self, node: int) -> Path:
+        return self._folder / str(node)
 
     def files(self, node: int, topic: str, partition: int = 0) -> bytes:
         folder = self._folder / str(node) / "data" / f"{topic}-{partition}"

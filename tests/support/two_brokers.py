@@ -184,14 +184,15 @@ class Agreed:
     def __init__(self, cluster: TwoBrokers, broker: Broker) -> None:
         self._ids = cluster.ids
         self._topics = broker.topics
-        self._replicated = ReplicatedTopics(broker.topics, broker.change)
+        self._replicated = ReplicatedTopics(
+            broker.topics, broker.change, lambda name: broker.topics.show(broker.topics[name])
+        )
 
     async def create(self, wanted: NewTopic) -> Topic:
         topic_id = self._ids.setdefault(wanted.name, uuid.uuid4())
         here = frozenset(range(wanted.partitions))
-        await self._replicated.agree(
-            Wanted(wanted.name, topic_id, wanted.partitions, here, wanted.configs)
-        )
+        known = Wanted(wanted.name, topic_id, wanted.partitions, here, wanted.configs)
+        await self._replicated.agree(lambda: known)
         return self._topics.named(wanted.name)
 
     async def create_partitions(

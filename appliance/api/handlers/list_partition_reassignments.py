@@ -1,8 +1,12 @@
-"""ListPartitionReassignments 0: an empty list, because there is one broker.
+"""ListPartitionReassignments 0: the partitions that are under way to other brokers.
+
+A null list of topics means all. A broker that is none of a cluster has none. Who was to be added
+and is not wanted any more, because a move was cancelled or another took its place, is told as one
+that is removed.
 
 Rights: DESCRIBE on the cluster.
 
-Left out: nothing that one broker could have.
+Left out: nothing.
 """
 
 from __future__ import annotations
@@ -15,13 +19,33 @@ from appliance.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+from appliance.topics.topics import Moving
 
 KEY = 46
 VERSIONS = (0, 0)
+
+TopicRow = ListPartitionReassignmentsResponse.OngoingTopicReassignment
+PartitionRow = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
 
 
 def handle(
     broker: Broker, request: ListPartitionReassignmentsRequest, call: Call
 ) -> ListPartitionReassignmentsResponse:
     check_cluster(call, Operation.DESCRIBE)
-    return ListPartitionReassignmentsResponse(error_message=None)
+    cluster = broker.topics.cluster
+    moving = {} if cluster is None else cluster.moving()
+    if request.topics is None:
+        asked = {name: {*found} for name, found in moving.items()}
+    else:
+        asked = {each.name: {*each.partition_indexes} for each in request.topics}
+    rows = [
+        TopicRow(name, [_row(each, found[each]) for each in sorted(asked[name] & {*found})])
+        for name, found in sorted(moving.items())
+        if asked.get(name, set()) & {*found}
+    ]
+    return ListPartitionReassignmentsResponse(error_message=None, topics=rows)
+
+
+def _row(partition: int, found: Moving) -> PartitionRow:
+    adding = [each for each in found.adding if each not in found.removing]
+    return PartitionRow(partition, [*found.replicas], adding, [*found.removing])

@@ -19,7 +19,7 @@ from appliance.data_dir.partition_names import Key
 from appliance.errors import NotLeader
 from appliance.groups.zookeeper_groups import ZooKeeperGroups
 from appliance.topics.topic import Topic
-from appliance.topics.topics import NewTopic
+from appliance.topics.topics import Moving, NewTopic
 
 if TYPE_CHECKING:
     from appliance.broker.in_cluster import InCluster
@@ -42,6 +42,14 @@ class NotJoined:
 
     async def configure(self, topic: Topic, after: Callable[[Configs], Configs]) -> None:
         raise self._refusal(topic.name)
+
+    async def reassign(
+        self, name: str, wanted: Mapping[int, Sequence[int] | None]
+    ) -> None:
+        raise self._refusal(name)
+
+    def moving(self) -> Mapping[str, Mapping[int, Moving]]:
+        return {}
 
     async def elect(self, keys: Collection[Key]) -> Mapping[Key, int]:
         raise self._refusal("an election")

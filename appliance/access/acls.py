@@ -12,16 +12,16 @@ ANY field matches all, and the pattern type MATCH selects the patterns that appl
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from enum import IntEnum
 from typing import Any
 
 from appliance.access.acl_rows import AclRows
 from appliance.access.kept_per_address import Kept, check_name
+from appliance.catalog.facts import Facts, FactUnusable, Troubles, Value, Values, readable
 from appliance.errors import ApplianceError, RequestInvalid
 from appliance.process import event_log
-from appliance.process.detached_tasks import Changes
 
 events = event_log.named("acls")
 
@@ -156,8 +156,10 @@ Told = Callable[[Collection[Acl], Collection[Acl]], object]
 class Acls:
     """All ACLs, in memory and in the catalog. `change` runs one change after the other."""
 
+    kind, is_secret = "acls", False
+
     def __init__(
-        self, rows: AclRows, change: Changes, kept: Kept, is_enforced: bool = False
+        self, rows: AclRows, change: Facts, kept: Kept, is_enforced: bool = False
     ) -> None:
         self._rows = rows
         self._change = change
@@ -165,11 +167,17 @@ class Acls:
         self.is_enforced = is_enforced
         self._acls: set[Acl] = set()
         self._waiting: set[Acl] = set()
+        self._unconfirmed: set[Acl] = set()  # those that wait, or would if rules were enforced
         self._told: list[Told] = []
         for *fields, is_confirmed in rows.all():
             acl = Acl(*fields)
-            (self._acls if is_confirmed or not is_enforced else self._waiting).add(acl)
+            self._place(acl, bool(is_confirmed))
             kept.put(acl, acl.size)
+
+    def _place(self, acl: Acl, is_confirmed: bool) -> None:
+        decides = is_confirmed or not self.is_enforced
+        (self._acls if decides else self._waiting).add(acl)
+        (self._unconfirmed.discard if is_confirmed else self._unconfirmed.add)(acl)
 
     def on_change(self, told: Told) -> None:
         """From now on `told` hears of what comes into force and what goes, and at once of all."""
@@ -193,14 +201,14 @@ class Acls:
         faults = [_fault(each) for each in acls]
         made = [each for each, fault in zip(acls, faults, strict=True) if fault is None]
         try:
-            await self._change(self._put(made))
+            await self._change(lambda: self._put(made))
         except ApplianceError as error:
             return [fault or error for fault in faults]
         return faults
 
     async def confirm(self, wanted: AclFilter) -> list[Acl]:
         """Those that wait and match come into force."""
-        confirmed: list[Acl] = await self._change(self._confirm(wanted))
+        confirmed: list[Acl] = await self._change(lambda: self._confirm(wanted))
         return confirmed
 
     async def _confirm(self, wanted: AclFilter) -> list[Acl]:
@@ -210,7 +218,7 @@ class Acls:
 
     async def drop(self, wanted: AclFilter) -> list[Acl]:
         """Those that wait and match are deleted."""
-        dropped: list[Acl] = await self._change(self._drop(wanted))
+        dropped: list[Acl] = await self._change(lambda: self._drop(wanted))
         return dropped
 
     async def _drop(self, wanted: AclFilter) -> list[Acl]:
@@ -224,11 +232,13 @@ class Acls:
             return
         new = added - self._waiting
         self._kept.check("", sum(each.size for each in new), len(new))
+        await self._publish(added, ())
         await asyncio.to_thread(self._rows.change, _rows(added), [], self.is_enforced)
         if not self._acls and not self.is_enforced:
             events.warning("ACLs are kept but not enforced: every client may do everything")
-        self._acls |= added
-        self._waiting -= added
+        for each in added:
+            self._waiting.discard(each)
+            self._place(each, self.is_enforced)
         for each in new:
             self._kept.put(each, each.size)
         events.info("ACLs created", count=len(added))
@@ -237,7 +247,9 @@ class Acls:
     async def delete(self, filters: Sequence[AclFilter]) -> list[list[Acl] | ApplianceError]:
         """Deletes the ACLs that match, and returns them for each filter."""
         try:
-            found: list[list[Acl] | ApplianceError] = await self._change(self._delete(filters))
+            found: list[list[Acl] | ApplianceError] = await self._change(
+                lambda: self._delete(filters)
+            )
         except ApplianceError as error:
             return [error for _ in filters]
         return found
@@ -255,15 +267,63 @@ class Acls:
     async def _remove(self, acls: Collection[Acl]) -> None:
         if not acls:
             return
+        await self._publish((), acls)
         await asyncio.to_thread(self._rows.change, [], _rows(acls))
+        self._forget(acls)
+        events.info("ACLs deleted", count=len(acls))
+
+    def _forget(self, acls: Collection[Acl]) -> None:
         removed = self._acls.intersection(acls)
         self._acls.difference_update(acls)
         self._waiting.difference_update(acls)
+        self._unconfirmed.difference_update(acls)
         for acl in acls:
             self._kept.drop(acl)
-        events.info("ACLs deleted", count=len(acls))
         if removed:
             self._tell((), removed)
+
+    # As facts of a cluster
+
+    def facts(self) -> dict[str, Value]:
+        return _by_pattern((*self._acls, *self._waiting), self._is_confirmed)
+
+    def _is_confirmed(self, acl: Acl) -> bool:
+        return acl not in self._unconfirmed
+
+    async def _publish(self, added: Collection[Acl], removed: Collection[Acl]) -> None:
+        """The patterns of these, as they will be."""
+        names = {pattern_of(each) for each in (*added, *removed)}
+        after = ({*self._acls, *self._waiting} - {*removed}) | {*added}
+        of_names = [each for each in after if pattern_of(each) in names]
+        values = _by_pattern(
+            of_names,
+            lambda acl: self.is_enforced if acl in added else self._is_confirmed(acl),
+        )
+        await self._change.publish(self.kind, {name: values.get(name) for name in names})
+
+    async def take(self, values: Values) -> Troubles:
+        good, troubles = readable(values, _read)
+        here = {*self._acls, *self._waiting}
+        wanted = {acl: confirmed for rules in good.values() for acl, confirmed in (
+            rules or {}).items()}  # fmt: skip
+        gone = {each for each in here if pattern_of(each) in good and each not in wanted}
+        new = {acl: confirmed for acl, confirmed in wanted.items()
+               if acl not in here or confirmed != self._is_confirmed(acl)}  # fmt: skip
+        await asyncio.to_thread(self._take_rows, new, gone)
+        before = {*self._acls}
+        self._forget(gone)
+        for acl, is_confirmed in new.items():
+            self._waiting.discard(acl)
+            self._place(acl, is_confirmed)
+            self._kept.put(acl, acl.size)
+        if added := self._acls - before:
+            self._tell(added, ())
+        return troubles
+
+    def _take_rows(self, new: Mapping[Acl, bool], gone: Collection[Acl]) -> None:
+        for is_confirmed in (True, False):
+            added = [acl for acl, confirmed in new.items() if confirmed == is_confirmed]
+            self._rows.change(_rows(added), _rows(gone), is_confirmed)
 
     def _tell(self, added: Collection[Acl], removed: Collection[Acl]) -> None:
         for each in self._told:
@@ -280,3 +340,35 @@ def _fault(acl: Acl) -> ApplianceError | None:
 
 def _rows(acls: Iterable[Acl]) -> list[tuple[Any, ...]]:
     return [astuple(each) for each in acls]
+
+# As facts of a cluster: one for each resource pattern, with all rules of it
+
+Rules = Mapping[Acl, bool]  # whether each is confirmed
+
+
+def pattern_of(acl: Acl) -> str:
+    return f"{int(acl.resource_type)}:{int(acl.pattern_type)}:{acl.resource_name}"
+
+
+def _by_pattern(acls: Iterable[Acl], is_confirmed: Callable[[Acl], bool]) -> dict[str, Value]:
+    rules: dict[str, list[list[object]]] = {}
+    for each in sorted(acls):
+        row = [each.principal, each.host, int(each.operation), int(each.permission_type),
+               int(is_confirmed(each))]  # fmt: skip
+        rules.setdefault(pattern_of(each), []).append(row)
+    return {name: {"rules": rows} for name, rows in rules.items()}
+
+
+def _read(name: str, value: Value) -> Rules:
+    resource_type, pattern_type, resource = name.split(":", 2)
+    found = {}
+    for principal, host, operation, permission, is_confirmed in value["rules"]:
+        if not isinstance(principal, str) or not isinstance(host, str):
+            raise FactUnusable("rules: wanted texts for principal and host")
+        acl = Acl(
+            int(resource_type), resource, int(pattern_type), principal, host, int(operation),
+            int(permission),
+        )  # fmt: skip
+        acl.check()
+        found[acl] = bool(is_confirmed)
+    return found

@@ -27,11 +27,11 @@ from typing import Any, Protocol
 
 from appliance.access.kept_per_address import Kept, check_name
 from appliance.catalog.config_rows import ConfigRows
+from appliance.catalog.facts import Facts, FactUnusable, Troubles, Value, Values, readable
 from appliance.config import LONG_MAX
 from appliance.config.config_key import INT_MAX
 from appliance.errors import ApplianceError, Refused, RequestInvalid
 from appliance.process import event_log
-from appliance.process.detached_tasks import Changes
 from appliance.protocol import ErrorCode
 
 events = event_log.named("client_quotas")
@@ -183,7 +183,9 @@ class RateTable(Protocol):
 class ClientQuotas:
     """All quotas, in memory and in the catalog. `change` runs one change after the other."""
 
-    def __init__(self, rows: ConfigRows[str, float], change: Changes, kept: Kept) -> None:
+    kind, is_secret = "quotas", False
+
+    def __init__(self, rows: ConfigRows[str, float], change: Facts, kept: Kept) -> None:
         self._rows = rows
         self._change = change
         self._kept = kept
@@ -219,9 +221,12 @@ class ClientQuotas:
         self, alterations: Sequence[Alteration], validate_only: bool
     ) -> list[ApplianceError | None]:
         """Returns the result of each in order. An error of one entity does not stop others."""
-        found: list[ApplianceError | None] = await self._change(
-            self._alter(alterations, validate_only)
-        )
+        try:
+            found: list[ApplianceError | None] = await self._change(
+                lambda: self._alter(alterations, validate_only)
+            )
+        except ApplianceError as error:
+            return [error for _ in alterations]
         return found
 
     async def _alter(
@@ -239,17 +244,25 @@ class ClientQuotas:
                 faults.append(error)
             else:
                 faults.append(None)
+        if not after or validate_only:
+            return faults
+        new = [each for each in after if after[each] and each not in self._quotas]
         try:
-            if after and not validate_only:
-                await self._apply(after)
+            self._kept.check("", sum(len(_text_of(each)) for each in new), len(new))
         except ApplianceError as error:
             return [fault or error for fault in faults]
+        await self._publish(after)
+        await self._apply(after)
         return faults
+
+    async def _publish(self, after: Mapping[Entity, dict[str, float]]) -> None:
+        await self._change.publish(self.kind, {
+            _text_of(entity): {"quotas": values} if values else None
+            for entity, values in after.items()
+        })  # fmt: skip
 
     async def _apply(self, after: Mapping[Entity, dict[str, float]]) -> None:
         rows = {_text_of(entity): values for entity, values in after.items()}
-        new = [each for each in after if after[each] and each not in self._quotas]
-        self._kept.check("", sum(len(_text_of(each)) for each in new), len(new))
         await asyncio.to_thread(self._rows.set, rows)
         self._quotas |= after
         self._quotas = {entity: each for entity, each in self._quotas.items() if each}
@@ -266,6 +279,17 @@ class ClientQuotas:
             events.warning(
                 "quotas are kept but have no effect", count=len(without), quotas=some_of(without)
             )
+
+    # As one of a cluster's facts
+
+    def facts(self) -> dict[str, Value]:
+        return {_text_of(entity): {"quotas": {**each}} for entity, each in self._quotas.items()}
+
+    async def take(self, values: Values) -> Troubles:
+        good, troubles = readable(values, _read)
+        if good:
+            await self._apply({_entity_of(text): each or {} for text, each in good.items()})
+        return troubles
 
     # For the data plane
 
@@ -309,6 +333,13 @@ def _altered(
 
 def _text_of(entity: Entity) -> str:
     return json.dumps(dict(entity), ensure_ascii=False)
+
+
+def _read(text: str, value: Value) -> dict[str, float]:
+    found = {name: float(each) for name, each in value["quotas"].items()}
+    if _text_of(Alteration(_entity_of(text), [*found.items()]).check()) != text:
+        raise FactUnusable("another name was wanted for this entity")
+    return found
 
 
 def _entity_of(text: str) -> Entity:

@@ -52,6 +52,10 @@ class DelegationTokenRows:
                      each.iterations),
                 )  # fmt: skip
 
+    def replace(self, token: DelegationToken, credentials: Iterable[Credential]) -> None:
+        self.remove([token.id])
+        self.put(token, credentials)
+
     def expire(self, token_id: str, expires_ms: int) -> None:
         statement = "UPDATE delegation_tokens SET expires_ms = ? WHERE id = ?"
         self._catalog.run(statement, (expires_ms, token_id))
@@ -67,8 +71,11 @@ class DelegationTokenRows:
         for (found,) in self._catalog.rows("SELECT secret FROM delegation_token_key"):
             return bytes(found)
         made = secrets.token_bytes(KEY_BYTES)
-        self._catalog.run("INSERT INTO delegation_token_key VALUES (1, ?)", (made,))
+        self.set_key(made)
         return made
+
+    def set_key(self, key: bytes) -> None:
+        self._catalog.run("INSERT OR REPLACE INTO delegation_token_key VALUES (1, ?)", (key,))
 
 
 def _token(

@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from appliance.access import scram_keys
+from appliance.access import delegation_token_facts, scram_keys
 from appliance.access.delegation_token_rows import DelegationToken, DelegationTokenRows
 from appliance.access.kept_per_address import Kept, check_name
 from appliance.access.principal import USER, Principal
@@ -31,6 +31,7 @@ from appliance.access.sasl import Proven
 from appliance.access.user_rows import Credential
 from appliance.access.users import UserTable
 from appliance.catalog import kafka_uuid
+from appliance.catalog.facts import FactUnusable, Troubles, Value, Values, readable
 from appliance.config import DelegationTokensConfig
 from appliance.config.setting import SettingInvalid
 from appliance.config.tls import NO_FILE
@@ -58,6 +59,8 @@ class Login(NamedTuple):
 class DelegationTokens:
     """On the event loop. What takes milliseconds is done on threads."""
 
+    kind, is_secret = "tokens", True
+
     def __init__(
         self,
         rows: DelegationTokenRows,
@@ -71,6 +74,7 @@ class DelegationTokens:
         self._change = users.change
         self._sweeps = LoggedTasks(log, "removing delegation tokens")
         self._key = key_of(config.secret_key_file)  # b"": the one in the catalog
+        self.is_key_of_file = bool(self._key)
         self._tokens: dict[str, DelegationToken] = {}
         self._ids: dict[bytes, str] = {}  # by digest
         self._credentials: dict[tuple[str, int], Credential] = {}
@@ -117,8 +121,8 @@ class DelegationTokens:
     ) -> DelegationToken:  # fmt: skip
         """With the default lifetime if what is wanted is not above 0."""
         check(owner, renewers)
-        job = self._create(owner, requester, tuple(dict.fromkeys(renewers)), lifetime_ms)
-        return await self._change(job)
+        once = tuple(dict.fromkeys(renewers))
+        return await self._change(lambda: self._create(owner, requester, once, lifetime_ms))
 
     async def _create(
         self, owner: Principal, requester: Principal, renewers: tuple[Principal, ...],
@@ -127,8 +131,7 @@ class DelegationTokens:
         token_id = kafka_uuid.text_of(kafka_uuid.new())
         size = sum(len(str(each)) for each in (owner, requester, *renewers))
         self._kept.check(("token", token_id), size)
-        if not self._key:
-            self._key = await asyncio.to_thread(self._rows.key)
+        await self.make_key()
         now, most = self._now_ms(), self._config.max_lifetime_ms
         end = now + (min(lifetime_ms, most) if lifetime_ms > 0 else most)
         found = self.hmac_of(token_id)
@@ -137,6 +140,9 @@ class DelegationTokens:
             end, _digest(found), self._users.get(owner.name) is not None,
         )  # fmt: skip
         made = await asyncio.to_thread(_credentials_of, token_id, found)
+        await self._change.publish(
+            self.kind, {token_id: delegation_token_facts.value_of(token, made)}
+        )
         await asyncio.to_thread(self._rows.put, token, made)
         self._keep(token)
         self._credentials |= {(token_id, each.mechanism): each for each in made}
@@ -146,13 +152,12 @@ class DelegationTokens:
     async def renew(self, who: Principal, secret: bytes, period_ms: int) -> int:
         """When it expires now."""
         most = self._config.expiry_time_ms
-        return await self._change(
-            self._expire(who, secret, min(period_ms, most) if period_ms > 0 else most)
-        )
+        wanted_ms = min(period_ms, most) if period_ms > 0 else most
+        return await self._change(lambda: self._expire(who, secret, wanted_ms))
 
     async def expire(self, who: Principal, secret: bytes, period_ms: int) -> int:
         """Below 0: at once, and the answer is the same number, as Kafka's."""
-        return await self._change(self._expire(who, secret, period_ms))
+        return await self._change(lambda: self._expire(who, secret, period_ms))
 
     async def _expire(self, who: Principal, secret: bytes, period_ms: int) -> int:
         token = self._known(who, secret)
@@ -161,8 +166,10 @@ class DelegationTokens:
             log.info("removed", token=token.id, owner=token.owner, by=who)
             return period_ms
         expires_ms = min(token.max_ms, self._now_ms() + period_ms)
+        after = replace(token, expires_ms=expires_ms)
+        await self._change.publish(self.kind, {token.id: self._value(after)})
         await asyncio.to_thread(self._rows.expire, token.id, expires_ms)
-        self._tokens[token.id] = replace(token, expires_ms=expires_ms)
+        self._tokens[token.id] = after
         return expires_ms
 
     def _known(self, who: Principal, secret: bytes) -> DelegationToken:
@@ -182,7 +189,7 @@ class DelegationTokens:
         """Removes, soon, what is over. Returns the count."""
         over = self._over()
         if over:
-            self._sweeps.run(self._change(self._sweep()))
+            self._sweeps.run(self._change(self._sweep))
         return len(over)
 
     async def settled(self) -> None:
@@ -206,6 +213,12 @@ class DelegationTokens:
         return is_gone or token.expires_ms <= self._now_ms()
 
     async def _remove(self, token_ids: list[str]) -> None:
+        here = dict.fromkeys(each for each in token_ids if each in self._tokens)
+        if here:
+            await self._change.publish(self.kind, here)
+        await self._remove_here(token_ids)
+
+    async def _remove_here(self, token_ids: list[str]) -> None:
         await asyncio.to_thread(self._rows.remove, token_ids)
         for each in token_ids:
             token = self._tokens.pop(each, None)
@@ -214,6 +227,45 @@ class DelegationTokens:
             for mechanism in scram_keys.HASHES:
                 self._credentials.pop((each, mechanism), None)
             self._kept.drop(("token", each))
+
+    # As facts of a cluster
+
+    async def make_key(self) -> bytes:
+        if not self._key:
+            self._key = await asyncio.to_thread(self._rows.key)
+        return self._key
+
+    async def take_key(self, key: bytes) -> None:
+        """Tokens of the former one open nothing any more."""
+        if self.is_key_of_file or key == self._key:
+            return
+        await asyncio.to_thread(self._rows.set_key, key)
+        self._key = key
+        await self._remove_here([*self._tokens])
+
+    def facts(self) -> dict[str, Value]:
+        return {each.id: self._value(each) for each in self._tokens.values()}
+
+    def _value(self, token: DelegationToken) -> Value:
+        places = ((token.id, mechanism) for mechanism in scram_keys.HASHES)
+        own = [self._credentials[each] for each in places if each in self._credentials]
+        return delegation_token_facts.value_of(token, own)
+
+    async def take(self, values: Values) -> Troubles:
+        good, troubles = readable(values, self._read)
+        await self._remove_here([each for each, fact in good.items() if fact is None])
+        for fact in filter(None, good.values()):
+            token, made = fact
+            await asyncio.to_thread(self._rows.replace, token, made)
+            self._keep(token)
+            self._credentials |= {(token.id, each.mechanism): each for each in made}
+        return troubles
+
+    def _read(self, token_id: str, value: Value) -> tuple[DelegationToken, list[Credential]]:
+        token, made = delegation_token_facts.read(token_id, value)
+        if not hmac.compare_digest(_digest(self.hmac_of(token_id)), token.digest):
+            raise FactUnusable("it was made with another key than this broker has")
+        return token, made
 
     def _keep(self, token: DelegationToken) -> None:
         self._tokens[token.id] = token

@@ -103,7 +103,11 @@ class ScramCredentials:
         self, deletions: Iterable[Deletion], upsertions: Iterable[Upsertion]
     ) -> dict[str, ApplianceError | None]:
         """Returns the result of each user. An error of one user does not stop others."""
-        return await self._users.change(self._alter((*deletions, *upsertions)))
+        wanted: list[Deletion | Upsertion] = [*deletions, *upsertions]
+        try:
+            return await self._users.change(lambda: self._alter(wanted))
+        except ApplianceError as error:
+            return {each.user: error for each in wanted}
 
     async def _alter(
         self, alterations: Iterable[Deletion | Upsertion]
@@ -113,24 +117,27 @@ class ScramCredentials:
         for each in alterations:
             self._take(each, kept, faults)
         try:
-            await self._apply(kept.values())
+            gone, put = self._credentials(kept.values())
         except ApplianceError as error:
-            faults |= dict.fromkeys(kept, error)
+            return {**dict.fromkeys(kept, error), **faults}
+        if gone or put:
+            await self._users.alter(put, gone, self._now_ms())
+            events.info("SCRAM credentials altered", put=len(put), removed=len(gone))
         return {**dict.fromkeys(kept), **faults}
 
-    async def _apply(self, alterations: Iterable[Deletion | Upsertion]) -> None:
+    def _credentials(
+        self, alterations: Iterable[Deletion | Upsertion]
+    ) -> tuple[list[tuple[str, int]], list[Credential]]:
+        """Those that go, and those that come."""
         gone = [(it.user, it.mechanism) for it in alterations if isinstance(it, Deletion)]
         put = [it.credential() for it in alterations if isinstance(it, Upsertion)]
-        if not gone and not put:
-            return
         new = [it for it in put if it.mechanism not in self._users.credentials(it.user)]
         self._kept.check("", sum(len(it.user) for it in new), len(new))
         if self._trust.is_reached and not self._trust.is_enforced:
             put = [replace(it, is_confirmed=0) for it in put]
             events.warning("everybody can write credentials: these open nothing until confirmed",
                            count=len(put))  # fmt: skip
-        await self._users.alter(put, gone, self._now_ms())
-        events.info("SCRAM credentials altered", put=len(put), removed=len(gone))
+        return gone, put
 
     def _take(
         self, each: Deletion | Upsertion, kept: dict[str, Deletion | Upsertion], faults: Faults

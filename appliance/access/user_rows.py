@@ -94,8 +94,11 @@ class UserRows:
         for (found,) in self._catalog.rows("SELECT secret FROM login_secret"):
             return bytes(found)
         made = secrets.token_bytes(SECRET_BYTES)
-        self._catalog.run("INSERT INTO login_secret VALUES (1, ?)", (made,))
+        self.set_login_secret(made)
         return made
+
+    def set_login_secret(self, secret: bytes) -> None:
+        self._catalog.run("INSERT OR REPLACE INTO login_secret VALUES (1, ?)", (secret,))
 
 
 def has_users(path: Path) -> bool:

@@ -15,11 +15,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
-from appliance.access import scram_keys
+from appliance.access import scram_keys, user_facts
 from appliance.access.kept_per_address import Kept
 from appliance.access.user_rows import NOBODY, NONE, Credential, User, UserRows
+from appliance.catalog.facts import Facts, Troubles, Value, Values, readable
 from appliance.errors import ResourceUnknown
-from appliance.process.detached_tasks import Changes
 
 ADMIN = "admin"
 
@@ -31,7 +31,9 @@ class UserTable:
     """Lives on the event loop. Who changes it does so within `change`, so that what it has checked
     still holds."""
 
-    def __init__(self, rows: UserRows, change: Changes, kept: Kept | None = None) -> None:
+    kind, is_secret = "users", True
+
+    def __init__(self, rows: UserRows, change: Facts, kept: Kept | None = None) -> None:
         self._rows = rows
         self.change = change
         self._kept = kept
@@ -160,6 +162,41 @@ class UserTable:
         withdrawn: list[tuple[str, int]],
         deleted: Mapping[str, int] = NOBODY,
     ) -> None:
+        gone = {*removed, *deleted}
+        names = {each.name for each in users} | {each.user for each in credentials} | gone
+        names |= {name for name, _ in withdrawn}
+        put = {each.name: each for each in users}
+        own = {_place(each): each for each in credentials}
+        await self.change.publish(self.kind, {
+            name: user_facts.value_of(
+                None if name in gone else put.get(name) or self._users.get(name),
+                [] if name in gone else self._credentials_after(name, own, {*withdrawn}),
+                deleted.get(name, self._deleted_ms.get(name)),
+            )
+            for name in names
+        })  # fmt: skip
+        await self._apply_here(users, removed, credentials, withdrawn, deleted)
+
+    def _credentials_after(
+        self, name: str, put: Mapping[tuple[str, int], Credential],
+        withdrawn: Collection[tuple[str, int]],
+    ) -> list[Credential]:  # fmt: skip
+        found = []
+        for mechanism in scram_keys.HASHES:
+            place = name, mechanism
+            kept = None if place in withdrawn else self._credentials.get(place)
+            if (each := put.get(place) or kept) is not None:
+                found.append(each)
+        return found
+
+    async def _apply_here(
+        self,
+        users: list[User],
+        removed: list[str],
+        credentials: list[Credential],
+        withdrawn: list[tuple[str, int]],
+        deleted: Mapping[str, int] = NOBODY,
+    ) -> None:
         rows = users, removed, credentials, withdrawn, deleted
         await asyncio.to_thread(self._rows.change, *rows)
         gone = [*removed, *deleted]
@@ -169,7 +206,7 @@ class UserTable:
         for place in withdrawn:
             self._drop(place)
         for name in gone:
-            del self._users[name]
+            self._users.pop(name, None)
         self._deleted_ms.update(deleted)
         for user in users:
             self._users[user.name] = user
@@ -181,6 +218,46 @@ class UserTable:
         for name, mechanisms in worthless.items():
             for withdraw in self._told_withdrawn:
                 withdraw(name, mechanisms)
+
+    # As facts of a cluster
+
+    def facts(self) -> dict[str, Value]:
+        found = {}
+        for name in {*self._users, *self._deleted_ms}:
+            own = self.credentials(name).values()
+            value = user_facts.value_of(self.get(name), own, self._deleted_ms.get(name))
+            if value is not None:
+                found[name] = value
+        return found
+
+    async def take(self, values: Values) -> Troubles:
+        good, troubles = readable(values, user_facts.read)
+        users, removed, made = [], [], []
+        withdrawn: list[tuple[str, int]] = []
+        deleted: dict[str, int] = {}
+        for name, fact in good.items():
+            kept = [] if fact is None else fact.credentials
+            places = {*map(_place, kept)}
+            withdrawn += [(name, each) for each in self.credentials(name)
+                          if (name, each) not in places]  # fmt: skip
+            made += kept
+            if fact is not None and fact.user is not None:
+                users.append(fact.user)
+            elif name in self._users:
+                removed.append(name)
+            if fact is not None and fact.deleted_ms not in (None, self._deleted_ms.get(name)):
+                deleted[name] = fact.deleted_ms
+        await self._apply_here(users, removed, made, withdrawn, deleted)
+        return troubles
+
+    @property
+    def secret(self) -> bytes:
+        """With which strangers are made: all brokers must show the same ones."""
+        return self._secret
+
+    async def take_secret(self, secret: bytes) -> None:
+        await asyncio.to_thread(self._rows.set_login_secret, secret)
+        self._secret = secret
 
     def _replaced(
         self, credentials: list[Credential], withdrawn: list[tuple[str, int]]

@@ -152,7 +152,7 @@ class Users:
             if self.table.get(user.name) == user:  # still with this password
                 await self.table.put(user, made)
 
-        await self.table.change(put())
+        await self.table.change(put)
 
     # Browsers of earlier logins. Their cookie is signed with a secret of this broker and user, and
     # valid until the password changes.
@@ -194,7 +194,7 @@ class Users:
                 raise RequestInvalid(f"there are {USERS_MAX} users already")
             await self.table.put(User(name, role, stored, self.now_ms(), may_read), credentials)
 
-        await self.table.change(put())
+        await self.table.change(put)
 
     async def change(
         self,
@@ -220,11 +220,11 @@ class Users:
             )
             await self.table.put(changed, credentials)
 
-        await self.table.change(put())
+        await self.table.change(put)
 
     async def confirm(self, name: str) -> None:
         """Credentials of a Kafka client that were written when everybody could."""
-        await self.table.change(self.table.confirm(name))
+        await self.table.change(lambda: self.table.confirm(name))
 
     async def _hash(self, name: str, password: str) -> tuple[str, list[Credential]]:
         check_password(password)
@@ -241,7 +241,7 @@ class Users:
             self._check_admin_left(name)
             await self.table.remove(name, self.now_ms())
 
-        await self.table.change(remove())
+        await self.table.change(remove)
 
     def _check_admin_left(self, name: str) -> None:
         """If there is one: of Kafka's users alone none need be left."""

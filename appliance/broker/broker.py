@@ -37,6 +37,7 @@ from appliance.access.logins import ListenerLogins, Logins
 from appliance.access.principal import ANONYMOUS, Principal
 from appliance.access.scram import ScramCredentials, Trust
 from appliance.access.topic_decisions import CLUSTER, Question, TopicDecisions
+from appliance.access.user_facts import LoginSecrets
 from appliance.access.user_rows import UserRows
 from appliance.access.users import UserTable
 from appliance.broker.backup_points import BackupPoints
@@ -48,6 +49,7 @@ from appliance.broker.peers import Peers
 from appliance.broker.topics_for_coordinators import GroupPlaces, TransactionPlaces
 from appliance.catalog.catalog import NAME, Catalog
 from appliance.catalog.config_rows import ConfigRows
+from appliance.catalog.facts import Facts, Owner
 from appliance.catalog.log_directory_rows import LogDirectoryRows
 from appliance.catalog.loss_ledger import Ledger
 from appliance.catalog.loss_ledger_rows import LedgerRows
@@ -109,6 +111,7 @@ class Broker:
         self.told = [config.advertised(each) for each in config.listeners]  # by listener
         self.software: dict[int, tuple[str, str]] = {}  # name and version, by connection
         self.change = Changes()
+        self.facts = Facts(self.change)
         self.members: Members = OneBroker(self)
         self.peers: Peers | None = None  # None: there are no others
         self._own_topics()
@@ -140,13 +143,13 @@ class Broker:
             TopicRows(self.catalog), self.log_dir, self.config.topics, in_force.log_config(),
             self.change,
         )  # fmt: skip
-        self.configs = RunTimeConfigs(rows, in_force, self.topics, self.change)
+        self.configs = RunTimeConfigs(rows, in_force, self.topics, self.facts)
 
     def _own_groups(self) -> None:
         config, clock, kept = self.config, self.clock, self.config.kept
         self.entities = Kept.of_entities(kept)
         rows: ConfigRows[str, str] = ConfigRows(self.catalog, "group_configs", "group_id")
-        self.group_configs = GroupConfigs(rows, config, self.change, self.entities)
+        self.group_configs = GroupConfigs(rows, config, self.facts, self.entities)
         self.group_places = places = GroupPlaces(config, self.topics, self.group_configs)
         of_groups = Kept.of_groups(kept)
         table = GroupTable(config.groups, places, clock, of_groups, kept.member_max_bytes)
@@ -170,7 +173,7 @@ class Broker:
         self.groups.on_unloaded = self.lag.forget
 
     def _own_access(self) -> None:
-        catalog, change, entities = self.catalog, self.change, self.entities
+        catalog, change, entities = self.catalog, self.facts, self.entities
         access, rows = self.config.access, AclRows(catalog)
         self.authorizer = Authorizer(
             self.config.enforces_rights, access.super_users.all, access.allows_without_rule
@@ -192,6 +195,7 @@ class Broker:
             DelegationTokenRows(catalog), self.users, entities, self.config.delegation_tokens,
             self.clock.latest_ms,
         )  # fmt: skip
+        self.login_secrets = LoginSecrets(self.users, self.delegation_tokens)
         self.login_attempts = LoginAttempts()
         self.logins = self._logins()
         self.users.on_withdrawn(self.logins.withdraw)
@@ -217,6 +221,13 @@ class Broker:
             mechanisms = sasl_mechanisms.of_listener(access, known) if asks else {}
             found.append(ListenerLogins(each.name, asks, access, mechanisms))
         return Logins(found, config.access, self.login_attempts, self.audit, self.clock.latest_ms)
+
+    def owners_of_facts(self) -> list[Owner]:
+        """Of all that must be one in a cluster, in the order in which they are taken."""
+        return [
+            self.login_secrets, self.users, self.acls, self.quotas, self.configs,
+            self.group_configs, self.client_metrics, self.delegation_tokens,
+        ]  # fmt: skip
 
     def asking(self, connection: int, principal: Principal, peer: str) -> Asking:
         """Who that is in the audit trail."""

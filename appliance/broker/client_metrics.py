@@ -10,6 +10,15 @@ from collections.abc import Callable, Iterable, Mapping
 
 from appliance.access.kept_per_address import Kept, check_name, size_of
 from appliance.catalog.config_rows import ConfigRows
+from appliance.catalog.facts import (
+    Facts,
+    Troubles,
+    Value,
+    Values,
+    config_of,
+    readable,
+    texts_of,
+)
 from appliance.config.config_key import ConfigChange, ConfigInvalid, ConfigKey, ConfigType, changed
 from appliance.config.dynamic_broker_config import (
     ConfigEntry,
@@ -19,7 +28,6 @@ from appliance.config.dynamic_broker_config import (
 )
 from appliance.errors import RequestInvalid
 from appliance.process import event_log, patterns
-from appliance.process.detached_tasks import Changes
 
 events = event_log.named("client_metrics")
 
@@ -76,7 +84,9 @@ def _is_pattern(text: str) -> bool:
 class ClientMetrics:
     """All subscriptions, by name, in memory and in the catalog."""
 
-    def __init__(self, rows: ConfigRows[str, str], change: Changes, kept: Kept) -> None:
+    kind, is_secret = "metrics", False
+
+    def __init__(self, rows: ConfigRows[str, str], change: Facts, kept: Kept) -> None:
         self._rows = rows
         self._change = change
         self._kept = kept
@@ -96,7 +106,7 @@ class ClientMetrics:
         self, subscription: str, configs: Mapping[str, str], validate_only: bool = False
     ) -> None:
         """All of them; with none the subscription is gone."""
-        await self._change(self._set(subscription, lambda _: configs, validate_only))
+        await self._change(lambda: self._set(subscription, lambda _: configs, validate_only))
 
     async def alter(
         self, subscription: str, changes: Iterable[ConfigChange], validate_only: bool = False
@@ -104,7 +114,7 @@ class ClientMetrics:
         def after(configs: Mapping[str, str]) -> Mapping[str, str]:
             return changed(configs, changes, find, lambda key: key.default)
 
-        await self._change(self._set(subscription, after, validate_only))
+        await self._change(lambda: self._set(subscription, after, validate_only))
 
     async def _set(
         self,
@@ -120,6 +130,10 @@ class ClientMetrics:
             self._kept.check(("metrics", subscription), size_of(configs) - size_of(before))
         if validate_only:
             return
+        await self._change.publish(self.kind, {subscription: config_of(configs)})
+        await self._apply(subscription, configs)
+
+    async def _apply(self, subscription: str, configs: dict[str, str]) -> None:
         await asyncio.to_thread(self._rows.set, {subscription: configs})
         self._subscriptions.pop(subscription, None)
         self._kept.drop(("metrics", subscription))
@@ -127,6 +141,24 @@ class ClientMetrics:
             self._subscriptions[subscription] = configs
             self._kept.put(("metrics", subscription), size_of(configs))
         events.info("client metrics configured", subscription=subscription, configs=configs)
+
+    # As one of a cluster's facts
+
+    def facts(self) -> dict[str, Value]:
+        return {name: {"config": {**each}} for name, each in self._subscriptions.items()}
+
+    async def take(self, values: Values) -> Troubles:
+        good, troubles = readable(values, _read)
+        for subscription, configs in good.items():
+            await self._apply(subscription, configs or {})
+        return troubles
+
+
+def _read(subscription: str, value: Value) -> dict[str, str]:
+    configs = texts_of(value)
+    check(configs)
+    check_name("subscription", subscription)
+    return configs
 
 
 def _entry(key: ConfigKey, text: str) -> ConfigEntry:

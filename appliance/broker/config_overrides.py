@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from appliance.catalog.config_rows import ConfigRows
-from appliance.config import Address, BrokerConfig, dynamic_broker_config, topic_config
+from appliance.catalog.facts import (
+    Facts,
+    Troubles,
+    Value,
+    Values,
+    config_of,
+    readable,
+    texts_of,
+)
+from appliance.config import (
+    Address,
+    BrokerConfig,
+    LogConfig,
+    dynamic_broker_config,
+    topic_config,
+)
 from appliance.config.config_key import ConfigChange, ConfigKey, changed
 from appliance.config.dynamic_broker_config import BrokerConfigs
 from appliance.config.topic_config import Configs
 from appliance.process import event_log
-from appliance.process.detached_tasks import Changes
 from appliance.topics.topics import Topics
 
 events = event_log.named("broker")
 
 Tell = Callable[[BrokerConfigs], None]
+
+ALL_BROKERS = "default"  # as a fact of a cluster; the others have numbers
 
 
 @dataclass(eq=False)
@@ -27,8 +43,10 @@ class RunTimeConfigs:
     rows: ConfigRows[bool, str]
     in_force: BrokerConfigs
     _topics: Topics
-    _change: Changes
+    _change: Facts
     _told: list[Tell] = field(default_factory=list)
+    kind = "brokers"
+    is_secret = False
 
     def listens(self, config: BrokerConfig, kafka: Sequence[Address], admin: Address) -> None:
         found = replace(config.bound(kafka), admin_address=admin)
@@ -66,7 +84,7 @@ class RunTimeConfigs:
         self, configs: Configs, is_default: bool = False, validate_only: bool = False
     ) -> None:
         """All that was set at run time: what is not given is back at the operator's setting."""
-        await self._change(self._set_broker(lambda _: configs, is_default, validate_only))
+        await self._change(lambda: self._set_broker(lambda _: configs, is_default, validate_only))
 
     async def alter_broker(
         self,
@@ -80,7 +98,7 @@ class RunTimeConfigs:
         def default(key: ConfigKey) -> str:
             return self.in_force.synonyms(key.name)[0].value
 
-        await self._change(self._set_broker(after, is_default, validate_only))
+        await self._change(lambda: self._set_broker(after, is_default, validate_only))
 
     async def _set_broker(
         self, after: Callable[[Configs], Configs], is_default: bool, validate_only: bool
@@ -92,9 +110,44 @@ class RunTimeConfigs:
         if validate_only:
             return
         kept = configs.default if is_default else configs.own
-        await asyncio.to_thread(self.rows.set, {is_default: kept})
+        await self._change.publish(self.kind, {self._name(is_default): config_of(kept)})
+        await self._apply(configs, {is_default: kept}, base, of_topics)
+
+    async def _apply(
+        self,
+        configs: BrokerConfigs,
+        kept: Mapping[bool, Mapping[str, str]],
+        base: LogConfig,
+        of_topics: Mapping[str, LogConfig],
+    ) -> None:
+        await asyncio.to_thread(self.rows.set, kept)
         self.in_force = configs
         self._topics.rebase(base, of_topics)
         for tell in self._told:
             tell(configs)
         events.info("broker configured", configs=kept)
+
+    # As one of a cluster's facts
+
+    def _name(self, is_default: bool) -> str:
+        return ALL_BROKERS if is_default else str(self.in_force.config.node_id)
+
+    def facts(self) -> dict[str, Value]:
+        found = {True: self.in_force.default, False: self.in_force.own}
+        return {
+            self._name(each): {"config": {**configs}} for each, configs in found.items() if configs
+        }
+
+    async def take(self, values: Values) -> Troubles:
+        """Those of other brokers are theirs."""
+        names = {self._name(each): each for each in (True, False)}
+        wanted = {name: each for name, each in values.items() if name in names}
+        good, troubles = readable(wanted, lambda _, value: texts_of(value))
+        kept = {names[name]: configs or {} for name, configs in good.items()}
+        now = {True: {**self.in_force.default}, False: {**self.in_force.own}} | kept
+        config = self.in_force.config
+        configs, faults = dynamic_broker_config.stored(config, now[False], now[True])
+        base = configs.log_config()
+        if kept:
+            await self._apply(configs, kept, base, self._topics.on_base(base))
+        return {**troubles, **(dict.fromkeys(good, "; ".join(faults)) if faults else {})}

@@ -16,7 +16,7 @@ def of_replicas(here: InCluster) -> Iterator[Finding]:
         yield Finding(
             "failing", "replicas",
             "the session with ZooKeeper may be over, so that another broker may lead what this one "
-            "led: it leads nothing until ZooKeeper answers",
+            "led: until ZooKeeper answers it leads only what no other broker has",
         )  # fmt: skip
     few, under = [], []
     for (topic, partition), log in here.roles.led():
@@ -34,5 +34,14 @@ def of_replicas(here: InCluster) -> Iterator[Finding]:
     yield from first_of("degraded", "replicas", under, "partitions have replicas behind")
     troubles = [f"{name}: {why}" for name, why in sorted(here.topics.troubles.items())]
     yield from first_of("degraded", "replicas", troubles, "topics are not as the cluster has them")
+    if here.facts.trouble:
+        text = f"users, rules and settings are not as the cluster has them: {here.facts.trouble}"
+        if here.roles.may_lead:
+            yield Finding("degraded", "zookeeper", text)
+        else:
+            text = f"{text}; until they are, nothing is led here"
+            yield Finding("failing", "zookeeper", text)
+    unusable = [f"{path} in ZooKeeper: {why}" for path, why in sorted(here.facts.troubles.items())]
+    yield from first_of("degraded", "zookeeper", unusable, "facts in ZooKeeper were passed over")
     nodes = [f"{path} in ZooKeeper: {why}" for path, why in sorted(here.cluster.troubles.items())]
     yield from first_of("degraded", "zookeeper", nodes, "nodes in ZooKeeper were passed over")

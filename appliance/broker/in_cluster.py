@@ -21,6 +21,7 @@ from appliance.broker.members import ClusterMembers
 from appliance.broker.peers import Peers
 from appliance.broker.replica_fetchers import ReplicaFetchers
 from appliance.broker.replica_roles import Coordinators, ReplicaRoles
+from appliance.broker.shared_facts import SharedFacts
 from appliance.broker.transaction_peers import TransactionPeers
 from appliance.cluster.cluster import Cluster
 from appliance.cluster.lives import Member
@@ -68,8 +69,11 @@ class InCluster:
         self._in_sync = InSyncReplicas(
             self.cluster, topics, self.roles, config.replication.lag_max_ms
         )
+        self.facts = SharedFacts(broker, self.cluster, self.roles.may_lead_now)
         self._tasks: list[asyncio.Task[None]] = []
         self.roles.cluster = self.cluster
+        self.roles.may_lead = False  # before it is known who may do what
+        broker.facts.cluster = self.facts
         topics.tell(self.roles)
         topics.cluster = self.topics
         broker.members = ClusterMembers(broker, self.cluster)
@@ -93,10 +97,11 @@ class InCluster:
         return None if found is None else found.listeners.all[0].address
 
     async def join(self) -> None:
+        self._tasks = [asyncio.create_task(kept(self.facts.keep))]
         await self.cluster.start()
         self.on_topics([*self.cluster.topics, *self.broker.topics])
         jobs = (self.topics.run, self._in_sync.run, self.roles.watch_session)
-        self._tasks = [asyncio.create_task(kept(each)) for each in jobs]
+        self._tasks += [asyncio.create_task(kept(each)) for each in jobs]
 
     async def leave(self) -> None:
         """Others lead what this one led, and have all of it, before it ends its session."""
@@ -148,6 +153,7 @@ class InCluster:
 
     def on_session(self) -> None:
         self._fetchers.life_is(self.cluster.life)
+        self.facts.on_session()
         self.broker.cluster_id = self.cluster.cluster_id or self.broker.cluster_id
         self.roles.apply_all()
 

@@ -7,11 +7,19 @@ The library for ZooKeeper takes a start 50 ms, and few want it: it is imported w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Coroutine,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from appliance.broker.broker import Broker
+from appliance.catalog.facts import Values
 from appliance.config import NO_ENSEMBLE
 from appliance.config.topic_config import Configs
 from appliance.config.zookeeper import CLUSTER
@@ -24,6 +32,8 @@ from appliance.topics.topics import Moving, NewTopic
 if TYPE_CHECKING:
     from appliance.broker.in_cluster import InCluster
     from appliance.zookeeper.registration import Registration
+
+Result = TypeVar("Result")
 
 
 class NotJoined:
@@ -54,6 +64,12 @@ class NotJoined:
     async def elect(self, keys: Collection[Key]) -> Mapping[Key, int]:
         raise self._refusal("an election")
 
+    async def tried(self, job: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        raise self._refusal("users, rules and settings")
+
+    async def publish(self, kind: str, values: Values) -> None:
+        raise self._refusal(kind)
+
     def _refusal(self, name: str) -> NotLeader:
         return NotLeader(f"{name}: this broker has not joined its cluster yet, ask again")
 
@@ -63,7 +79,7 @@ def is_to_join(broker: Broker) -> bool:
     config = broker.config.zookeeper
     if config.ensemble == NO_ENSEMBLE or config.format != CLUSTER:
         return False
-    broker.topics.cluster = NotJoined()
+    broker.topics.cluster = broker.facts.cluster = NotJoined()
     return True
 
 

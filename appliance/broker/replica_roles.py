@@ -56,11 +56,17 @@ class ReplicaRoles:
         """`coordinators` by the topic whose partitions they follow."""
         self.cluster: Cluster | None = None  # not joined yet
         self.is_paused = False  # the session may be over
+        self.may_lead = True  # False: it is not known yet who may do what here
         self._topics = topics
         self._fetchers = fetchers
         self._coordinators = coordinators
         self._led: dict[Key, Log] = {}
         self._proposed: dict[Key, tuple[int, set[int]]] = {}  # for which epoch, and whom
+
+    def may_lead_now(self) -> None:
+        if not self.may_lead:
+            self.may_lead = True
+            self.apply_all()
 
     def led(self) -> list[tuple[Key, Log]]:
         return [*self._led.items()]
@@ -132,7 +138,7 @@ class ReplicaRoles:
         was_led = self._led.pop(key, None) is not None
         self._proposed.pop(key, None)
         self._fetchers.stop(key)
-        if was_led and key[0] == OFFSETS:
+        if was_led and key[0] in self._coordinators:
             self._tell_coordinators(key)
 
     def _tell_coordinators(self, key: Key) -> None:
@@ -153,7 +159,7 @@ class ReplicaRoles:
         log.hold()
         self._led.pop(key, None)
         cluster = self.cluster
-        state = None if cluster is None or self.is_paused else self._state(key, topic)
+        state = self._state(key, topic) if self._may_follow(key) else None
         if state is None or cluster is None:
             self._rest(key, log)
         elif cluster.member.node_id not in cluster.topics[key[0]].partitions[key[1]]:
@@ -161,7 +167,7 @@ class ReplicaRoles:
             # it could come into the ISR, should it be wanted again by now.
             self._fetchers.stop(key)
             log.follow(state.leader_epoch, _other(state.leader, cluster.member.node_id))
-        elif cluster.leads(key):
+        elif cluster.leads(key) and self.may_lead:
             self._fetchers.stop(key)
             self._lead(key, log, state)
         elif state.leader in (NOBODY, cluster.member.node_id):
@@ -170,6 +176,21 @@ class ReplicaRoles:
         else:
             log.follow(state.leader_epoch, state.leader)
             self._fetchers.follow(key, topic.id.bytes, log, state.leader)
+
+    def _may_follow(self, key: Key) -> bool:
+        """What the cluster said last."""
+        return self.cluster is not None and (not self.is_paused or self._is_alone(key))
+
+    def _is_alone(self, key: Key) -> bool:
+        """Nobody else has the partition, or is to have it: only a person's unclean election could
+        give it to somebody, so it is led on while ZooKeeper is away (rule 6)."""
+        assert self.cluster is not None
+        us, known = self.cluster.member.node_id, self.cluster.topics.get(key[0])
+        state = self.cluster.states.get(key)
+        if known is None or state is None or len(known.partitions) <= key[1]:
+            return False
+        is_moved = key[1] in known.adding or key[1] in known.removing
+        return known.partitions[key[1]] == state.isr == (us,) and not is_moved
 
     def _state(self, key: Key, topic: Topic) -> PartitionState | None:
         """None: nothing is known of this topic's, which another may have the name of."""
@@ -219,7 +240,8 @@ class ReplicaRoles:
             if is_over != self.is_paused and cluster is not None:
                 self.is_paused = is_over
                 if is_over:
-                    events.warning("the session with ZooKeeper may be over: nothing is led here")
+                    events.warning("the session with ZooKeeper may be over: nothing is led here "
+                                   "that another broker has, too")  # fmt: skip
                 self.apply_all()
             await asyncio.sleep(min(max(left_s, 0.02), 0.1))
 

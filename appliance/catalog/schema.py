@@ -32,6 +32,7 @@
     partition_moves       moves from one to another that are under way
     replicated_topics     topics of a cluster, which ZooKeeper knows
     local_replicas        which of their partitions this broker has
+    cluster_facts         of which cluster the users, rules and settings here are a copy
 
 One module reads and writes a table: `*_rows.py` in the room of its owner, and `config_rows.py` for
 all tables of names and values.
@@ -331,6 +332,13 @@ ADDITIONS: dict[str, str] = {
     CREATE TABLE replicated_topics (
         topic TEXT PRIMARY KEY NOT NULL REFERENCES topics (name) ON DELETE CASCADE
     ) WITHOUT ROWID
+    """,
+    # Whose facts (users, rules, settings) this catalog has a copy of: the id of the cluster.
+    "cluster_facts": """
+    CREATE TABLE cluster_facts (
+        one INTEGER PRIMARY KEY CHECK (one = 1),
+        cluster_id TEXT NOT NULL
+    )
     """,
     "local_replicas": """
     CREATE TABLE local_replicas (

@@ -20,6 +20,7 @@ from kazoo.exceptions import ConnectionClosedError, KazooException
 
 from appliance.cluster import forms, producer_id_blocks, requests
 from appliance.cluster.controller import Controller
+from appliance.cluster.fact_nodes import FactNodes
 from appliance.cluster.forms import (
     NOBODY,
     ClusterTopic,
@@ -79,6 +80,7 @@ class Cluster:
         self._controller = Controller(session, view, lives, self._membership, self.min_insync)
         self._isr_writes = IsrWrites(session, view, self._telling, self._membership, node_id)
         self._topic_writes = TopicWrites(session, view.reading)
+        self.facts = FactNodes(session, config.may_show_secrets)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -141,6 +143,7 @@ class Cluster:
         if self._session.is_connected:
             self._view.look()
             self._controller.wake()
+            self.facts.wake()
 
     # what is known
 

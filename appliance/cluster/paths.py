@@ -13,10 +13,13 @@ its names; lives, notices and requests are our own.
     /latest_producer_id_block              the producer ids that were given last
     /appliance/requests/r...               other requests to it
     /appliance/changes/c...                what changed in a round: `notices.py`
+    /appliance/facts                       users, rules, settings: which set, and its last changes
+    /appliance/fact_sets/ID/KIND/NAME      one of them: `fact_nodes.py`
 """
 
 from __future__ import annotations
 
+import urllib.parse
 import uuid
 
 from appliance.catalog import kafka_uuid
@@ -32,8 +35,9 @@ PRODUCER_IDS = "/latest_producer_id_block"
 TOPIC_IDS = "/appliance/topics"
 REQUESTS = "/appliance/requests"
 CHANGES = "/appliance/changes"
+FACTS, FACT_SETS = "/appliance/facts", "/appliance/fact_sets"
 
-FOLDERS = (LIVES, IDS, TOPICS, TOPIC_CONFIGS, TOPIC_IDS, DELETIONS, REQUESTS, CHANGES)
+FOLDERS = (LIVES, IDS, TOPICS, TOPIC_CONFIGS, TOPIC_IDS, DELETIONS, REQUESTS, CHANGES, FACT_SETS)
 
 
 def topic(name: str) -> str:
@@ -58,6 +62,20 @@ def state(name: str, number: int) -> str:
 
 def config(name: str) -> str:
     return f"{TOPIC_CONFIGS}/{name}"
+
+
+def fact_set(folder: str, kind: str = "") -> str:
+    return f"{FACT_SETS}/{folder}/{kind}" if kind else f"{FACT_SETS}/{folder}"
+
+
+def fact(folder: str, kind: str, name: str) -> str:
+    """Names may have any letter, and "." alone is none for ZooKeeper."""
+    quoted = urllib.parse.quote(name, safe=",:=", errors="surrogatepass")
+    return f"{fact_set(folder, kind)}/{quoted.replace('.', '%2E')}"
+
+
+def fact_name(node: str) -> str:
+    return urllib.parse.unquote(node, errors="surrogatepass")
 
 
 def number_in(name: str) -> int | None:

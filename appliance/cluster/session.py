@@ -70,7 +70,10 @@ class Session:
         self._connected = asyncio.Event()
         self._is_closed = False
         credential = credential_in(config.auth_file)
+        self.has_login = credential is not None
         self.acl = [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE] if credential else [*OPEN_ACL_UNSAFE]
+        # of nodes that nobody else may read; without a login nobody can be kept out
+        self.secret_acl = [*CREATOR_ALL_ACL] if credential else [*OPEN_ACL_UNSAFE]
         self.client = client(config, credential)
         self.client.add_listener(self._follow)
         self._heartbeats = Heartbeats(self)
@@ -137,9 +140,11 @@ class Session:
         """What is read afterwards is at least as new as now."""
         await self.ask(self.client.sync_async, self.root or "/")
 
-    async def create(self, path: str, data: bytes, **kind: bool) -> str:
-        question = self.client.create_async
-        made: str = await self.ask(question, self.root + path, data, self.acl, **kind)
+    async def create(
+        self, path: str, data: bytes, is_secret: bool = False, **kind: bool
+    ) -> str:
+        question, acl = self.client.create_async, self.secret_acl if is_secret else self.acl
+        made: str = await self.ask(question, self.root + path, data, acl, **kind)
         return made.removeprefix(self.root)
 
     def change(self) -> Change:
@@ -204,11 +209,11 @@ class Change:
         return self
 
     def create(
-        self, path: str, data: bytes, ephemeral: bool = False, sequence: bool = False
-    ) -> Change:
-        self._request.create(
-            self._session.root + path, data, self._session.acl, ephemeral, sequence
-        )
+        self, path: str, data: bytes, ephemeral: bool = False, sequence: bool = False,
+        is_secret: bool = False,
+    ) -> Change:  # fmt: skip
+        acl = self._session.secret_acl if is_secret else self._session.acl
+        self._request.create(self._session.root + path, data, acl, ephemeral, sequence)
         return self
 
     def set(self, path: str, data: bytes, version: int) -> Change:

@@ -39,6 +39,13 @@ class ZooKeeperConfig(Part):
         "user may change its nodes. A file, so that no list of settings or processes shows it.",
         default_words="none",
     )
+    may_show_secrets: bool = setting(
+        "zookeeper.secrets.unprotected",
+        False,
+        "Whether a cluster may keep users' passwords (hashed), credentials and tokens in a "
+        "ZooKeeper to which brokers do not log in (zookeeper.auth.file): everybody who reaches it "
+        "can read and change them then.",
+    )
     has_tls: bool = setting(
         "zookeeper.ssl.client.enable",
         False,

@@ -22,6 +22,7 @@ from appliance.access.scram_keys import fits
 from appliance.access.user_rows import User, UserRows
 from appliance.access.users import UserTable
 from appliance.catalog.catalog import NAME, Catalog
+from appliance.catalog.facts import Facts
 from appliance.config import DelegationTokensConfig, KeptConfig, SettingInvalid
 from appliance.errors import ApplianceError
 from appliance.process.detached_tasks import Changes
@@ -45,7 +46,7 @@ class Site:
     def _open(self, entities_max: int = 1000) -> None:
         self.catalog = Catalog.open(self.path / NAME)
         kept = Kept.of_entities(KeptConfig(entities_max=entities_max))
-        self.users = UserTable(UserRows(self.catalog), Changes(), kept)
+        self.users = UserTable(UserRows(self.catalog), Facts(Changes()), kept)
         self.tokens = DelegationTokens(
             DelegationTokenRows(self.catalog), self.users, kept, self.config, lambda: self.now
         )
@@ -208,7 +209,7 @@ def test_tokens_of_a_user_go_with_him(site: Site) -> None:
     ann, bob = site.make(ANN), site.make(BOB)
 
     async def remove() -> None:
-        await site.users.change(site.users.remove("ann", site.now))
+        await site.users.change(lambda: site.users.remove("ann", site.now))
         assert site.tokens.to_log_in(ann.id, SHA_256).proven.expires_ms == 0  # at once
         await site.tokens.settled()
 

@@ -12,6 +12,7 @@ from appliance.access import scram_keys
 from appliance.access.user_rows import User, UserRows
 from appliance.access.users import UserTable
 from appliance.catalog.catalog import Catalog
+from appliance.catalog.facts import Facts
 from appliance.process.detached_tasks import Changes
 
 SHA_256, SHA_512 = 1, 2
@@ -20,7 +21,7 @@ SHA_256, SHA_512 = 1, 2
 @pytest.fixture
 def users(tmp_path: Path) -> Iterator[UserTable]:
     catalog = Catalog.open(tmp_path / "catalog")
-    yield UserTable(UserRows(catalog), Changes())
+    yield UserTable(UserRows(catalog), Facts(Changes()))
     catalog.close()
 
 

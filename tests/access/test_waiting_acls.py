@@ -25,6 +25,7 @@ from appliance.access.authorizer import Authorizer
 from appliance.access.kept_per_address import Kept
 from appliance.access.principal import Principal
 from appliance.catalog.catalog import NAME, Catalog
+from appliance.catalog.facts import Facts
 from appliance.config import KeptConfig
 from appliance.process.detached_tasks import Changes
 
@@ -45,7 +46,7 @@ class Life:
         if is_enforced:
             self.rows.begin_enforcement(now_ms=17)
         self.kept = Kept.of_entities(KeptConfig())
-        self.acls = Acls(self.rows, Changes(), self.kept, is_enforced)
+        self.acls = Acls(self.rows, Facts(Changes()), self.kept, is_enforced)
         self.authorizer = Authorizer(is_enforced)
         self.acls.on_change(self.authorizer.change)
 

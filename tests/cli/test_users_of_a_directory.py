@@ -11,6 +11,7 @@ from appliance.access import scram_keys
 from appliance.access.user_rows import UserRows
 from appliance.access.users import UserTable
 from appliance.catalog.catalog import NAME, Catalog
+from appliance.catalog.facts import Facts
 from appliance.process.detached_tasks import Changes
 from appliance.testing import running_broker
 from tests.support.people import logged_in
@@ -78,7 +79,7 @@ def test_users_are_listed_changed_and_deleted(tmp_path: Path, file: Path) -> Non
     assert NOBODY.out(f"user delete ada --yes {at}") == "ada deleted\n"
     assert [each["name"] for each in NOBODY.json(f"user list {at}")["users"]] == ["app"]
     catalog = Catalog.open(tmp_path / NAME)  # certificates and tokens of hers are void
-    table = UserTable(UserRows(catalog), Changes())
+    table = UserTable(UserRows(catalog), Facts(Changes()))
     assert table.is_withdrawn("ada", 1_700_000_000_000)
     assert not table.is_withdrawn("app", 1_700_000_000_000)
     catalog.close()

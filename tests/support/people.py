@@ -13,6 +13,7 @@ from appliance.admin import users
 from appliance.admin.route import ADMIN, OPERATOR, VIEWER
 from appliance.admin.token_rows import TokenRows
 from appliance.catalog.catalog import NAME, Catalog
+from appliance.catalog.facts import Facts
 from appliance.machine.believed_time import wall_now_ms
 from appliance.process.detached_tasks import Changes
 from appliance.testing import RunningBroker, running_broker
@@ -39,7 +40,7 @@ def make_people(path: Path, blind: str = "", plain: str = "") -> None:
 
 
 def users_in(catalog: Catalog, now_ms: Callable[[], int] = wall_now_ms) -> users.Users:
-    table = UserTable(UserRows(catalog), Changes())
+    table = UserTable(UserRows(catalog), Facts(Changes()))
     return users.Users(table, TokenRows(catalog), now_ms)
 
 

@@ -192,7 +192,7 @@ class Server:
             self.broker = broker = await asyncio.to_thread(self._open, progress)
             try:
                 if not self.stopping.is_set():
-                    self._is_to_join = in_zookeeper.is_to_join(broker)
+                    self._is_to_join = await in_zookeeper.is_to_join(broker)
                     async with (
                         self._clients(broker), self._bulk(runner), self._registered(broker)
                     ):

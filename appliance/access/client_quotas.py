@@ -221,18 +221,19 @@ class ClientQuotas:
         self, alterations: Sequence[Alteration], validate_only: bool
     ) -> list[ApplianceError | None]:
         """Returns the result of each in order. An error of one entity does not stop others."""
+        faults: list[ApplianceError | None] = []
         try:
-            found: list[ApplianceError | None] = await self._change(
-                lambda: self._alter(alterations, validate_only)
-            )
+            await self._change(lambda: self._alter(alterations, validate_only, faults))
         except ApplianceError as error:
-            return [error for _ in alterations]
-        return found
+            known = faults or [None for _ in alterations]
+            return [fault or error for fault in known]
+        return faults
 
     async def _alter(
-        self, alterations: Sequence[Alteration], validate_only: bool
-    ) -> list[ApplianceError | None]:
-        faults: list[ApplianceError | None] = []
+        self, alterations: Sequence[Alteration], validate_only: bool,
+        faults: list[ApplianceError | None],
+    ) -> None:  # fmt: skip
+        faults.clear()  # of a former try
         after: dict[Entity, dict[str, float]] = {}
         for each in alterations:
             try:
@@ -245,15 +246,11 @@ class ClientQuotas:
             else:
                 faults.append(None)
         if not after or validate_only:
-            return faults
+            return
         new = [each for each in after if after[each] and each not in self._quotas]
-        try:
-            self._kept.check("", sum(len(_text_of(each)) for each in new), len(new))
-        except ApplianceError as error:
-            return [fault or error for fault in faults]
+        self._kept.check("", sum(len(_text_of(each)) for each in new), len(new))
         await self._publish(after)
         await self._apply(after)
-        return faults
 
     async def _publish(self, after: Mapping[Entity, dict[str, float]]) -> None:
         await self._change.publish(self.kind, {

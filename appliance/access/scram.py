@@ -104,26 +104,22 @@ class ScramCredentials:
     ) -> dict[str, ApplianceError | None]:
         """Returns the result of each user. An error of one user does not stop others."""
         wanted: list[Deletion | Upsertion] = [*deletions, *upsertions]
-        try:
-            return await self._users.change(lambda: self._alter(wanted))
-        except ApplianceError as error:
-            return {each.user: error for each in wanted}
-
-    async def _alter(
-        self, alterations: Iterable[Deletion | Upsertion]
-    ) -> dict[str, ApplianceError | None]:
         faults: Faults = {}
+        try:
+            await self._users.change(lambda: self._alter(wanted, faults))
+        except ApplianceError as error:
+            return {each.user: faults.get(each.user, error) for each in wanted}
+        return {each.user: faults.get(each.user) for each in wanted}
+
+    async def _alter(self, alterations: Iterable[Deletion | Upsertion], faults: Faults) -> None:
+        faults.clear()  # of a former try
         kept: dict[str, Deletion | Upsertion] = {}
         for each in alterations:
             self._take(each, kept, faults)
-        try:
-            gone, put = self._credentials(kept.values())
-        except ApplianceError as error:
-            return {**dict.fromkeys(kept, error), **faults}
+        gone, put = self._credentials(kept.values())
         if gone or put:
             await self._users.alter(put, gone, self._now_ms())
             events.info("SCRAM credentials altered", put=len(put), removed=len(gone))
-        return {**dict.fromkeys(kept), **faults}
 
     def _credentials(
         self, alterations: Iterable[Deletion | Upsertion]

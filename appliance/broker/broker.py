@@ -110,6 +110,7 @@ class Broker:
         self.cluster_id = catalog.cluster_id
         self.told = [config.advertised(each) for each in config.listeners]  # by listener
         self.software: dict[int, tuple[str, str]] = {}  # name and version, by connection
+        self.kept_from_cluster = ""  # why it serves as one box although it is to be in one
         self.change = Changes()
         self.facts = Facts(self.change)
         self.members: Members = OneBroker(self)
@@ -269,7 +270,9 @@ class Broker:
                 may_hold_records=not TopicRows(catalog).is_settled,
             )  # fmt: skip
             undo.callback(log_dir.abandon)
-            data_format.take(control.path, now_ms, log_dir.needs)
+            is_replicated = config.is_in_cluster or TopicRows(catalog).has_replicated()
+            needs = {**log_dir.needs, **(data_format.REPLICATED if is_replicated else {})}
+            data_format.take(control.path, now_ms, needs)
             broker = cls(config, catalog, log_dir, ledger, holds)
             broker._recover(progress)
             undo.pop_all()

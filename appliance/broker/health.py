@@ -248,6 +248,8 @@ def _all(subject: Subject, broker: Broker, watch: Watch) -> Iterator[Finding]:
         yield from of_registration(registered)
     if subject.cluster is not None:
         yield from of_replicas(subject.cluster)
+    if broker.kept_from_cluster:
+        yield Finding("degraded", "zookeeper", broker.kept_from_cluster)
     yield from of_exports(broker)
     yield from broker.backup_reports.findings(broker.clock.now_ms())
     yield from of_scrub(broker)

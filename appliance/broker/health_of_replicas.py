@@ -12,6 +12,12 @@ if TYPE_CHECKING:
 
 
 def of_replicas(here: InCluster) -> Iterator[Finding]:
+    if not here.cluster.has_read_all:
+        yield Finding(
+            "failing", "replicas",
+            "nothing was heard of the cluster since the start, because ZooKeeper does not answer: "
+            "what is here may have been moved or deleted, so nothing of it is served until then",
+        )  # fmt: skip
     if here.roles.is_paused:
         yield Finding(
             "failing", "replicas",

@@ -27,7 +27,6 @@ from appliance.cluster.cluster import Cluster
 from appliance.cluster.lives import Member
 from appliance.config import Address
 from appliance.data_dir.partition_names import Key
-from appliance.errors import ApplianceError
 from appliance.process import event_log
 from appliance.topics.replicated_topics import ReplicatedTopics
 from appliance.topics.topic import OFFSETS, TRANSACTIONS, Topic
@@ -38,22 +37,11 @@ LOOK_S, AGAIN_S = 0.005, 1.0
 HAND_OVER_S = 10.0  # a stop waits so long for followers and for an election
 
 
-class TopicsNotReplicated(ApplianceError):
-    """The directory has topics of a broker of its own."""
-
-
 class InCluster:
     """Lives on the event loop. `join` before clients are let in, `leave` after."""
 
     def __init__(self, broker: Broker) -> None:
         config, topics = broker.config, broker.topics
-        own = [each.name for each in topics.values() if not each.is_replicated]
-        if own:
-            raise TopicsNotReplicated(
-                f"{config.data_dir} has {len(own)} topics of a broker without a cluster, {own[0]} "
-                "among them: with zookeeper.format=cluster start with a new data directory, and "
-                "copy them with appliance mirror"
-            )
         self.broker = broker
         self._fetchers = ReplicaFetchers(config.node_id, config.replication)
         coordinators: dict[str, Coordinators] = {

@@ -22,9 +22,8 @@ from appliance.broker.broker import Broker
 from appliance.catalog.facts import Values
 from appliance.config import NO_ENSEMBLE
 from appliance.config.topic_config import Configs
-from appliance.config.zookeeper import CLUSTER
 from appliance.data_dir.partition_names import Key
-from appliance.errors import NotLeader
+from appliance.errors import ApplianceError, NotLeader
 from appliance.groups.zookeeper_groups import ZooKeeperGroups
 from appliance.topics.topic import Topic
 from appliance.topics.topics import Moving, NewTopic
@@ -34,6 +33,10 @@ if TYPE_CHECKING:
     from appliance.zookeeper.registration import Registration
 
 Result = TypeVar("Result")
+
+
+class TopicsOfCluster(ApplianceError):
+    """A broker without a cluster cannot serve these."""
 
 
 class NotJoined:
@@ -74,13 +77,28 @@ class NotJoined:
         return NotLeader(f"{name}: this broker has not joined its cluster yet, ask again")
 
 
-def is_to_join(broker: Broker) -> bool:
+async def is_to_join(broker: Broker) -> bool:
     """Before clients are let in: from now on the cluster decides of topics."""
-    config = broker.config.zookeeper
-    if config.ensemble == NO_ENSEMBLE or config.format != CLUSTER:
+    if not broker.config.is_in_cluster:
+        check_alone(broker)
+        return False
+    from appliance.broker import one_box
+
+    if not await one_box.is_taken_in(broker):
         return False
     broker.topics.cluster = broker.facts.cluster = NotJoined()
     return True
+
+
+def check_alone(broker: Broker) -> None:
+    """For a start without a cluster."""
+    found = [each.name for each in broker.topics.values() if each.is_replicated]
+    if found:
+        raise TopicsOfCluster(
+            f"{broker.config.data_dir} has {len(found)} topics of a cluster, {found[0]} among "
+            "them: start it with zookeeper.connect and zookeeper.format=cluster, or, if it is to "
+            "be a box of its own again, say so once: appliance leave-cluster"
+        )
 
 
 @asynccontextmanager
@@ -98,7 +116,7 @@ async def joined(broker: Broker) -> AsyncIterator[InCluster]:
 @asynccontextmanager
 async def registered(broker: Broker) -> AsyncIterator[Registration | None]:
     config = broker.config
-    if config.zookeeper.ensemble == NO_ENSEMBLE:
+    if config.zookeeper.ensemble == NO_ENSEMBLE or config.is_in_cluster:
         yield None
         return
     from appliance.zookeeper.registration import Identity, Registration

@@ -44,6 +44,7 @@ LARGE = {  # where those are that import the engine, certificates or the client 
     "disk": "appliance.cli.disk",
     "doctor": "appliance.cli.doctor",
     "install": "appliance.cli.install",
+    "leave-cluster": "appliance.cli.leave_cluster",
     "mirror": "appliance.mirror.command",
     "tls": "appliance.cli.tls",
     "uninstall": "appliance.cli.install",
@@ -59,7 +60,8 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in LARGE:
-            found: click.Command = getattr(import_module(LARGE[cmd_name]), cmd_name)
+            name = cmd_name.replace("-", "_")
+            found: click.Command = getattr(import_module(LARGE[cmd_name]), name)
             return found
         return super().get_command(ctx, cmd_name)
 

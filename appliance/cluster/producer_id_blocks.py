@@ -38,6 +38,27 @@ async def take(session: Session, node_id: int) -> range:
         return range(first, first + BLOCK)
 
 
+async def skip_to(session: Session, node_id: int, next_id: int) -> None:
+    """Those below were given before there was a cluster."""
+    while next_id > 0:
+        try:
+            data, stat = await session.get(paths.PRODUCER_IDS)
+        except NoNodeError:
+            data, stat = b"", None
+        if last_in(data) + 1 >= next_id:
+            return
+        taken, change = block_node(node_id, max(0, next_id - BLOCK)), session.change()
+        if stat is None:
+            change.create(paths.PRODUCER_IDS, taken)
+        else:
+            change.set(paths.PRODUCER_IDS, taken, stat.version)
+        try:
+            await change.commit()
+        except ChangeRefused as refused:
+            if not isinstance(refused.error, (BadVersionError, NodeExistsError)):
+                raise
+
+
 def block_node(node_id: int, first: int) -> bytes:
     fields = {"version": 1, "broker": node_id, "block_start": str(first),
               "block_end": str(first + BLOCK - 1)}  # fmt: skip

@@ -317,6 +317,11 @@ class BrokerConfig(Part):
         return is_ssl and self.tls_of(listener.name).client_auth != NONE
 
     @property
+    def is_in_cluster(self) -> bool:
+        """Topics have replicas on other brokers, and ZooKeeper says where."""
+        return self.zookeeper.is_cluster
+
+    @property
     def enforces_rights(self) -> bool:
         """One listener that asks is enough: another must not undo what it asks for."""
         return bool(self.access.authorizer) or any(

@@ -95,6 +95,10 @@ class ZooKeeperConfig(Part):
         default_words="those of the system",
     )
 
+    @property
+    def is_cluster(self) -> bool:
+        return self.ensemble != NO_ENSEMBLE and self.format == CLUSTER
+
     def __post_init__(self) -> None:
         try:
             dict(map(url_of, self.cluster_pages.all))

@@ -69,7 +69,8 @@ FIRST = Version(1, 0)
 OURS = Version(1, 1)  # the file `format`, and a version in the journal's first record
 # Features that not every build of this major knows, and the version that has them first.
 LOG_DIRS = {"log.dirs": "0.1.0"}
-KNOWN_NEEDS = frozenset(LOG_DIRS)
+REPLICATED = {"replicated topics": "0.1.0"}
+KNOWN_NEEDS = frozenset({*LOG_DIRS, *REPLICATED})
 
 
 class Opened(NamedTuple):

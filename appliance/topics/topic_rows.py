@@ -96,6 +96,27 @@ class TopicRows:
                 run(place, (topic, number))
             insert_places(run, places)
 
+    def has_replicated(self) -> bool:
+        return bool(self._catalog.rows("SELECT 1 FROM replicated_topics LIMIT 1"))
+
+    def replicate(self, topics: Iterable[TopicRow]) -> None:
+        """From now on they are a cluster's, and all that they have is here. All or none."""
+        with self._catalog.change() as run:
+            for each in topics:
+                run("INSERT INTO replicated_topics VALUES (?)", (each.name,))
+                _insert_here(run, each.name, range(each.partitions))
+
+    def leave_cluster(self, next_producer_id: int) -> None:
+        """All topics, and what else is a cluster's, are this broker's own from now on."""
+        with self._catalog.change() as run:
+            for table in ("local_replicas", "replicated_topics", "cluster_facts"):
+                run(f"DELETE FROM {table}")
+            skip_to(run, next_producer_id)
+
+    def next_producer_id(self) -> int:
+        """All below were given, or may be."""
+        return int(self._catalog.rows("SELECT next FROM producer_ids")[0][0])
+
     def set_partitions(self, topic: str, partitions: int, places: Places = NO_PLACES) -> None:
         with self._catalog.change() as run:
             run("UPDATE topics SET partitions = ? WHERE name = ?", (partitions, topic))

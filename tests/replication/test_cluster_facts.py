@@ -8,14 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
     AclPermissionType,
     AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
     ConfigResource,
     ResourcePatternType,
     ResourceType,
@@ -23,6 +20,22 @@ from confluent_kafka.admin import (
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
+from appliance.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+)
+from appliance.protocol.messages.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
+from appliance.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from appliance.protocol.messages.list_config_resources import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
 from appliance.zookeeper.server import ZooKeeperServer
 from tests.support.embedded_cluster import (
     DEADLINE_S,
@@ -30,6 +43,8 @@ from tests.support.embedded_cluster import (
     embedded_cluster,
     eventually,
 )
+
+BROKER, CLIENT_METRICS, GROUP = 4, 16, 32
 
 
 @pytest.fixture
@@ -50,18 +65,37 @@ def allow(admin: AdminClient, user: str, topic: str, operation: AclOperation) ->
         done.result(DEADLINE_S)
 
 
-def configure(admin: AdminClient, kind: ConfigResource.Type, name: str, **values: str) -> None:
-    wanted = ConfigResource(kind, name, incremental_configs=[
-        ConfigEntry(each.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
-        for each, value in values.items()
-    ])  # fmt: skip
-    for done in admin.incremental_alter_configs([wanted]).values():
-        done.result(DEADLINE_S)
+def configure(
+    cluster: EmbeddedCluster, node: int, kind: int, resource: str, name: str, value: str
+) -> None:
+    config = IncrementalAlterConfigsRequest.AlterableConfig(name, 0, value)
+    wanted = IncrementalAlterConfigsRequest.AlterConfigsResource(kind, resource, [config])
+    (found,) = cluster.ask(node, IncrementalAlterConfigsRequest([wanted]),
+                           IncrementalAlterConfigsResponse, 44, 1).responses  # fmt: skip
+    assert found.error_code == 0, found.error_message
 
 
-def config(admin: AdminClient, kind: ConfigResource.Type, name: str, wanted: str) -> str:
-    (done,) = admin.describe_configs([ConfigResource(kind, name)]).values()
-    return done.result(DEADLINE_S)[wanted].value
+def config_of_broker(cluster: EmbeddedCluster, node: int, wanted: str) -> str:
+    admin = cluster.admin(node)
+    (done,) = admin.describe_configs([
+        ConfigResource(ConfigResource.Type.BROKER, str(node))]).values()  # fmt: skip
+    return str(done.result(DEADLINE_S)[wanted].value)
+
+
+def set_quota(cluster: EmbeddedCluster, node: int, user: str, rate: float) -> None:
+    entity = AlterClientQuotasRequest.EntityData("user", user)
+    quota = AlterClientQuotasRequest.OpData("producer_byte_rate", rate)
+    wanted = AlterClientQuotasRequest.EntryData([entity], [quota])
+    (found,) = cluster.ask(node, AlterClientQuotasRequest([wanted]),
+                           AlterClientQuotasResponse, 49, 1).entries  # fmt: skip
+    assert found.error_code == 0, found.error_message
+
+
+def quotas(cluster: EmbeddedCluster, node: int) -> list[float]:
+    found = cluster.ask(
+        node, DescribeClientQuotasRequest(), DescribeClientQuotasResponse, 48, 1
+    ).entries
+    return [each.values[0].value for each in found or ()]
 
 
 def sees(cluster: EmbeddedCluster, node: int, user: str, password: str) -> set[str]:
@@ -74,6 +108,7 @@ def test_what_was_changed_at_one_broker_holds_at_all(cluster: EmbeddedCluster) -
     cluster.start(1)
     cluster.start(2)
     cluster.make_user(1, "ann", "ann's password")
+    set_quota(cluster, 2, "ann", 4000.0)
     eventually(lambda: cluster.iterations(2, "ann") == [4096])
     assert cluster.may_log_in(2, "ann", "ann's password")
     assert not cluster.may_log_in(2, "ann", "another")
@@ -83,20 +118,26 @@ def test_what_was_changed_at_one_broker_holds_at_all(cluster: EmbeddedCluster) -
     assert "t" not in sees(cluster, 1, "ann", "ann's password")
     allow(cluster.admin(2), "ann", "t", AclOperation.DESCRIBE)
     eventually(lambda: "t" in sees(cluster, 1, "ann", "ann's password"))
+    assert quotas(cluster, 1) == quotas(cluster, 2) == [4000.0]
 
     cluster.stop(2)
     cluster.make_user(1, "ann", "her next password", 5000)
-    configure(cluster.admin(1), ConfigResource.Type.BROKER, "", log_retention_ms="1234567")
-    configure(cluster.admin(1), ConfigResource.Type.BROKER, "1", log_retention_bytes="7654321")
+    configure(cluster, 1, BROKER, "", "log.retention.ms", "1234567")
+    configure(cluster, 1, BROKER, "1", "log.retention.bytes", "7654321")
+    configure(cluster, 1, GROUP, "g", "consumer.session.timeout.ms", "50000")
+    configure(cluster, 1, CLIENT_METRICS, "s", "interval.ms", "5000")
     cluster.start(2)
     eventually(lambda: cluster.iterations(2, "ann") == [5000])
     assert cluster.may_log_in(2, "ann", "her next password")
     assert not cluster.may_log_in(2, "ann", "ann's password")
     assert "t" in sees(cluster, 2, "ann", "her next password")
-    broker = ConfigResource.Type.BROKER
-    assert config(cluster.admin(2), broker, "2", "log.retention.ms") == "1234567"
-    assert config(cluster.admin(2), broker, "2", "log.retention.bytes") == "-1"
-    assert config(cluster.admin(1), broker, "1", "log.retention.bytes") == "7654321"
+    assert config_of_broker(cluster, 2, "log.retention.ms") == "1234567"
+    assert config_of_broker(cluster, 2, "log.retention.bytes") == "-1"
+    assert config_of_broker(cluster, 1, "log.retention.bytes") == "7654321"
+    for kind, name in ((GROUP, "g"), (CLIENT_METRICS, "s")):
+        found = cluster.ask(2, ListConfigResourcesRequest([kind]), ListConfigResourcesResponse,
+                            74, 1)  # fmt: skip
+        assert [each.resource_name for each in found.config_resources] == [name]
 
 
 def test_strangers_read_no_secret_in_zookeeper(
@@ -129,7 +170,7 @@ def test_strangers_read_no_secret_in_zookeeper(
 def test_without_a_login_to_zookeeper_no_secret_goes_there(cluster: EmbeddedCluster) -> None:
     cluster.logs_in = False
     cluster.start(1)
-    with pytest.raises(KafkaException, match=r"zookeeper\.auth\.file"):
+    with pytest.raises(AssertionError, match=r"zookeeper\.auth\.file"):
         cluster.make_user(1, "ann", "ann's password")
     assert not cluster.may_log_in(1, "ann", "ann's password")
     allow(cluster.admin(1), "ann", "t", AclOperation.READ)

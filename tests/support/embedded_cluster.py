@@ -8,19 +8,22 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import (
-    AdminClient,
-    NewTopic,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
-)
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
+from appliance.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+)
+from appliance.protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
 from appliance.testing import RunningBroker
 from appliance.zookeeper.server import ZooKeeperServer
 from tests.support.kafka_login import log_in
-from tests.support.wire_client import WireClient
+from tests.support.scram_client import salted
+from tests.support.wire_client import WireClient, frame_of
 
 DEADLINE_S = 20.0
 SESSION_MS = 2000
@@ -77,11 +80,20 @@ class EmbeddedCluster:
         admin.create_topics([NewTopic(topic, 1, factor)])[topic].result(DEADLINE_S)
 
     def make_user(self, node: int, name: str, password: str, iterations: int = 4096) -> None:
-        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, iterations)
-        admin = self.admin(node)
-        wanted = UserScramCredentialUpsertion(name, info, password.encode())
-        for done in admin.alter_user_scram_credentials([wanted]).values():
-            done.result(DEADLINE_S)
+        salt = b"0123456789"
+        upsertion = AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
+            name, 1, iterations, salt, salted("sha256", password, salt, iterations)
+        )
+        (found,) = self.ask(node, AlterUserScramCredentialsRequest(upsertions=[upsertion]),
+                            AlterUserScramCredentialsResponse, 51, 0).results  # fmt: skip
+        assert found.error_code == 0, found.error_message
+
+    def ask(self, node: int, request: Any, response: type, key: int, version: int) -> Any:
+        """Of that broker, whichever a client's library would have chosen."""
+        host, port = self.running[node].bootstrap.rsplit(":", 1)
+        with WireClient((host, int(port))) as client:
+            client.send(frame_of(request, key, version))
+            return client.answer(response, key, version)
 
     def login(self, node: int, name: str, password: str, **more: Any) -> dict[str, Any]:
         """Settings of a client that may come in."""
@@ -98,12 +110,10 @@ class EmbeddedCluster:
 
     def iterations(self, node: int, name: str) -> list[int]:
         """Of the credentials that this broker knows."""
-        admin = self.admin(node)  # held: it answers while it lives
-        (done,) = admin.describe_user_scram_credentials([name]).values()
-        try:
-            return [each.iterations for each in done.result(DEADLINE_S).scram_credential_infos]
-        except KafkaException:
-            return []
+        wanted = [DescribeUserScramCredentialsRequest.UserName(name)]
+        (found,) = self.ask(node, DescribeUserScramCredentialsRequest(wanted),
+                            DescribeUserScramCredentialsResponse, 50, 0).results  # fmt: skip
+        return [each.iterations for each in found.credential_infos]
 
     def produce(self, node: int, topic: str, values: list[str], **more: Any) -> list[Any]:
         """The errors."""

@@ -1,0 +1,164 @@
+"""One box becomes a cluster, and the last broker of a cluster one box again: records, offsets of
+groups, users and rules stay, and a start that was killed in the middle goes on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicCollection
+
+from appliance.cli.main import main
+from appliance.cluster.taking_in import NamesTaken
+from appliance.errors import ApplianceError
+from appliance.process.exit_codes import REFUSED
+from appliance.record import _batch
+from appliance.topics.topic_rows import TopicRows
+from appliance.zookeeper.server import ZooKeeperServer
+from tests.support.embedded_cluster import (
+    DEADLINE_S,
+    EmbeddedCluster,
+    embedded_cluster,
+    eventually,
+)
+
+
+@pytest.fixture
+def cluster(
+    server: ZooKeeperServer, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[EmbeddedCluster]:
+    root = "/one-box-" + re.sub(r"\W", "-", request.node.name)
+    with embedded_cluster(server, root, tmp_path / "cluster") as found:
+        yield found
+
+
+def take(consumer: Consumer, count: int) -> list[str]:
+    found: list[str] = []
+
+    def is_enough() -> bool:
+        found.extend(each.value().decode() for each in consumer.consume(count - len(found), 0.2)
+                     if each.error() is None)  # fmt: skip
+        return len(found) >= count
+
+    eventually(is_enough)
+    return found
+
+
+def read_as_group(cluster: EmbeddedCluster, node: int, count: int) -> list[str]:
+    consumer = cluster.consumer(node, "g")
+    consumer.subscribe(["t"])
+    found = take(consumer, count)
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    return found
+
+
+def committed(cluster: EmbeddedCluster, node: int) -> int:
+    admin = cluster.admin(node)
+    (done,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("g")]).values()
+    (partition,) = done.result(DEADLINE_S).topic_partitions
+    return int(partition.offset)
+
+
+def topic_ids(cluster: EmbeddedCluster, node: int) -> dict[str, str]:
+    admin = cluster.admin(node)
+    names = [*admin.list_topics(timeout=DEADLINE_S).topics]
+    found = admin.describe_topics(TopicCollection(names))
+    ids = {name: str(done.result(DEADLINE_S).topic_id) for name, done in found.items()}
+    return {name: each.replace("/", "_").replace("+", "-") for name, each in ids.items()}
+
+
+def epochs(cluster: EmbeddedCluster, node: int) -> list[int]:
+    """Of the batches of t, in their order."""
+    files = sorted((cluster.folder / str(node) / "t-0").glob("*.log"))
+    return [each.leader_epoch for file in files for each in _batch.headers(file.read_bytes())]
+
+
+def leave(cluster: EmbeddedCluster, node: int, *more: str) -> tuple[int, str]:
+    settings = {**cluster.in_cluster(), "node.id": str(node), "storage.reserve.bytes": "0"}
+    pairs = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+    path = str(cluster.folder / str(node))
+    found = CliRunner().invoke(main, ["leave-cluster", "--data-dir", path, *pairs, *more])
+    return found.exit_code, found.output
+
+
+def test_one_box_becomes_a_cluster_and_one_box_again(cluster: EmbeddedCluster) -> None:
+    cluster.start(1, is_one_box=True)
+    cluster.create(1, "t")
+    cluster.make_user(1, "ann", "ann's password")
+    assert cluster.produce(1, "t", ["a", "b"], **{"enable.idempotence": True}) == []
+    assert read_as_group(cluster, 1, 2) == ["a", "b"]
+    assert cluster.produce(1, "t", ["c"]) == []
+    ids = topic_ids(cluster, 1)
+    assert {*ids} == {"t", "__consumer_offsets"}
+    cluster.stop(1)
+
+    cluster.start(1)
+    cluster.start(2)
+    assert topic_ids(cluster, 1) == ids
+    assert committed(cluster, 1) == 2
+    assert read_as_group(cluster, 1, 1) == ["c"]
+    assert cluster.produce(2, "t", ["d"], **{"enable.idempotence": True}) == []
+    eventually(lambda: cluster.iterations(2, "ann") == [4096])
+    assert cluster.may_log_in(2, "ann", "ann's password")
+    cluster.make_user(2, "bob", "bob's password")
+    cluster.create(2, "of-two", factor=2)
+    cluster.stop(2, 1)
+
+    code, said = leave(cluster, 1)
+    assert code == REFUSED
+    assert "0 are not in this directory, and 1 have replicas elsewhere (of-two-0" in said
+    with pytest.raises(ApplianceError, match="3 topics of a cluster"):
+        cluster.start(1, is_one_box=True)
+    code, said = leave(cluster, 1, "--keep-what-is-here")
+    assert code == 0, said
+    assert "3 topics of the cluster are this broker's own now" in said
+
+    cluster.start(1, is_one_box=True)
+    assert {name: topic_ids(cluster, 1)[name] for name in ids} == ids
+    assert read_as_group(cluster, 1, 1) == ["d"]
+    assert cluster.produce(1, "t", ["e"], **{"enable.idempotence": True}) == []
+    assert cluster.values(1, "t", 5) == ["a", "b", "c", "d", "e"]
+    first, *_, in_cluster, last = epochs(cluster, 1)
+    assert first < in_cluster <= last
+    assert cluster.may_log_in(1, "ann", "ann's password")
+    assert cluster.may_log_in(1, "bob", "bob's password")
+
+
+def test_a_start_that_is_killed_in_the_middle_goes_on(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.start(1, is_one_box=True)
+    cluster.create(1, "t")
+    assert cluster.produce(1, "t", ["a"]) == []
+    cluster.stop(1)
+    with monkeypatch.context() as patched:
+
+        def killed(*_: object) -> None:
+            raise RuntimeError("killed")
+
+        patched.setattr(TopicRows, "replicate", killed)
+        with pytest.raises(RuntimeError):
+            cluster.start(1)
+    cluster.start(1)
+    assert cluster.produce(1, "t", ["b"]) == []
+    assert cluster.values(1, "t", 2) == ["a", "b"]
+
+
+def test_a_name_that_the_cluster_has_is_refused_with_both_ids(cluster: EmbeddedCluster) -> None:
+    cluster.start(1)
+    cluster.create(1, "t")
+    cluster.start(2, is_one_box=True)
+    cluster.create(2, "own")
+    cluster.create(2, "t")
+    assert cluster.produce(2, "t", ["a"]) == []
+    ours, theirs = topic_ids(cluster, 2)["t"], topic_ids(cluster, 1)["t"]
+    cluster.stop(2)
+    with pytest.raises(NamesTaken, match=f"t is {ours} here and {theirs} in the cluster"):
+        cluster.start(2)
+    assert {*topic_ids(cluster, 1)} == {"t"}
+    cluster.start(2, is_one_box=True)
+    assert cluster.values(2, "t", 1) == ["a"]

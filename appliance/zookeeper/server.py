@@ -1,7 +1,7 @@
-"""A single ZooKeeper for tests and experiments: Apache's own server, on loopback.
+"""Apache's own ZooKeeper: a single one on loopback for a try-out, or one of an ensemble, which is
+what a cluster of brokers wants.
 
-Its jars come with PySpark, which exports with Spark need anyway. In production install ZooKeeper as
-its own service.
+Its jars come with PySpark, which exports with Spark need anyway.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -21,7 +22,7 @@ from appliance.config import Address
 from appliance.errors import ApplianceError
 
 JAVA_NEEDED = 17
-MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
+MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"  # a single one, too
 # The jars of Spark's hundreds that ZooKeeper needs: with all of them a start takes twice as long.
 JARS = ("zookeeper", "slf4j-api", "log4j", "netty", "metrics-core", "snappy-java")
 # Small and fast to start. With log4j's beans it would print a useless line.
@@ -36,6 +37,9 @@ START_S = 60.0
 STOP_S = 20.0
 LOOK_S = 0.02  # between two checks whether it serves
 ASK_S = 5.0
+LOOPBACK = "127.0.0.1"
+LIMIT_TICKS = 10  # in which a server of an ensemble follows its leader
+MODES = (b"Mode: standalone", b"Mode: leader", b"Mode: follower")
 NO_SETTINGS: Mapping[str, object] = {}
 
 
@@ -69,6 +73,19 @@ def class_path() -> str:
     return ":".join(map(str, paths))
 
 
+@dataclass(frozen=True)
+class Peer:
+    """A server of an ensemble."""
+
+    number: int
+    host: str
+    port: int = 2888  # of the leader, for its followers
+    election_port: int = 3888
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}:{self.election_port}"
+
+
 class ZooKeeperServer:
     """Started by `with` (or `start`), stopped at its end; may start again with the same data."""
 
@@ -79,11 +96,15 @@ class ZooKeeperServer:
         tick_ms: int = TICK_MS,
         output: IO[bytes] | None = None,
         more: Mapping[str, object] = NO_SETTINGS,
+        host: str = LOOPBACK,
+        number: int = 0,
+        peers: Sequence[Peer] = (),
     ) -> None:
-        """`more`: settings of ZooKeeper."""
-        self.more = more
+        """`more`: settings of ZooKeeper. With `peers` it is the one of an ensemble that has this
+        number."""
+        self.more, self.number, self.peers = more, number, peers
         self.data_dir, self.tick_ms, self.output = data_dir, tick_ms, output
-        self.address = Address("127.0.0.1", port)
+        self.address = Address(host, port)
         self.process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> ZooKeeperServer:
@@ -95,17 +116,22 @@ class ZooKeeperServer:
 
     def start(self) -> None:
         """Returns at once; see `wait_until_serving`."""
-        host_and_port = (self.address.host, self.address.port)
-        socket.create_server(host_and_port).close()  # fails if the port is taken
-        command = [java(), *FLAGS, "-cp", class_path(), MAIN, str(self._write_config())]
+        self.check_port()
         # in its own session, so that Ctrl-C ends it through us alone
         self.process = subprocess.Popen(
-            command,
+            self.command(),
             stdin=subprocess.DEVNULL,
             stdout=self.output or 2,
             stderr=self.output or 2,
             start_new_session=True,
         )
+
+    def check_port(self) -> None:
+        """Fails if it is taken."""
+        socket.create_server((self.address.host, self.address.port)).close()
+
+    def command(self) -> list[str]:
+        return [java(), *FLAGS, "-cp", class_path(), MAIN, str(self._write_config())]
 
     def _write_config(self) -> Path:
         self.data_dir.mkdir(parents=True, exist_ok=True)
@@ -117,14 +143,22 @@ class ZooKeeperServer:
             "tickTime": self.tick_ms,
             "maxClientCnxns": 0,  # all clients are on one address
             "admin.enableServer": "false",  # it would listen on port 8080 of every interface
+            **self._ensemble(),
             **self.more,
         }
         path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         return path
 
+    def _ensemble(self) -> Mapping[str, object]:
+        if not self.peers:
+            return NO_SETTINGS
+        (self.data_dir / "myid").write_text(f"{self.number}\n")
+        limits = {"initLimit": LIMIT_TICKS, "syncLimit": LIMIT_TICKS}
+        return {**limits, **{f"server.{each.number}": each for each in self.peers}}
+
     def wait_until_serving(self) -> None:
         end = time.monotonic() + START_S
-        while not self._is_serving():
+        while not self.is_serving():
             assert self.process
             code = self.process.poll()
             if code is not None:
@@ -133,13 +167,14 @@ class ZooKeeperServer:
                 raise ZooKeeperUnavailable(f"ZooKeeper did not serve within {START_S:.0f} s")
             time.sleep(LOOK_S)
 
-    def _is_serving(self) -> bool:
+    def is_serving(self) -> bool:
         with (
             suppress(OSError),
             socket.create_connection((self.address.host, self.address.port), ASK_S) as connection,
         ):
             connection.sendall(b"srvr")
-            return b"Mode: standalone" in connection.makefile("rb").read()
+            said = connection.makefile("rb").read()
+            return any(each in said for each in MODES)
         return False
 
     def wait(self) -> int:

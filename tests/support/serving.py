@@ -32,6 +32,7 @@ class Serving:
         package: Path | None = None,
         protocol: str = "",
         admin_host: str = "127.0.0.1",
+        host: str = "127.0.0.1",
         **settings: object,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -40,7 +41,7 @@ class Serving:
         command += [sys.executable, "-m", "appliance", "serve", "--data-dir"]
         self.data = (data or folder / "data").absolute()
         command += [str(self.data)]
-        listen = f"{protocol and f'{protocol}://'}127.0.0.1:{port}"
+        listen = f"{protocol and f'{protocol}://'}{host}:{port}"
         command += ["--admin", f"{admin_host}:{admin_port}", "--listen", listen]
         if admin_port:  # the port beside it may be somebody else's
             settings = {"export.address": "127.0.0.1:0", **settings}
@@ -50,6 +51,9 @@ class Serving:
             self.process = self._start(command, log, environment, package)
         assert self.process.stdout is not None
         ready = self.process.stdout.readline()
+        if not ready:
+            self.process.stdout.close()
+            self.process.wait()
         assert ready, self.log
         facts = dict(word.split("=", 1) for word in ready.split()[1:])
         host, _, port = facts["kafka"].rpartition(":")

@@ -1,0 +1,168 @@
+"""The faults of a schedule, each with its undoing."""
+
+from __future__ import annotations
+
+import heapq
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from tests.replication.histories.machine import Machine
+from tests.replication.histories.network import CLIENTS, Pair, both_ways, one_way
+from tests.replication.histories.schedule import BROKERS, ZOOKEEPERS, Fault
+from tests.replication.histories.site import Site
+
+Undo = Callable[[], None]
+CLOCK_MS = 30 * 60 * 1000
+SLOW_KBIT = 4000
+LOSS = 0.4
+
+
+class Faults:
+    """Runs to the end of its schedule, or until it is told to end; then undoes what is left."""
+
+    def __init__(self, site: Site, planned: Iterable[Fault]) -> None:
+        self.site, self.planned = site, [*planned]
+        self.done: Counter[str] = Counter()
+        self.told: list[str] = []
+        self.began = time.monotonic()
+        self._is_over = threading.Event()
+        self._undoing: list[tuple[float, int, Undo]] = []
+
+    def run(self, seconds: float) -> None:
+        self.began = time.monotonic()
+        for fault in self.planned:
+            self._wait_until(fault.at_s)
+            names = tuple(self.site.named(each, fault.amount) for each in fault.places)
+            undo = self._begin(fault, names)
+            self.done[fault.kind] += 1
+            self.told.append(f"{self._now_s():.1f}: {fault.kind} {' '.join(names)}, "
+                             f"for {fault.lasts_s:.1f} s")  # fmt: skip
+            heapq.heappush(
+                self._undoing, (self._now_s() + fault.lasts_s, len(self.told), undo)
+            )  # fmt: skip
+        self._wait_until(seconds)
+        while self._undoing:
+            heapq.heappop(self._undoing)[2]()
+
+    def _now_s(self) -> float:
+        return time.monotonic() - self.began
+
+    def _wait_until(self, at_s: float) -> None:
+        while self._undoing and self._undoing[0][0] <= at_s:
+            due_s, _, undo = heapq.heappop(self._undoing)
+            time.sleep(max(0.0, due_s - self._now_s()))
+            undo()
+        time.sleep(max(0.0, at_s - self._now_s()))
+
+    def _begin(self, fault: Fault, names: tuple[str, ...]) -> Undo:
+        method = getattr(self, "_" + fault.kind.lower().replace(" ", "_"))
+        undo: Undo = method(names, fault.amount)
+        return undo
+
+    # Processes
+
+    def _ended(self, names: Iterable[str], number: signal.Signals) -> Undo:
+        machines = [self.site.machines[each] for each in names]
+        for each in machines:
+            each.do(partial(each.end, number))
+        return partial(self._started, machines)
+
+    def _started(self, machines: Iterable[Machine]) -> None:
+        for each in machines:
+            each.do(each.start)
+
+    def _kill(self, names: tuple[str, ...], amount: float) -> Undo:
+        return self._ended(names, signal.SIGKILL)
+
+    _two_killed = _all_killed = _kill
+
+    def _stop(self, names: tuple[str, ...], amount: float) -> Undo:
+        return self._ended(names, signal.SIGTERM)
+
+    def _pause(self, names: tuple[str, ...], amount: float) -> Undo:
+        machine = self.site.machines[names[0]]
+        machine.send(signal.SIGSTOP)
+        return lambda: machine.send(signal.SIGCONT)
+
+    # Disks and clocks
+
+    def _power_cut(self, names: tuple[str, ...], amount: float) -> Undo:
+        machines = [self.site.machines[each] for each in names]
+        for each in machines:
+            each.do(each.lose_power)
+        return partial(self._started, machines)
+
+    _power_cut_of_all = _power_cut
+
+    def _full_disk(self, names: tuple[str, ...], amount: float) -> Undo:
+        machine = self.site.machines[names[0]]
+        machine.do(machine.fill_disk)
+        return lambda: machine.do(machine.empty_disk)
+
+    def _dead_disk(self, names: tuple[str, ...], amount: float) -> Undo:
+        machine = self.site.machines[names[0]]
+        machine.do(machine.lose_disk)
+        return lambda: machine.do(machine.mend_disk)
+
+    def _clock(self, names: tuple[str, ...], amount: float) -> Undo:
+        clock = self.site.machines[names[0]].clock
+        clock.set(int((amount - 0.5) * 2 * CLOCK_MS))
+        return lambda: clock.set(0)
+
+    # Networks
+
+    def _cut(self, pairs: list[Pair]) -> Undo:
+        self.site.network.cut(pairs)
+        return lambda: self.site.network.mend(pairs)
+
+    def _cut_off(self, names: tuple[str, ...], amount: float) -> Undo:
+        """From all, but in half of the cases not from clients."""
+        others = [*BROKERS, *ZOOKEEPERS, *([CLIENTS] if amount < 0.5 else [])]
+        return self._cut(both_ways(names, others))
+
+    def _cut_one_way(self, names: tuple[str, ...], amount: float) -> Undo:
+        """It is not heard, or does not hear."""
+        others = {*BROKERS, *ZOOKEEPERS} - {*names}
+        hears = amount < 0.5
+        return self._cut(one_way(names, others) if hears else one_way(others, names))
+
+    def _bridge(self, names: tuple[str, ...], amount: float) -> Undo:
+        return self._cut(both_ways(names[:1], names[1:]))
+
+    def _cut_from_zookeeper(self, names: tuple[str, ...], amount: float) -> Undo:
+        if amount < 0.5:
+            return self._cut(both_ways(names, ZOOKEEPERS))
+        hears = amount < 0.75
+        return self._cut(one_way(names, ZOOKEEPERS) if hears else one_way(ZOOKEEPERS, names))
+
+    def _cut_from_one_zookeeper(self, names: tuple[str, ...], amount: float) -> Undo:
+        return self._cut(both_ways(names[:1], names[1:]))
+
+    def _split(self, names: tuple[str, ...], amount: float) -> Undo:
+        """A broker and a ZooKeeper on one side."""
+        return self._cut(both_ways(names, {*BROKERS, *ZOOKEEPERS} - {*names}))
+
+    def _slow(self, names: tuple[str, ...], amount: float) -> Undo:
+        self.site.network.slow(names[0], int(100 + amount * SLOW_KBIT))
+        return lambda: self.site.network.slow(names[0], 0)
+
+    def _lossy(self, names: tuple[str, ...], amount: float) -> Undo:
+        self.site.network.lose(names[0], 0.01 + amount * LOSS)
+        return lambda: self.site.network.lose(names[0], 0.0)
+
+    # ZooKeepers
+
+    def _zookeeper_killed(self, names: tuple[str, ...], amount: float) -> Undo:
+        self.site.zookeepers.kill(*names)
+        return lambda: self.site.zookeepers.start(*names)
+
+    _zookeeper_lost = _zookeeper_killed
+
+    def _zookeeper_paused(self, names: tuple[str, ...], amount: float) -> Undo:
+        node = self.site.zookeepers.nodes[names[0]]
+        node.send(signal.SIGSTOP)
+        return lambda: node.send(signal.SIGCONT)

@@ -1,0 +1,191 @@
+"""One broker with what a machine has: a network, a disk, a clock. What happens to it is done in its
+order by a thread of its own, so that a start that takes long holds up nobody else."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO
+
+from tests.crash.full_disk import fill
+from tests.crash.loop_disk import LoopDisk
+from tests.replication.histories.network import Network, inside
+from tests.support.serving import Serving
+from tests.support.shifted_clock import ShiftedClock
+
+DISK_MB = 400
+PORT = 9092
+STOP_S = 60.0
+AGAIN_S = 1.0
+
+
+class Process(Serving):
+    """In a network namespace."""
+
+    within: Sequence[str] = ()
+
+    def _start(
+        self,
+        command: list[str],
+        log: IO[str],
+        environment: dict[str, str] | None,
+        package: Path | None,
+    ) -> subprocess.Popen[str]:
+        return super()._start([*self.within, *command], log, environment, package)
+
+
+class Machine:
+    def __init__(
+        self,
+        network: Network,
+        name: str,
+        folder: Path,
+        settings: dict[str, object],
+        environment: dict[str, str],
+    ) -> None:
+        folder.mkdir(parents=True)
+        self.name, self.folder = name, folder
+        self._network = network
+        self._settings, self._environment = settings, environment
+        self._kind = type("Process", (Process,), {"within": inside(network.namespace(name))})
+        self.disk, self.clock = LoopDisk(folder, DISK_MB), ShiftedClock(folder)
+        self.process: Process | None = None
+        self.is_wanted = False
+        self.had_bad_disk = False  # what it says and does then is its right
+        self.wrong: list[str] = []
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._is_idle = threading.Event()
+        self._thread = threading.Thread(target=self._work, name=f"machine {name}")
+        self.disk.mount()
+        self._thread.start()
+
+    # In the thread's order
+
+    def do(self, job: Callable[[], None]) -> None:
+        self._is_idle.clear()
+        self._jobs.put(job)
+
+    def _work(self) -> None:
+        while True:
+            if self._jobs.empty():
+                self._is_idle.set()
+            job = self._jobs.get()
+            if job is None:
+                return
+            try:
+                job()
+            except (OSError, ValueError, subprocess.SubprocessError) as error:
+                self.wrong.append(f"{self.name}: {job}: {error!r}")
+
+    def until_idle(self, timeout_s: float) -> bool:
+        end = time.monotonic() + timeout_s
+        while not (self._is_idle.is_set() and self._jobs.empty()):
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.05)
+        return True
+
+    def start(self) -> None:
+        """Who does not come up, for its disk may be full or dead, tries again, behind what else is
+        to be done."""
+        self._network.plug(self.name, is_in=True)
+        if not self.is_wanted or self.process is not None:
+            return
+        try:
+            self.process = self._kind(
+                self.folder, port=PORT, host=self._network.address(self.name),
+                environment={**self._environment, **self.clock.environment},
+                data=self.disk.root / "data", **self._settings,
+            )  # fmt: skip
+        except AssertionError as error:
+            self._note_start(str(error))
+            time.sleep(AGAIN_S)
+            self.do(self.start)
+
+    def _note_start(self, log: str) -> None:
+        if not self.had_bad_disk and not self.wrong:
+            self.wrong.append(f"{self.name} does not start: {log[-1500:]}")
+
+    def end(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """SIGTERM: as a service is stopped; who does not end in time is killed."""
+        process, self.process = self.process, None
+        if process is None:
+            return
+        code = process.process.poll()
+        if code is not None and not self.had_bad_disk:
+            self.wrong.append(f"{self.name} ended by itself with {code}: {process.log[-1500:]}")
+        if code is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.process.pid, signal.SIGCONT)
+                os.kill(process.process.pid, number)
+        try:
+            process.process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self.wrong.append(f"{self.name} did not stop within {STOP_S} s")
+            process.process.kill()
+            process.process.wait()
+        assert process.process.stdout is not None
+        process.process.stdout.close()
+
+    def lose_power(self) -> None:
+        """Nobody hears of it: the cable is dead, too. What was not synced is gone."""
+        self._network.plug(self.name, is_in=False)
+        self.disk.cut_the_power()
+        self.end()
+        self._new_disk()
+
+    def _new_disk(self) -> None:
+        end = time.monotonic() + STOP_S
+        while True:  # the kernel may still be busy with what the dead process had open
+            try:
+                self.disk.unmount()
+                break
+            except subprocess.CalledProcessError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
+        self.disk.mount()
+
+    def lose_disk(self) -> None:
+        """From now on each write and read fails with EIO, while the process runs on."""
+        self.had_bad_disk = True
+        self.disk.cut_the_power()
+
+    def mend_disk(self) -> None:
+        self.end()
+        self._new_disk()
+        self.start()
+
+    def fill_disk(self) -> None:
+        self.had_bad_disk = True
+        fill(self._filler)
+
+    def empty_disk(self) -> None:
+        self._filler.unlink(missing_ok=True)
+
+    @property
+    def _filler(self) -> Path:
+        return self.disk.root / "filler"
+
+    # At once
+
+    def send(self, number: signal.Signals) -> None:
+        process = self.process
+        if process is not None and process.process.poll() is None:
+            os.kill(process.process.pid, number)
+
+    def close(self) -> None:
+        self.is_wanted = False
+        self.send(signal.SIGCONT)
+        self.send(signal.SIGKILL)
+        self.do(self.end)
+        self._jobs.put(None)
+        self._thread.join()
+        self.disk.__exit__()

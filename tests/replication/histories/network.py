@@ -1,0 +1,173 @@
+"""A machine for each node as far as its network goes: a network namespace with one cable to a
+switch (a bridge), to which this process, with the clients, is plugged in too.
+
+    cut     packets of one node are dropped at another; a direction at a time
+    loss    a part of what arrives at a node is dropped
+    slow    what a node sends waits: behind a slow cable (tbf), which every kernel has
+    down    the cable is out: nobody gets an answer, not even that nobody is there
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+CLIENTS = "clients"  # this process: the address of the bridge
+TOOLS = ("ip", "tc", "iptables-restore", "nsenter")
+Pair = tuple[str, str]  # who sends, and who does not get it
+
+
+def why_not() -> str:
+    """The reason why this machine cannot run it; empty if it can."""
+    if os.geteuid() != 0:
+        return "network namespaces need root"
+    missing = [each for each in TOOLS if not shutil.which(each)]
+    if missing:
+        return f"not installed: {', '.join(missing)}"
+    name = f"hist{os.getpid()}"
+    done = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True, check=False)
+    if done.returncode:
+        return f"no network namespaces: {done.stderr.strip()}"
+    try:
+        return _no_filter(name)
+    finally:
+        run("ip", "netns", "del", name)
+
+
+def _no_filter(name: str) -> str:
+    rules = "*filter\n-A INPUT -m statistic --mode random --probability 0.5 -j DROP\nCOMMIT\n"
+    command = [*inside(name), "iptables-restore"]
+    done = subprocess.run(command, input=rules, capture_output=True, text=True, check=False)
+    return f"no packet filter: {done.stderr.strip()}" if done.returncode else ""
+
+
+def inside(namespace: str) -> list[str]:
+    """In front of a command."""
+    return ["nsenter", f"--net=/run/netns/{namespace}"]
+
+
+def run(*command: str, given: str = "") -> str:
+    done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
+    return done.stdout
+
+
+class Network:
+    """`with` takes it away again. The processes in it must have ended."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = [*names]
+        self._number = next(
+            each for each in range(1, 250) if not os.path.exists(f"/sys/class/net/hist{each}")
+        )
+        self._bridge = f"hist{self._number}"
+        self._cuts: Counter[Pair] = Counter()
+        self._losses: dict[str, float] = {}
+        self._guard = threading.Lock()
+
+    def __enter__(self) -> Network:
+        try:
+            run("ip", "link", "add", self._bridge, "type", "bridge")
+            run("ip", "address", "add", f"{self.address(CLIENTS)}/24", "dev", self._bridge)
+            run("ip", "link", "set", self._bridge, "up")
+            for each in self.names:
+                self._plug_in(each)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in self.names:
+            subprocess.run(["ip", "netns", "del", self.namespace(each)], capture_output=True)
+            subprocess.run(["ip", "link", "del", self._cable(each)], capture_output=True)
+        subprocess.run(["ip", "link", "del", self._bridge], capture_output=True)
+
+    def _plug_in(self, name: str) -> None:
+        namespace, cable = self.namespace(name), self._cable(name)
+        run("ip", "netns", "add", namespace)
+        run("ip", "link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", namespace)
+        run("ip", "link", "set", cable, "master", self._bridge, "up")
+        within = inside(namespace)
+        run(*within, "ip", "address", "add", f"{self.address(name)}/24", "dev", "eth0")
+        run(*within, "ip", "link", "set", "lo", "up")
+        run(*within, "ip", "link", "set", "eth0", "up")
+
+    def namespace(self, name: str) -> str:
+        return f"{self._bridge}-{name}"
+
+    def _cable(self, name: str) -> str:
+        return f"{self._bridge}{name}"
+
+    def address(self, name: str) -> str:
+        last = 254 if name == CLIENTS else 1 + self.names.index(name)
+        return f"10.213.{self._number}.{last}"
+
+    # Faults. What is cut twice is mended twice
+
+    def cut(self, pairs: Iterable[Pair]) -> None:
+        self._change(Counter(pairs))
+
+    def mend(self, pairs: Iterable[Pair]) -> None:
+        self._change(Counter(dict.fromkeys(pairs, -1)))
+
+    def lose(self, name: str, part: float) -> None:
+        with self._guard:
+            self._losses[name] = part
+            self._filter(name)
+
+    def slow(self, name: str, kilobits: int) -> None:
+        """0: as fast as ever."""
+        cable = [*inside(self.namespace(name)), "tc", "qdisc"]
+        there = run(*cable, "show", "dev", "eth0")
+        if kilobits:
+            run(*cable, "replace", "dev", "eth0", "root", "tbf", "rate", f"{kilobits}kbit",
+                "burst", "16kb", "latency", "800ms")  # fmt: skip
+        elif "tbf" in there:
+            run(*cable, "del", "dev", "eth0", "root")
+
+    def plug(self, name: str, is_in: bool) -> None:
+        run("ip", "link", "set", self._cable(name), "up" if is_in else "down")
+
+    def heal(self) -> None:
+        with self._guard:
+            self._cuts.clear()
+            self._losses.clear()
+            for each in self.names:
+                self._filter(each)
+        for each in self.names:
+            self.slow(each, 0)
+            self.plug(each, is_in=True)
+
+    def _change(self, pairs: Counter[Pair]) -> None:
+        with self._guard:
+            for pair, times in pairs.items():
+                self._cuts[pair] = max(0, self._cuts[pair] + times)
+            concerned = {each for pair in pairs for each in pair} - {CLIENTS}
+            for each in concerned:
+                self._filter(each)
+
+    def _filter(self, name: str) -> None:
+        rules = [f"-A INPUT -s {self.address(sender)} -j DROP"
+                 for (sender, to), times in self._cuts.items() if times and to == name]  # fmt: skip
+        if self._cuts[name, CLIENTS]:
+            rules.append(f"-A OUTPUT -d {self.address(CLIENTS)} -j DROP")
+        if part := self._losses.get(name):
+            rules.append(f"-A INPUT -m statistic --mode random --probability {part} -j DROP")
+        given = "*filter\n" + "".join(f"{each}\n" for each in rules) + "COMMIT\n"
+        run(*inside(self.namespace(name)), "iptables-restore", given=given)
+
+
+def both_ways(some: Iterable[str], others: Iterable[str]) -> list[Pair]:
+    there = [*others]
+    return [pair for a in some for b in there if a != b for pair in ((a, b), (b, a))]
+
+
+def one_way(some: Iterable[str], others: Iterable[str]) -> list[Pair]:
+    there = [*others]
+    return [(a, b) for a in some for b in there if a != b]

@@ -1,0 +1,86 @@
+"""Producers that append to lists: each value is one of its own, and has a key whose list it joins.
+
+    idempotent  acks=all: exactly once, in the order of sending
+    all         acks=all: at least once; who tries again may append it twice
+    leader      acks=1: what was acknowledged may be lost with the leader that died
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from confluent_kafka import Producer
+
+from tests.replication.histories.ledger import Append, Ledger
+from tests.replication.histories.site import Site
+
+KEYS = 12
+PAUSE_S = 0.012
+TIMEOUT_MS = 300_000
+KINDS: dict[str, dict[str, Any]] = {
+    "idempotent": {"acks": "all", "enable.idempotence": True},
+    "all": {"acks": "all"},
+    "leader": {"acks": "1"},
+}
+
+
+def key_of(value: str) -> int:
+    return int(value.split(":")[1]) % KEYS
+
+
+class Appending:
+    def __init__(self, site: Site, ledger: Ledger, kind: str, name: str, partitions: int) -> None:
+        self.kind, self.name = kind, name
+        self.fatal = ""
+        self._ledger, self._partitions = ledger, partitions
+        self._is_ending = threading.Event()
+        self._producer = Producer({
+            "bootstrap.servers": site.bootstrap, "message.timeout.ms": TIMEOUT_MS, "linger.ms": 5,
+            "client.id": name, "request.timeout.ms": 10_000, "socket.timeout.ms": 15_000,
+            "reconnect.backoff.max.ms": 1000, "log_level": 2, **KINDS[kind],
+        })  # fmt: skip
+        self._thread = threading.Thread(target=self._run, name=name)
+        self._thread.start()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._is_ending.is_set():
+            self._send(number)
+            number += 1
+            self._producer.poll(PAUSE_S)
+
+    def _send(self, number: int) -> None:
+        value = f"{self.name}:{number}"
+        partition = ("log", key_of(value) % self._partitions)
+        append = Append(self.name, number, partition, time.monotonic())
+        with self._ledger.guard:
+            self._ledger.appends[value] = append
+        with suppress(BufferError):  # full: the next `poll` makes room
+            self._producer.produce(
+                "log", value, key=str(key_of(value)), partition=partition[1],
+                on_delivery=partial(self._note, append),
+            )  # fmt: skip
+            return
+        with self._ledger.guard:
+            del self._ledger.appends[value]
+
+    def _note(self, append: Append, error: Any, message: Any) -> None:
+        if error is None:
+            is_all = self.kind != "leader"
+            self._ledger.acked(append, message.offset(), time.monotonic(), is_all)
+            return
+        append.error = str(error)
+        if error.fatal():
+            self.fatal = str(error)
+
+    def end(self) -> None:
+        self._is_ending.set()
+        self._thread.join()
+
+    def flush(self, timeout_s: float) -> int:
+        """How many are neither acknowledged nor refused in time."""
+        return int(self._producer.flush(timeout_s))

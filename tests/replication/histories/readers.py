@@ -1,0 +1,123 @@
+"""Consumers without a group. Who follows sees each offset once, in its order, without a gap; who
+scans reads a partition from the beginning, and finds all that was acknowledged before it asked."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from tests.replication.histories.ledger import Ledger
+from tests.replication.histories.site import Partition, Site
+
+ASK_S = 8.0
+SCAN_S = 60.0
+BATCH = 2000
+
+
+def consumer(site: Site, group: str, **given: Any) -> Consumer:
+    return Consumer({
+        "bootstrap.servers": site.bootstrap, "group.id": group, "enable.auto.commit": False,
+        "auto.offset.reset": "error", "isolation.level": "read_committed", "log_level": 2,
+        "reconnect.backoff.max.ms": 1000, "socket.timeout.ms": 15_000, **given,
+    })  # fmt: skip
+
+
+def messages(reader: Consumer, wait_s: float) -> list[Any]:
+    """They may be errors."""
+    return [*reader.consume(BATCH, wait_s)]
+
+
+def text_of(message: Any) -> str:
+    value: bytes = message.value()
+    return value.decode()
+
+
+class Following:
+    def __init__(self, site: Site, ledger: Ledger, name: str, partitions: int) -> None:
+        self.name, self._ledger = name, ledger
+        self.positions = dict.fromkeys(range(partitions), 0)
+        self._consumer = consumer(site, "nobody")
+        self._consumer.assign([TopicPartition("log", each, 0) for each in self.positions])
+        self._is_ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._is_ending.is_set():
+            for each in messages(self._consumer, 0.2):
+                self._take(each)
+
+    def _take(self, message: Any) -> None:
+        error = message.error()
+        if error is not None:
+            if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+                self._ledger.anomalies.add("out of range", f"{self.name}: {error.str()}")
+            return
+        partition, offset = message.partition(), message.offset()
+        wanted = self.positions[partition]
+        if offset != wanted:
+            kind = "went back" if offset < wanted else "gap"
+            self._ledger.anomalies.add(
+                kind, f"{self.name} got {offset} of {partition} instead of {wanted}"
+            )
+        self.positions[partition] = offset + 1
+        self._ledger.saw(self.name, ("log", partition), offset, text_of(message))
+
+    def end(self) -> None:
+        self._is_ending.set()
+        self._thread.join()
+        self._consumer.close()
+
+
+class Scanning:
+    def __init__(self, site: Site, ledger: Ledger, seed: int, partitions: int) -> None:
+        self.scans = 0
+        self._site, self._ledger = site, ledger
+        self._partitions, self._random = partitions, random.Random(seed)
+        self._is_ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="scanning")
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._is_ending.wait(self._random.uniform(0.05, 0.6)):
+            partition = ("log", self._random.randrange(self._partitions))
+            if self.scan(partition) is not None:
+                self.scans += 1
+
+    def scan(self, partition: Partition) -> list[str] | None:
+        """All values up to the high watermark; None: nobody answered in time."""
+        reader = consumer(self._site, "nobody")
+        try:
+            return self._scan(reader, partition)
+        except KafkaException:
+            return None
+        finally:
+            reader.close()
+
+    def _scan(self, reader: Consumer, partition: Partition) -> list[str] | None:
+        least = self._ledger.acked_end(partition)
+        place = TopicPartition(*partition, 0)
+        _, watermark = reader.get_watermark_offsets(place, ASK_S)
+        if watermark < least:
+            self._ledger.anomalies.add("stale", f"{partition} ends at {watermark}, {least} was "
+                                                "acknowledged before")  # fmt: skip
+        reader.assign([place])
+        found: dict[int, str] = {}
+        end = time.monotonic() + SCAN_S
+        while watermark > 0 and reader.position([place])[0].offset < watermark:
+            if time.monotonic() > end or self._is_ending.is_set():
+                return None
+            for message in messages(reader, 0.2):
+                if message.error() is None:
+                    found[message.offset()] = value = text_of(message)
+                    self._ledger.saw("a scan", partition, message.offset(), value)
+        return [found[offset] for offset in sorted(found) if offset < watermark]
+
+    def end(self) -> None:
+        self._is_ending.set()
+        self._thread.join()
+        self._is_ending.clear()

@@ -1,0 +1,179 @@
+"""One round: a fresh cluster, its workloads under a schedule of faults, its healing, its checks."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.replication.histories import checks
+from tests.replication.histories.ensemble import ZooKeepers
+from tests.replication.histories.faults import Faults
+from tests.replication.histories.groups import PROTOCOLS, Group
+from tests.replication.histories.ledger import NEVER, Ledger
+from tests.replication.histories.network import Network
+from tests.replication.histories.producers import Appending
+from tests.replication.histories.readers import Following, Scanning
+from tests.replication.histories.schedule import BROKERS, Fault
+from tests.replication.histories.site import Partition, Site, site, until
+
+PARTITIONS = 4
+PRODUCERS = {"i1": "idempotent", "i2": "idempotent", "i3": "idempotent", "a1": "all", "a2": "all",
+             "l1": "leader"}  # fmt: skip
+HEALED_S = 180.0
+GROUPS_S = 90.0  # more than twice a member's session, on a machine with much to do
+HARMLESS = {"stop", "clock", "slow", "ZooKeeper killed", "ZooKeeper paused",
+            "cut from one ZooKeeper"}  # fmt: skip
+
+
+@dataclass
+class Result:
+    seed: int
+    seconds: float
+    faults: Counter[str] = field(default_factory=Counter)
+    acked: Counter[str] = field(default_factory=Counter)
+    refused: int = 0
+    lost_by_leaders: int = 0
+    scans: int = 0
+    commits: int = 0
+    healed_s: float = 0.0
+    counts: Mapping[str, int] = field(default_factory=dict)
+    words: str = ""
+    told: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        faults = ", ".join(f"{count} {kind}" for kind, count in sorted(self.faults.items()))
+        acked = ", ".join(f"{count} {kind}" for kind, count in sorted(self.acked.items()))
+        return (
+            f"seed {self.seed}, {self.seconds:.0f} s: {sum(self.acked.values())} acknowledged "
+            f"({acked}; {self.lost_by_leaders} of acks=1 lost with leaders, {self.refused} refused)"
+            f", {self.scans} scans, {self.commits} commits; faults: {faults}; healed in "
+            f"{self.healed_s:.1f} s; anomalies: {dict(self.counts) or 'none'}"
+        )
+
+
+def play(
+    seed: int,
+    seconds: float,
+    planned: list[Fault],
+    network: Network,
+    zookeepers: ZooKeepers,
+    folder: Path,
+    session_ms: int,
+    environment: Mapping[str, str],
+) -> Result:
+    root = f"/histories/{folder.name}-{time.time_ns()}"
+    result, ledger = Result(seed, seconds), Ledger()
+    with site(network, zookeepers, root, folder, session_ms, environment) as cluster:
+        wrong = cluster.until_in_sync(time.monotonic() + HEALED_S)
+        assert not wrong, wrong
+        cluster.create("log", PARTITIONS, min_insync_replicas="2", retention_ms="-1")
+        with ExitStack() as stack:
+            _play(seed, seconds, planned, cluster, ledger, result, stack)
+    result.counts, result.words = dict(ledger.anomalies.counts), str(ledger.anomalies)
+    return result
+
+
+def _play(
+    seed: int,
+    seconds: float,
+    planned: list[Fault],
+    cluster: Site,
+    ledger: Ledger,
+    result: Result,
+    stack: ExitStack,
+) -> None:
+    producers = [Appending(cluster, ledger, kind, name, PARTITIONS)
+                 for name, kind in PRODUCERS.items()]  # fmt: skip
+    for each in producers:
+        stack.callback(each.end)
+    followers = [Following(cluster, ledger, f"f{each}", PARTITIONS) for each in range(2)]
+    groups = [Group(cluster, ledger, protocol, seed) for protocol in PROTOCOLS]
+    scanning = Scanning(cluster, ledger, seed, PARTITIONS)
+    for follower in followers:
+        stack.callback(follower.end)
+    for group in groups:
+        stack.callback(group.end)
+    stack.callback(scanning.end)
+    faults = Faults(cluster, planned)
+    faults.run(seconds)
+    result.faults, result.told = faults.done, faults.told
+    began = time.monotonic()
+    if wrong := cluster.heal(HEALED_S):
+        ledger.anomalies.add("not healed", wrong)
+    _settle(cluster, ledger, producers, scanning)
+    result.healed_s = time.monotonic() - began
+    final = _final(cluster, ledger, scanning)
+    _follow_to_the_end(ledger, followers, groups, final)
+    may_lose = not {*faults.done} <= HARMLESS
+    result.lost_by_leaders = checks.check(ledger, final, PRODUCERS, may_lose)
+    _compare_replicas(cluster, ledger)
+    for machine in cluster.machines.values():
+        for words in machine.wrong:
+            ledger.anomalies.add("broker", words)
+    _count(result, ledger, groups, scanning)
+
+
+def _settle(
+    cluster: Site, ledger: Ledger, producers: list[Appending], scanning: Scanning
+) -> None:
+    for each in producers:
+        each.end()
+    for each in producers:
+        if left := each.flush(HEALED_S):
+            ledger.anomalies.add("stuck", f"{left} records of {each.name}")
+        if each.fatal:
+            ledger.anomalies.add("fatal", f"{each.name}: {each.fatal}")
+    scanning.end()
+
+
+def _final(cluster: Site, ledger: Ledger, scanning: Scanning) -> dict[Partition, list[str]]:
+    found: dict[Partition, list[str]] = {}
+    for number in range(PARTITIONS):
+        partition = ("log", number)
+        values = scanning.scan(partition)
+        if values is None:
+            ledger.anomalies.add("stuck", f"{partition} cannot be read")
+        found[partition] = values or []
+    return found
+
+
+def _follow_to_the_end(
+    ledger: Ledger,
+    followers: list[Following],
+    groups: list[Group],
+    final: Mapping[Partition, list[str]],
+) -> None:
+    ends = {number: len(values) for (_, number), values in final.items()}
+    for follower in followers:
+        if not until(lambda follower=follower: follower.positions == ends, GROUPS_S):  # type: ignore[misc]
+            ledger.anomalies.add("stuck", f"{follower.name} is at {follower.positions}, not {ends}")
+    for group in groups:
+        if not until(lambda group=group: group.has_all(ends), GROUPS_S):  # type: ignore[misc]
+            ledger.anomalies.add("stuck", f"{group.name} lacks {group.left(ends)} at the end")
+        elif missed := group.passed_over(ends):
+            ledger.anomalies.add("passed over", f"{group.name}: {missed}")
+
+
+def _compare_replicas(cluster: Site, ledger: Ledger) -> None:
+    """Nothing is sent any more: the whole logs are the same, byte by byte."""
+    for partition in cluster.partitions():
+        def is_same(partition: Partition = partition) -> bool:
+            return len({cluster.files(each, partition) for each in BROKERS}) == 1
+
+        if not until(is_same, 10.0):
+            sizes = {each: len(cluster.files(each, partition)) for each in BROKERS}
+            ledger.anomalies.add("replicas differ", f"{partition}: bytes {sizes}")
+
+
+def _count(result: Result, ledger: Ledger, groups: list[Group], scanning: Scanning) -> None:
+    for each in ledger.appends.values():
+        if each.acked_s != NEVER:
+            result.acked[PRODUCERS[each.producer]] += 1
+        elif each.error:
+            result.refused += 1
+    result.scans = scanning.scans
+    result.commits = sum(each.commits for each in groups)

@@ -1,0 +1,154 @@
+"""The cluster under test: its network, ensemble and machines; who leads it now; and its healing."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from tests.replication.histories.ensemble import ZooKeepers
+from tests.replication.histories.machine import PORT, Machine
+from tests.replication.histories.network import Network
+from tests.replication.histories.schedule import BROKERS, CONTROLLER, LEADER
+
+ASK_S = 5.0
+CREATE_S = 60.0
+Partition = tuple[str, int]
+
+
+class Site:
+    def __init__(
+        self,
+        network: Network,
+        zookeepers: ZooKeepers,
+        root: str,
+        folder: Path,
+        session_ms: int,
+        environment: Mapping[str, str],
+    ) -> None:
+        self.network, self.zookeepers, self.folder = network, zookeepers, folder
+        self.session_s = session_ms / 1000
+        self.machines: dict[str, Machine] = {}
+        for number, name in enumerate(BROKERS, 1):
+            self.machines[name] = Machine(network, name, folder / name, {
+                "node.id": number, "zookeeper.connect": f"{zookeepers.connect}{root}",
+                "zookeeper.format": "cluster", "allow.open.listeners": "true",
+                "zookeeper.session.timeout.ms": session_ms,
+            }, dict(environment))  # fmt: skip
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"{self.network.address(each)}:{PORT}" for each in BROKERS)
+
+    def start(self, *names: str) -> None:
+        for name in names:
+            machine = self.machines[name]
+            machine.is_wanted = True
+            machine.do(machine.start)
+
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
+
+    def create(self, topic: str, partitions: int, **configs: str) -> None:
+        wanted = NewTopic(topic, partitions, 3, config={
+            name.replace("_", "."): value for name, value in configs.items()})  # fmt: skip
+        admin = self.admin()
+        for done in admin.create_topics([wanted], operation_timeout=CREATE_S).values():
+            done.result(CREATE_S)
+
+    def named(self, place: str, amount: float) -> str:
+        """The broker that is meant now."""
+        if place not in (CONTROLLER, LEADER):
+            return place
+        with contextlib.suppress(KafkaException, KeyError, AttributeError):
+            found = self.admin().list_topics(timeout=ASK_S)
+            partitions = found.topics["log"].partitions
+            number = found.controller_id if place == CONTROLLER else (
+                partitions[int(amount * len(partitions))].leader)  # fmt: skip
+            return BROKERS[number - 1] if 0 < number <= len(BROKERS) else BROKERS[0]
+        return BROKERS[int(amount * len(BROKERS))]
+
+    def heal(self, timeout_s: float) -> str:
+        """All faults are over. What is wrong when the time is: empty if all is as it should be."""
+        end = time.monotonic() + timeout_s
+        self.network.heal()
+        if not self.zookeepers.heal(timeout_s):
+            return "the ensemble does not serve"
+        for machine in self.machines.values():
+            machine.send(signal.SIGCONT)
+            machine.clock.set(0)
+            machine.do(machine.empty_disk)
+        self.start(*BROKERS)
+        for machine in self.machines.values():
+            if not machine.until_idle(max(1.0, end - time.monotonic())):
+                return f"{machine.name} does not come up"
+        return self.until_in_sync(end)
+
+    def until_in_sync(self, end: float) -> str:
+        while True:
+            wrong = self._out_of_sync()
+            if not wrong or time.monotonic() > end or any(
+                each.wrong for each in self.machines.values()
+            ):
+                return wrong
+            time.sleep(0.2)
+
+    def _out_of_sync(self) -> str:
+        """By what each of them tells."""
+        return next(filter(None, map(self._told_by, BROKERS)), "")
+
+    def _told_by(self, name: str) -> str:
+        asking = AdminClient({
+            "bootstrap.servers": f"{self.network.address(name)}:{PORT}", "log_level": 2,
+        })  # fmt: skip
+        try:
+            found = asking.list_topics(timeout=ASK_S)
+        except KafkaException as error:
+            return f"{name} does not answer: {error}"
+        if len(found.brokers) != len(BROKERS):
+            return f"{name} knows {sorted(found.brokers)} alone"
+        for topic in found.topics.values():
+            for number, each in topic.partitions.items():
+                if each.leader == -1 or len(each.isrs) != len(each.replicas):
+                    return (f"{name} says that {topic.topic}-{number} is led by {each.leader}, "
+                            f"ISR {each.isrs}")  # fmt: skip
+        return ""
+
+    def partitions(self) -> list[Partition]:
+        found: Any = self.admin().list_topics(timeout=CREATE_S)
+        return [(topic.topic, number) for topic in found.topics.values()
+                for number in topic.partitions]  # fmt: skip
+
+    def files(self, name: str, partition: Partition) -> bytes:
+        folder = self.machines[name].disk.root / "data" / f"{partition[0]}-{partition[1]}"
+        return b"".join(each.read_bytes() for each in sorted(folder.glob("*.log")))
+
+    def close(self) -> None:
+        self.network.heal()
+        for machine in self.machines.values():
+            machine.close()
+
+
+@contextlib.contextmanager
+def site(*given: Any) -> Iterator[Site]:
+    found = Site(*given)
+    try:
+        found.start(*BROKERS)
+        yield found
+    finally:
+        found.close()
+
+
+def until(is_so: Callable[[], bool], timeout_s: float) -> bool:
+    end = time.monotonic() + timeout_s
+    while not is_so():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.1)
+    return True

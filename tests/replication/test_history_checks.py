@@ -1,0 +1,68 @@
+"""The checks of histories find what is wrong, and the same seed has the same faults."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.replication.histories.checks import check
+from tests.replication.histories.faults import Faults
+from tests.replication.histories.ledger import NEVER, Append, Ledger
+from tests.replication.histories.schedule import KINDS, schedule
+
+PARTITION = ("log", 0)
+PRODUCERS = {"i": "idempotent", "a": "all", "l": "leader"}
+
+
+def ledger(*appends: tuple[str, int, float, float], seen: tuple[str, ...] = ()) -> Ledger:
+    """Of (value, offset, sent, acknowledged)."""
+    found = Ledger()
+    for value, offset, sent_s, acked_s in appends:
+        name, _, number = value.partition(":")
+        found.appends[value] = Append(name, int(number), PARTITION, sent_s, acked_s, offset)
+    for offset, value in enumerate(seen):
+        found.saw("a test", PARTITION, offset, value)
+    return found
+
+
+def test_a_history_without_anomalies_has_none() -> None:
+    found = ledger(("i:1", 0, 0, 1), ("a:1", 1, 0, 1), ("i:2", 2, 2, 3), ("l:1", 3, 2, 3),
+                   ("a:2", -1, 3, NEVER), seen=("i:1", "a:1", "i:2"))  # fmt: skip
+    final = {PARTITION: ["i:1", "a:1", "i:2", "l:1", "a:1"]}
+    assert check(found, final, PRODUCERS, may_lose=False) == 0
+    assert str(found.anomalies) == ""
+
+
+@pytest.mark.parametrize(("kind", "found", "final"), [
+    ("lost", ledger(("a:1", 0, 0, 1)), []),
+    ("lost", ledger(("l:1", 0, 0, 1)), []),
+    ("gone", ledger(("i:1", 0, 0, NEVER), seen=("i:1",)), []),
+    ("gone", ledger(("i:1", 0, 0, 1), ("a:1", 1, 0, 1), seen=("i:1",)), ["a:1", "i:1"]),
+    ("never sent", ledger(), ["i:1"]),
+    ("duplicate", ledger(("i:1", 0, 0, 1)), ["i:1", "i:1"]),
+    ("out of order", ledger(("i:1", 1, 0, 1), ("i:2", 0, 0, 1)), ["i:2", "i:1"]),
+    ("real time", ledger(("a:1", 1, 0, 1), ("i:1", 0, 2, 3)), ["i:1", "a:1"]),
+])  # fmt: skip
+def test_each_anomaly_is_found(kind: str, found: Ledger, final: list[str]) -> None:
+    check(found, {PARTITION: final}, PRODUCERS, may_lose=False)
+    assert {**found.anomalies.counts} == {kind: 1}
+
+
+def test_what_acks_1_was_told_may_be_lost_with_a_leader() -> None:
+    found = ledger(("l:1", 0, 0, 1))
+    assert check(found, {PARTITION: []}, PRODUCERS, may_lose=True) == 1
+    assert str(found.anomalies) == ""
+
+
+def test_two_values_at_one_offset_are_found_when_they_are_seen() -> None:
+    found = ledger(seen=("i:1",))
+    found.saw("another", PARTITION, 0, "i:2")
+    assert {**found.anomalies.counts} == {"changed": 1}
+
+
+def test_a_seed_has_the_same_faults_each_time_and_all_kinds_come() -> None:
+    assert schedule(7, 120, 3.0) == schedule(7, 120, 3.0) != schedule(8, 120, 3.0)
+    planned = [each for seed in range(40) for each in schedule(seed, 120, 3.0)]
+    assert {each.kind for each in planned} == {*KINDS}
+    assert all(each.at_s + each.lasts_s <= 120 for each in planned)
+    for each in KINDS:
+        assert hasattr(Faults, "_" + each.lower().replace(" ", "_"))

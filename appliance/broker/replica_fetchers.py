@@ -68,8 +68,9 @@ class ReplicaFetchers:
         self._addresses |= found
         for node in moved:
             self._fetchers.pop(node).stop(0)
+        there = {*self._fetchers}
         for key, followed in self._followed.items():
-            if followed.leader not in self._fetchers:
+            if followed.leader not in there:
                 self._fetch(key)
 
     def life_is(self, life: int) -> None:

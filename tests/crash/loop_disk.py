@@ -33,6 +33,9 @@ class LoopDisk:
         self.root.mkdir()
         with self.image.open("wb") as image:
             image.truncate(megabytes << 20)
+        self.format()
+
+    def format(self) -> None:
         subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "0", str(self.image)], check=True)
 
     def mount(self) -> None:

@@ -98,6 +98,11 @@ class Faults:
 
     _power_cut_of_all = _power_cut
 
+    def _new_disk(self, names: tuple[str, ...], amount: float) -> Undo:
+        machine = self.site.machines[names[0]]
+        machine.do(machine.lose_all)
+        return lambda: machine.do(machine.start)
+
     def _full_disk(self, names: tuple[str, ...], amount: float) -> Undo:
         machine = self.site.machines[names[0]]
         machine.do(machine.fill_disk)

@@ -139,19 +139,29 @@ class Machine:
         self._network.plug(self.name, is_in=False)
         self.disk.cut_the_power()
         self.end()
-        self._new_disk()
+        self._mount_again()
 
-    def _new_disk(self) -> None:
+    def lose_all(self) -> None:
+        """Its box burned down: another one comes with the same id."""
+        self.lose_power()
+        self._unmount()
+        self.disk.format()
+        self.disk.mount()
+
+    def _mount_again(self) -> None:
+        self._unmount()
+        self.disk.mount()
+
+    def _unmount(self) -> None:
         end = time.monotonic() + STOP_S
         while True:  # the kernel may still be busy with what the dead process had open
             try:
                 self.disk.unmount()
-                break
+                return
             except subprocess.CalledProcessError:
                 if time.monotonic() > end:
                     raise
                 time.sleep(0.05)
-        self.disk.mount()
 
     def lose_disk(self) -> None:
         """From now on each write and read fails with EIO, while the process runs on."""
@@ -160,7 +170,7 @@ class Machine:
 
     def mend_disk(self) -> None:
         self.end()
-        self._new_disk()
+        self._mount_again()
         self.start()
 
     def fill_disk(self) -> None:

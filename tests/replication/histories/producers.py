@@ -71,7 +71,9 @@ class Appending:
     def _note(self, append: Append, error: Any, message: Any) -> None:
         if error is None:
             is_all = self.kind != "leader"
-            self._ledger.acked(append, message.offset(), time.monotonic(), is_all)
+            # Not known where a second attempt found that the first had been taken.
+            offset = -1 if message.offset() is None else message.offset()
+            self._ledger.acked(append, offset, time.monotonic(), is_all)
             return
         append.error = str(error)
         if error.fatal():

@@ -19,6 +19,7 @@ from tests.replication.histories.producers import Appending
 from tests.replication.histories.readers import Following, Scanning
 from tests.replication.histories.schedule import BROKERS, Fault
 from tests.replication.histories.site import Partition, Site, site, until
+from tests.replication.histories.topics import MadeAndDeleted
 
 PARTITIONS = 4
 PRODUCERS = {"i1": "idempotent", "i2": "idempotent", "i3": "idempotent", "a1": "all", "a2": "all",
@@ -39,6 +40,7 @@ class Result:
     lost_by_leaders: int = 0
     scans: int = 0
     commits: int = 0
+    topics: int = 0  # made or deleted
     healed_s: float = 0.0
     counts: Mapping[str, int] = field(default_factory=dict)
     words: str = ""
@@ -50,7 +52,8 @@ class Result:
         return (
             f"seed {self.seed}, {self.seconds:.0f} s: {sum(self.acked.values())} acknowledged "
             f"({acked}; {self.lost_by_leaders} of acks=1 lost with leaders, {self.refused} refused)"
-            f", {self.scans} scans, {self.commits} commits; faults: {faults}; healed in "
+            f", {self.scans} scans, {self.commits} commits, {self.topics} topics "
+            f"made or deleted; faults: {faults}; healed in "
             f"{self.healed_s:.1f} s; anomalies: {dict(self.counts) or 'none'}"
         )
 
@@ -98,23 +101,32 @@ def _play(
     for group in groups:
         stack.callback(group.end)
     stack.callback(scanning.end)
+    topics = MadeAndDeleted(cluster, ledger, seed)
+    stack.callback(topics.end)
     faults = Faults(cluster, planned)
     faults.run(seconds)
     result.faults, result.told = faults.done, faults.told
     began = time.monotonic()
+    topics.end()
     if wrong := cluster.heal(HEALED_S):
         ledger.anomalies.add("not healed", wrong)
+    if not until(lambda: not topics.wrong(), GROUPS_S):
+        ledger.anomalies.add("topics", topics.wrong())
     _settle(cluster, ledger, producers, scanning)
     result.healed_s = time.monotonic() - began
     final = _final(cluster, ledger, scanning)
     _follow_to_the_end(ledger, followers, groups, final)
     may_lose = not {*faults.done} <= HARMLESS
     result.lost_by_leaders = checks.check(ledger, final, PRODUCERS, may_lose)
+    # Who lags is found out only when it has lagged for replica.lag.time.max.ms.
+    if wrong := cluster.until_in_sync(time.monotonic()):
+        ledger.anomalies.add("fell behind", wrong)
     _compare_replicas(cluster, ledger)
     for machine in cluster.machines.values():
         for words in machine.wrong:
             ledger.anomalies.add("broker", words)
     _count(result, ledger, groups, scanning)
+    result.topics = topics.changes
 
 
 def _settle(

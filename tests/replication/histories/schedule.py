@@ -22,6 +22,7 @@ KINDS: dict[str, tuple[int, float, float]] = {
     "power cut of all": (1, 0.1, 1.0),
     "two killed": (1, 0.0, 1.5),
     "all killed": (1, 0.0, 1.0),
+    "new disk": (1, 0.3, 1.5),
     "full disk": (2, 0.5, 2.0),
     "dead disk": (2, 0.3, 1.5),
     "clock": (2, 0.5, 2.0),
@@ -67,6 +68,8 @@ def schedule(
         fault = Fault(at_s, lasts_s, kind, places, chance.random())
         if at_s + lasts_s > seconds - LAST_S:
             return found
+        if kind == "new disk":  # a second one, before all is copied again, would be too many
+            wanted.remove(kind)
         found.append(fault)
         is_together = chance.random() < TOGETHER
         at_s += chance.uniform(0, lasts_s) if is_together else lasts_s

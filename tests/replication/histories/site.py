@@ -103,12 +103,18 @@ class Site:
         """By what each of them tells."""
         return next(filter(None, map(self._told_by, BROKERS)), "")
 
+    def _metadata(self, name: str) -> Any:
+        address = f"{self.network.address(name)}:{PORT}"
+        return AdminClient({"bootstrap.servers": address, "log_level": 2}).list_topics(
+            timeout=ASK_S
+        )
+
+    def topics_by_broker(self) -> dict[str, set[str]]:
+        return {each: {*self._metadata(each).topics} for each in BROKERS}
+
     def _told_by(self, name: str) -> str:
-        asking = AdminClient({
-            "bootstrap.servers": f"{self.network.address(name)}:{PORT}", "log_level": 2,
-        })  # fmt: skip
         try:
-            found = asking.list_topics(timeout=ASK_S)
+            found = self._metadata(name)
         except KafkaException as error:
             return f"{name} does not answer: {error}"
         if len(found.brokers) != len(BROKERS):

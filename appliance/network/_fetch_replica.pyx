@@ -12,6 +12,7 @@ from libcpp.vector cimport vector
 from appliance.native._bytes cimport load_i64
 from appliance.native._codes cimport OK, REPLICA_UNKNOWN
 from appliance.native._files cimport read_whole
+from appliance.native._native cimport mutant
 from appliance.network._topic_table cimport (
     NOT_LEADER_OR_FOLLOWER, TopicLeader, put_leader, topic_leader,
 )
@@ -77,7 +78,7 @@ cdef bint fetch_finds_start(PartitionLog* log, int64_t offset, int64_t max_bytes
 cdef int16_t fetch_refusal_of_role(const Fetch* fetch, const FetchTarget* target) noexcept nogil:
     cdef PartitionLog* log = target.log.get()
     cdef int64_t epoch = log.replicas.epoch.load()
-    if 0 <= target.leader_epoch < epoch:
+    if 0 <= target.leader_epoch < epoch and not mutant(b"older_epochs_are_answered"):
         return FENCED_LEADER_EPOCH
     if target.leader_epoch > epoch and (epoch >= 0 or fetch.replica >= 0):
         return UNKNOWN_LEADER_EPOCH

@@ -20,7 +20,8 @@ from libcpp.string cimport string
 from appliance.native._bytes cimport Cursor, load_i32, store_i32
 from appliance.native._codes cimport TIMED_OUT
 from appliance.native._native cimport (
-    ScopeLock, close, monotonic_ns, own, pthread_create, pthread_setname_np, pthread_t, wait_until,
+    ScopeLock, close, monotonic_ns, mutant, own, pthread_create, pthread_setname_np, pthread_t,
+    wait_until,
 )
 from appliance.native._socket cimport eventfd_write
 from appliance.native._wake_soon cimport wake_soon
@@ -380,7 +381,7 @@ cdef void _settle(Follower* it) noexcept nogil:
     cdef int64_t until_ns = monotonic_ns() + SETTLE_NS
     cdef PartitionLog* log
     cdef size_t i
-    for i in range(it.settling.size()):
+    for i in range(0 if mutant(b"follower_counts_unsynced") else it.settling.size()):
         _await(it, it.settling[i].get(), until_ns)
     for i in range(it.shortening.size()):
         log = it.shortening[i].get().log.get()

@@ -207,10 +207,12 @@ cdef bint _recount(PartitionLog* log) noexcept nogil:
     if replicas.in_sync < replicas.min_in_sync and not mutant(b"watermark_below_min_insync"):
         # What is on this disk alone has not counted yet, and shall not.
         least = log_high_watermark(log)
-    else:
+    elif not mutant(b"acks_before_isr"):
         for i in range(replicas.others.size()):
             if replicas.others[i].is_in_sync or replicas.others[i].is_joining:
                 least = min(least, replicas.others[i].end)
+        if mutant(b"watermark_of_majority") and replicas.others.size() == 2:
+            least = max(replicas.others[0].end, replicas.others[1].end)
     least = max(least, log_high_watermark(log))
     log.replicated_to.store(least)
     return least != before
@@ -260,7 +262,7 @@ cdef int _find(PartitionLog* log, int32_t node, int64_t life, int32_t epoch,
     cdef size_t i
     if log.role.load() != ROLE_LEADER:
         return NOT_LEADER
-    if epoch < replicas.epoch.load():
+    if epoch < replicas.epoch.load() and not mutant(b"older_epochs_are_answered"):
         return LEADER_EPOCH_OLD
     if epoch > replicas.epoch.load():
         return LEADER_EPOCH_UNKNOWN

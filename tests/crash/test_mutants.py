@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.replication.histories.mutants import COMPILED
+
 from .build import REPOSITORY, TESTS, engine_environment, mutant_engine
 from .harness import NIGHTLY, record
 from .test_failing_sync import problems_after_a_doubtful_sync, problems_after_a_failed_sync
@@ -146,4 +148,4 @@ def test_every_planted_mutant_is_expected_here_and_the_other_way_round() -> None
     for source in (REPOSITORY / "appliance").rglob("_*.pyx"):
         for part in source.read_text().split('mutant(b"')[1:]:
             planted.add(part.split('"')[0])
-    assert planted == set(CAUGHT_BY)
+    assert planted == {*CAUGHT_BY, *COMPILED}

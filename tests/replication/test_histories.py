@@ -91,7 +91,7 @@ def test_what_is_acknowledged_survives_all_faults(
     kinds = [each.strip() for each in WANTED.split(",") if each.strip()] or [*KINDS]
     planned = schedule(seed, ROUND_S, SESSION_MS / 1000, kinds)
     folder = tmp_path_factory.mktemp(f"history-{seed}-")
-    result = play(seed, ROUND_S, planned, *places, folder, SESSION_MS, {})
+    result = play(seed, ROUND_S, planned, *places, folder, SESSION_MS)
     results.append(result)
     tell(request, str(result))
     assert not result.counts, "\n".join([result.words, *result.told, f"logs are in {folder}"])

@@ -1,5 +1,5 @@
-"""One round without pytest: `python -m tests.replication.histories SEED SECONDS [KIND,KIND,...]`.
-Its logs stay in the folder that it names."""
+"""One round without pytest, whose logs stay in the folder that it names:
+`python -m tests.replication.histories SEED SECONDS [KIND,KIND,... [MUTANT]]`."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ TICK_MS = 500
 SESSION_MS = int(os.environ.get("HISTORY_SESSION_MS", "3000"))
 
 
-def main(seed: int, seconds: float, kinds: list[str]) -> None:
+def main(seed: int, seconds: float, kinds: list[str], mutant: str) -> None:
     planned = schedule(seed, seconds, SESSION_MS / 1000, kinds)
     folder = Path(tempfile.mkdtemp(prefix=f"history-{seed}-"))
     with Network([*BROKERS, *ZOOKEEPERS]) as net, ensemble(net, folder / "zk", TICK_MS) as three:
-        result = play(seed, seconds, planned, net, three, folder / "brokers", SESSION_MS, {})
+        result = play(seed, seconds, planned, net, three, folder / "brokers", SESSION_MS, mutant)
     print(result)
     if result.counts:
         print("\n".join([*result.told, result.words, f"logs are in {folder}"]))
 
 
 if __name__ == "__main__":
-    given = sys.argv[3].split(",") if len(sys.argv) > 3 else [*KINDS]
-    main(int(sys.argv[1]), float(sys.argv[2]), given)
+    given = sys.argv[3].split(",") if "".join(sys.argv[3:]) else [*KINDS]
+    main(int(sys.argv[1]), float(sys.argv[2]), given, "".join(sys.argv[4:]))

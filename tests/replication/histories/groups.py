@@ -70,7 +70,7 @@ class Group:
         with self._guard:
             self.commits += 1
             for place in done or ():
-                if place.error is None:
+                if place.error is None and place.offset == ends[place.partition]:
                     known = self._floors[place.partition]
                     self._floors[place.partition] = max(known, place.offset)
 

@@ -30,6 +30,7 @@ class Process(Serving):
     """In a network namespace."""
 
     within: Sequence[str] = ()
+    mutant = ""  # a bug that is planted
 
     def _start(
         self,
@@ -38,6 +39,10 @@ class Process(Serving):
         environment: dict[str, str] | None,
         package: Path | None,
     ) -> subprocess.Popen[str]:
+        if self.mutant:
+            assert command[1:3] == ["-m", "appliance"]
+            command = [command[0], "-m", "tests.replication.histories.mutants", self.mutant,
+                       *command[3:]]  # fmt: skip
         return super()._start([*self.within, *command], log, environment, package)
 
 
@@ -49,12 +54,14 @@ class Machine:
         folder: Path,
         settings: dict[str, object],
         environment: dict[str, str],
+        mutant: str,
     ) -> None:
         folder.mkdir(parents=True)
         self.name, self.folder = name, folder
         self._network = network
         self._settings, self._environment = settings, environment
-        self._kind = type("Process", (Process,), {"within": inside(network.namespace(name))})
+        own = {"within": inside(network.namespace(name)), "mutant": mutant}
+        self._kind = type("Process", (Process,), own)
         self.disk, self.clock = LoopDisk(folder, DISK_MB), ShiftedClock(folder)
         self.process: Process | None = None
         self.is_wanted = False
@@ -102,7 +109,7 @@ class Machine:
             self.process = self._kind(
                 self.folder, port=PORT, host=self._network.address(self.name),
                 environment={**self._environment, **self.clock.environment},
-                data=self.disk.root / "data", **self._settings,
+                data=self.disk.root / "data", package=self.folder, **self._settings,
             )  # fmt: skip
         except AssertionError as error:
             self._note_start(str(error))

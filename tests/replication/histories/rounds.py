@@ -66,11 +66,11 @@ def play(
     zookeepers: ZooKeepers,
     folder: Path,
     session_ms: int,
-    environment: Mapping[str, str],
+    mutant: str = "",
 ) -> Result:
     root = f"/histories/{folder.name}-{time.time_ns()}"
     result, ledger = Result(seed, seconds), Ledger()
-    with site(network, zookeepers, root, folder, session_ms, environment) as cluster:
+    with site(network, zookeepers, root, folder, session_ms, mutant) as cluster:
         wrong = cluster.until_in_sync(time.monotonic() + HEALED_S)
         assert not wrong, wrong
         cluster.create("log", PARTITIONS, min_insync_replicas="2", retention_ms="-1")

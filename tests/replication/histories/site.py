@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from tests.replication.histories import mutants
 from tests.replication.histories.ensemble import ZooKeepers
 from tests.replication.histories.machine import PORT, Machine
 from tests.replication.histories.network import Network
@@ -30,17 +31,18 @@ class Site:
         root: str,
         folder: Path,
         session_ms: int,
-        environment: Mapping[str, str],
+        mutant: str = "",
     ) -> None:
         self.network, self.zookeepers, self.folder = network, zookeepers, folder
         self.session_s = session_ms / 1000
         self.machines: dict[str, Machine] = {}
+        environment = mutants.environment(mutant)
         for number, name in enumerate(BROKERS, 1):
             self.machines[name] = Machine(network, name, folder / name, {
                 "node.id": number, "zookeeper.connect": f"{zookeepers.connect}{root}",
                 "zookeeper.format": "cluster", "allow.open.listeners": "true",
                 "zookeeper.session.timeout.ms": session_ms,
-            }, dict(environment))  # fmt: skip
+            }, environment, mutant)  # fmt: skip
 
     @property
     def bootstrap(self) -> str:

@@ -1,0 +1,161 @@
+"""Bugs of replication, planted into real processes, one at a time. As a module it is the broker
+with one of them: `python -m tests.replication.histories.mutants NAME serve ...`.
+
+Those of the compiled code are in the copy that `tests.crash.build.mutant_engine` makes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Any
+
+from tests.crash.build import REPOSITORY, mutant_engine
+
+# By kinds of faults under which each is looked for.
+CRASHES = ("kill", "two killed", "all killed", "pause")
+CUTS = ("cut off", "cut one way", "cut from ZooKeeper", "split", "bridge", "pause", "kill")
+POWER = ("power cut", "power cut of all")
+COMPILED: dict[str, tuple[str, ...]] = {
+    "acks_before_isr": CRASHES,
+    "watermark_of_majority": (*CUTS, "slow"),
+    "follower_counts_unsynced": POWER,
+    "older_epochs_are_answered": CUTS,
+}
+
+
+def cuts_at_the_watermark() -> None:
+    """Who begins to follow cuts off what it does not know to be everywhere."""
+    from appliance.broker import replica_fetchers
+
+    follow = replica_fetchers.ReplicaFetchers.follow
+
+    def cut_and_follow(self: Any, key: Any, topic_id: bytes, log: Any, leader: int) -> None:
+        if self._followed.get(key) is None or self._followed[key].leader != leader:
+            log.truncate(log.high_watermark)
+        follow(self, key, topic_id, log, leader)
+
+    replica_fetchers.ReplicaFetchers.follow = cut_and_follow  # type: ignore[method-assign]
+
+
+def leads_without_a_session() -> None:
+    """Neither a session's end nor another life ends a leadership: only another's election."""
+    from appliance.cluster.cluster import Cluster
+
+    def leads(self: Any, key: Any) -> bool:
+        state = self.states.get(key)
+        return state is not None and state.leader == self.member.node_id
+
+    Cluster.leads = leads  # type: ignore[method-assign]
+    Cluster.session_ends_ns = property(  # type: ignore[assignment]
+        lambda self: time.monotonic_ns() + 10**12)  # fmt: skip
+
+
+def isr_without_version() -> None:
+    """A leader writes its ISR, whoever has written the state since."""
+    from appliance.cluster import isr_writes
+    from appliance.cluster.session import Change
+
+    set_data = Change.set
+
+    def set_any(self: Any, path: str, data: bytes, version: int) -> Change:
+        return set_data(self, path, data, -1 if path.endswith("/state") else version)
+
+    Change.set = set_any  # type: ignore[method-assign]
+    isr_writes.IsrWrites._leads = lambda self, state, life: True  # type: ignore[method-assign]
+
+
+def lost_disk_keeps_its_place() -> None:
+    """Who comes back with an empty disk does not say so."""
+    from appliance.broker.replica_roles import ReplicaRoles
+
+    def lost(self: Any, node: int) -> Collection[Any]:
+        return []
+
+    ReplicaRoles.lost = lost  # type: ignore[method-assign]
+
+
+def elects_anybody() -> None:
+    """The first replica that lives, in sync or not."""
+    from appliance.cluster import election
+
+    def elected(state: Any, replicas: Any, voters: Any, *rest: Any) -> Any:
+        candidates = voters.in_order(replicas)
+        if not election.is_over(state, voters) or not candidates:
+            return None
+        first = candidates[0]
+        return replace(state, leader=first, leader_life=voters.lives[first],
+                       leader_epoch=state.leader_epoch + 1, isr=(first,), eligible=())  # fmt: skip
+
+    election.elected = elected  # type: ignore[assignment]
+
+
+def joins_without_records() -> None:
+    """A follower is in sync as soon as it lives."""
+    from appliance.broker.in_sync_replicas import InSyncReplicas
+
+    def may_join(self: Any, log: Any, replica: Any) -> bool:
+        broker = self._cluster.brokers.get(replica.node)
+        return broker is not None and broker.life == replica.life
+
+    def stays(self: Any, replica: Any) -> bool:
+        return replica.node in self._cluster.brokers
+
+    InSyncReplicas._may_join = may_join  # type: ignore[method-assign]
+    InSyncReplicas._stays = stays  # type: ignore[method-assign]
+
+
+def leaves_before_it_is_written() -> None:
+    """Who left the ISR is not waited for, though ZooKeeper does not know yet."""
+    from appliance.broker.in_sync_replicas import InSyncReplicas
+
+    write = InSyncReplicas._write
+
+    async def shrink_and_write(
+        self: Any, key: Any, log: Any, state: Any, isr: Any, joining: Any
+    ) -> None:
+        us = self._cluster.member.node_id
+        log.set_in_sync(
+            state.leader_epoch, [each for each in isr if each != us and each in state.isr],
+            [], min(self._least(key), len(isr)),
+        )  # fmt: skip
+        await write(self, key, log, state, isr, joining)
+
+    InSyncReplicas._write = shrink_and_write  # type: ignore[method-assign]
+
+
+INTERPRETED: dict[str, tuple[Callable[[], None], tuple[str, ...]]] = {
+    "cuts_at_the_watermark": (cuts_at_the_watermark, CRASHES),
+    "leads_without_a_session": (leads_without_a_session, CUTS),
+    "isr_without_version": (isr_without_version, CUTS),
+    "lost_disk_keeps_its_place": (lost_disk_keeps_its_place, ("new disk", "kill", "stop")),
+    "elects_anybody": (elects_anybody, CRASHES),
+    "joins_without_records": (joins_without_records, (*CRASHES, "slow", "cut off")),
+    "leaves_before_it_is_written": (leaves_before_it_is_written, CUTS),
+}
+def environment(mutant: str) -> dict[str, str]:
+    """Of a broker, whose own package comes first in it."""
+    places = [*([str(mutant_engine())] if mutant in COMPILED else []), str(REPOSITORY)]
+    told = {"APPLIANCE_MUTANT": mutant} if mutant in COMPILED else {}
+    return {**told, "PYTHONPATH": os.pathsep.join(places)}
+
+
+ALL = {**COMPILED, **{name: kinds for name, (_, kinds) in INTERPRETED.items()}}
+
+
+def main(name: str) -> None:
+    if name in INTERPRETED:
+        INTERPRETED[name][0]()
+    else:
+        assert os.environ["APPLIANCE_MUTANT"] == name
+    from appliance.cli.main import main as serve
+
+    sys.argv[1:] = sys.argv[2:]
+    serve()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -138,8 +138,8 @@ class ClusterTopics:
             for topic in self._cluster.topics.values() if topic.adding or topic.removing
         }  # fmt: skip
 
-    async def elect(self, keys: Collection[Key]) -> Mapping[Key, int]:
-        return await self._cluster.elect(keys)
+    async def elect(self, keys: Collection[Key], unclean: bool = False) -> Mapping[Key, int]:
+        return await self._cluster.elect(keys, unclean)
 
     async def _until(self, name: str, is_so: Callable[[Topic | None], bool]) -> None:
         async def heard() -> None:

@@ -4,6 +4,7 @@
     ReplicaRoles     who leads them
     ReplicaFetchers  a thread for each leader that is followed
     InSyncReplicas   the ISR of what is led here
+    UncleanCuts      the ledger, before records are cut that may have counted
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from appliance.broker.replica_fetchers import ReplicaFetchers
 from appliance.broker.replica_roles import Coordinators, ReplicaRoles
 from appliance.broker.shared_facts import SharedFacts
 from appliance.broker.transaction_peers import TransactionPeers
+from appliance.broker.unclean_cuts import UncleanCuts
 from appliance.cluster.cluster import Cluster
+from appliance.cluster.controller import Rebalance
 from appliance.cluster.lives import Member
 from appliance.config import Address
 from appliance.data_dir.partition_names import Key
@@ -48,7 +51,13 @@ class InCluster:
             OFFSETS: broker.groups, TRANSACTIONS: broker.transactions,
         }  # fmt: skip
         self.roles = ReplicaRoles(topics, self._fetchers, coordinators)
-        self.cluster = Cluster(config.zookeeper, self._member(), self)
+        self.cluster = Cluster(
+            config.zookeeper, self._member(), self,
+            rebalance=Rebalance(
+                config.replication.is_rebalanced, config.replication.imbalance_interval_s,
+                config.replication.imbalance_percentage,
+            ),
+        )  # fmt: skip
         self.topics = ClusterTopics(
             self.cluster, topics, ReplicatedTopics(topics, broker.change, self._show),
             lambda name: broker.forget_topic(name, topics.remove), self._show,
@@ -58,6 +67,7 @@ class InCluster:
             self.cluster, topics, self.roles, config.replication.lag_max_ms
         )
         self.facts = SharedFacts(broker, self.cluster, self.roles.may_lead_now)
+        self._cuts = UncleanCuts(self._fetchers, broker.ledger)
         self._tasks: list[asyncio.Task[None]] = []
         self.roles.cluster = self.cluster
         self.roles.may_lead = False  # before it is known who may do what
@@ -88,7 +98,7 @@ class InCluster:
         self._tasks = [asyncio.create_task(kept(self.facts.keep))]
         await self.cluster.start()
         self.on_topics([*self.cluster.topics, *self.broker.topics])
-        jobs = (self.topics.run, self._in_sync.run, self.roles.watch_session)
+        jobs = (self.topics.run, self._in_sync.run, self.roles.watch_session, self._cuts.run)
         self._tasks += [asyncio.create_task(kept(each)) for each in jobs]
 
     async def leave(self) -> None:

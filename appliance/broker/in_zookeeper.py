@@ -64,7 +64,7 @@ class NotJoined:
     def moving(self) -> Mapping[str, Mapping[int, Moving]]:
         return {}
 
-    async def elect(self, keys: Collection[Key]) -> Mapping[Key, int]:
+    async def elect(self, keys: Collection[Key], unclean: bool = False) -> Mapping[Key, int]:
         raise self._refusal("an election")
 
     async def tried(self, job: Callable[[], Coroutine[Any, Any, Result]]) -> Result:

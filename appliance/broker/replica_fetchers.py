@@ -21,6 +21,7 @@ class Followed(NamedTuple):
     topic_id: bytes
     log: Log
     leader: int
+    unclean: int = -1  # the epoch of the last unclean election
 
 
 class ReplicaFetchers:
@@ -34,12 +35,14 @@ class ReplicaFetchers:
         self._fetchers: dict[int, Fetcher] = {}
         self._followed: dict[Key, Followed] = {}
 
-    def follow(self, key: Key, topic_id: bytes, log: Log, leader: int) -> None:
-        before = self._followed.get(key)
-        if before == (topic_id, log, leader):
+    def follow(
+        self, key: Key, topic_id: bytes, log: Log, leader: int, unclean: int = -1
+    ) -> None:
+        wanted = Followed(topic_id, log, leader, unclean)
+        if self._followed.get(key) == wanted:
             return
         self.stop(key)
-        self._followed[key] = Followed(topic_id, log, leader)
+        self._followed[key] = wanted
         self._fetch(key)
 
     def stop(self, key: Key) -> None:
@@ -88,7 +91,10 @@ class ReplicaFetchers:
             fetcher = Fetcher(followed.leader, *address, self._node_id, self._life, self._config)
             self._fetchers[followed.leader] = fetcher
             fetcher.start()
-        fetcher.add(followed.topic_id, key[0], key[1], followed.log)
+        fetcher.add(followed.topic_id, key[0], key[1], followed.log, followed.unclean)
+
+    def running(self) -> list[Fetcher]:
+        return [*self._fetchers.values()]
 
     def close(self) -> None:
         """Blocks until all threads have ended."""

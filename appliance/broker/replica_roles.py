@@ -32,7 +32,9 @@ NOBODY = -1
 class Fetchers(Protocol):
     """Who fetches from leaders, for the logs that follow."""
 
-    def follow(self, key: Key, topic_id: bytes, log: Log, leader: int) -> None: ...
+    def follow(self, key: Key, topic_id: bytes, log: Log, leader: int, unclean: int = -1) -> None:
+        """`unclean`: the epoch of the last unclean election."""
+        ...
 
     def stop(self, key: Key) -> None: ...
 
@@ -175,7 +177,7 @@ class ReplicaRoles:
             self._fetchers.stop(key)
         else:
             log.follow(state.leader_epoch, state.leader)
-            self._fetchers.follow(key, topic.id.bytes, log, state.leader)
+            self._fetchers.follow(key, topic.id.bytes, log, state.leader, state.unclean)
 
     def _may_follow(self, key: Key) -> bool:
         """What the cluster said last."""

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from kazoo.exceptions import ConnectionClosedError, KazooException
 
 from appliance.cluster import forms, producer_id_blocks, requests
-from appliance.cluster.controller import Controller
+from appliance.cluster.controller import Controller, Rebalance
 from appliance.cluster.fact_nodes import FactNodes
 from appliance.cluster.forms import (
     NOBODY,
@@ -49,8 +49,10 @@ LOOK_S = 0.01  # of a start
 TAKEN_TIMEOUTS = 1.5  # an id is a stranger's for good after so many session timeouts
 ELECTION_S = 30.0
 MIN_INSYNC = "min.insync.replicas"
+UNCLEAN = "unclean.leader.election.enable"
 NO_LIVES: Mapping[int, int] = {}
 NO_CONFIGS: Mapping[str, str] = {}
+REBALANCE = Rebalance()
 T = TypeVar("T")
 
 
@@ -66,6 +68,7 @@ class Cluster:
         listener: Listener,
         min_insync: int = 1,
         before_life: BeforeLife = nothing,
+        rebalance: Rebalance = REBALANCE,
     ) -> None:
         """`min_insync`: of topics whose config says nothing. `before_life` gets the former life and
         the next one, and keeps that in each directory before it is raised."""
@@ -77,7 +80,9 @@ class Cluster:
         self._telling = Telling(session, view, node_id)
         self._lives = lives = Lives(session, view.reading, member, before_life)
         self._membership = Membership(session, lives, self._telling, listener)
-        self._controller = Controller(session, view, lives, self._membership, self.min_insync)
+        self._controller = Controller(
+            session, view, lives, self._membership, self.min_insync, self.is_unclean, rebalance
+        )
         self._isr_writes = IsrWrites(session, view, self._telling, self._membership, node_id)
         self._topic_writes = TopicWrites(session, view.reading)
         self.facts = FactNodes(session, config.may_show_secrets)
@@ -254,6 +259,11 @@ class Cluster:
         text = config.values.get(MIN_INSYNC, "") if config else ""
         is_number = text.isascii() and text.isdecimal() and len(text) < 10
         return min(int(text) if is_number else self._min_insync, replicas)
+
+    def is_unclean(self, topic: str) -> bool:
+        """Whether anybody is to lead it rather than nobody."""
+        config = self.configs.get(topic)
+        return config is not None and config.values.get(UNCLEAN, "").lower() == "true"
 
     async def settled(self, topic: str, timeout_s: float) -> bool:
         """Whether this broker knows a leader of each of its partitions in time."""

@@ -6,7 +6,8 @@ A round looks at what there is to do, in this order, and each step can be repeat
     requests     who is being stopped, which topics have more partitions
     deletions    begun by whomever
     new topics   their first states
-    elections    where the leader's life is over; of who is being stopped; by a person's word
+    elections    where the leader's life is over; of who is being stopped; by a person's word; now
+                 and then of preferred leaders
     moves        to other brokers, whose replicas are in sync
     the notice   all that has changed
     answers      to the requests
@@ -20,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from kazoo.exceptions import KazooException
 
@@ -44,6 +46,15 @@ MINUTE_S = 60.0  # a notice is kept for one to two
 AGAIN_S, AWAY_S = 1.0, 0.05
 
 
+@dataclass(frozen=True)
+class Rebalance:
+    """When preferred leaders lead again by themselves."""
+
+    is_on: bool = True
+    interval_s: float = 300.0
+    percentage: int = 10  # of a broker's partitions may be led by others
+
+
 class Controller:
     def __init__(
         self,
@@ -52,11 +63,15 @@ class Controller:
         lives: Lives,
         membership: Membership,
         min_insync: Callable[[str, int], int],
+        is_unclean: Callable[[str], bool],
+        rebalance: Rebalance,
     ) -> None:
         self._session, self._view, self._node_id = session, view, lives.node_id
         self._lives, self._membership = lives, membership
         membership.readers.append(self.wake)
-        self.elections = Elections(view, min_insync)
+        self.elections = Elections(view, min_insync, is_unclean)
+        self._rebalance = rebalance
+        self._next_rebalance = time.monotonic() + rebalance.interval_s
         self._deletions = Deletions(session, view.reading)
         self.term: Term | None = None
         self._term_session = 0
@@ -72,7 +87,7 @@ class Controller:
 
     async def keep(self) -> None:
         while True:
-            await woken(self._wake, MINUTE_S)
+            await woken(self._wake, min(MINUTE_S, self._rebalance.interval_s))
             self._wake.clear()
             try:
                 await self._session.connected()
@@ -143,11 +158,20 @@ class Controller:
         await self.elections.first_states(term, deleting)
         await self.elections.elect_due(term)
         await self.elections.move_away(term)
+        await self._rebalanced(term)
         await self.elections.finish_moves(term)
         answers = [await self._tried(term, each) for each in known if not each.is_answered]
         await self._tell(term)
         for change in filter(None, answers):
             await term.commit(change)  # who asked may be gone
+
+    async def _rebalanced(self, term: Term) -> None:
+        if not self._rebalance.is_on or time.monotonic() < self._next_rebalance:
+            return
+        self._next_rebalance = time.monotonic() + self._rebalance.interval_s
+        count = await self.elections.rebalance(term, self._rebalance.percentage)
+        if count:
+            log.info("preferred leaders lead again", partitions=count)
 
     async def _delete(self, term: Term) -> list[str]:
         """Those that are not gone yet."""

@@ -62,7 +62,8 @@ def elected(
                 return led_by(broker, state, voters, min_insync)
     if unclean and candidates:
         leader = candidates[0]
-        return _next(state, leader, voters.lives[leader], (leader,), ())
+        after = _next(state, leader, voters.lives[leader], (leader,), ())
+        return replace(after, unclean=after.leader_epoch)
     if state.leader == NOBODY:
         return None
     return _next(state, NOBODY, 0, state.isr, state.eligible)

@@ -12,8 +12,10 @@ from appliance.cluster.forms import NOBODY, ClusterTopic, Key, PartitionState, t
 from appliance.cluster.table import TopicNews
 from appliance.cluster.term import IN_A_CHANGE, Term
 from appliance.cluster.view import View
+from appliance.process import event_log
 from appliance.protocol.errors import ErrorCode
 
+log = event_log.named("cluster")
 TRIES = 20  # each has met a write of somebody else
 States = dict[Key, PartitionState]
 
@@ -21,9 +23,13 @@ States = dict[Key, PartitionState]
 class Elections:
     """`untold` collects what is to be in the round's notice."""
 
-    def __init__(self, view: View, min_insync: Callable[[str, int], int]) -> None:
+    def __init__(
+        self, view: View, min_insync: Callable[[str, int], int], is_unclean: Callable[[str], bool]
+    ) -> None:
+        """`is_unclean`: whether a topic is to be led by anybody rather than by nobody."""
         self._view, self._table = view, view.table
         self._min_insync = min_insync  # of a topic with so many replicas
+        self._is_unclean = is_unclean
         self.untold: list[TopicNews] = []
 
     @property
@@ -54,6 +60,49 @@ class Elections:
             self._table.states, lambda state, replicas, least:
             election.elected(state, replicas, voters, least)
         ))  # fmt: skip
+        wanted = [key for key, state in self._table.states.items()
+                  if state.leader == NOBODY and self._is_unclean(key[0])]  # fmt: skip
+        await self._elect_anybody(term, wanted, voters)
+
+    async def _elect_anybody(self, term: Term, keys: Collection[Key], voters: Voters) -> None:
+        """That loses what only the others have, so it was said by a person, or by a setting."""
+
+        def due() -> States:
+            return self._each(keys, lambda state, replicas, least: election.elected(
+                state, replicas, voters, least, unclean=True))  # fmt: skip
+
+        for (topic, partition), state in due().items():
+            log.warning("unclean election: what only others have is lost", topic=topic,
+                        partition=partition, leader=state.leader, epoch=state.leader_epoch,
+                        isr_was=[*self._table.states[topic, partition].isr])  # fmt: skip
+        await self._write(term, due)
+
+    async def rebalance(self, term: Term, percentage: int) -> int:
+        """Preferred leaders lead again what more than so much of is led by others; how many."""
+        voters = self.voters
+        moving = {(topic.name, number) for topic in self._table.topics.values()
+                  for number in (*topic.adding, *topic.removing)}  # fmt: skip
+        of_broker: dict[int, list[Key]] = {}
+        for name, topic in self._table.topics.items():
+            for number, replicas in enumerate(topic.partitions):
+                of_broker.setdefault(replicas[0], []).append((name, number))
+        wanted: list[Key] = []
+        for node, keys in of_broker.items():
+            away = [key for key in keys if self._is_led_by_another(key, node)]
+            if len(away) * 100 > percentage * len(keys):
+                wanted += [key for key in away if key not in moving]
+
+        def due() -> States:
+            return self._each(wanted, lambda state, replicas, least: election.preferred(
+                state, replicas, voters, least))  # fmt: skip
+
+        count = len(due())
+        await self._write(term, due)
+        return count
+
+    def _is_led_by_another(self, key: Key, node: int) -> bool:
+        state = self._table.states.get(key)
+        return state is not None and state.leader not in (NOBODY, node)
 
     async def move_away(self, term: Term) -> None:
         """From those that leave."""
@@ -117,13 +166,13 @@ class Elections:
         wanted = [key for key, code in before.items() if code == ErrorCode.NONE]
 
         def due() -> States:
-            if unclean:
-                return self._each(wanted, lambda state, replicas, least: election.elected(
-                    state, replicas, voters, least, unclean=True))  # fmt: skip
             return self._each(wanted, lambda state, replicas, least: election.preferred(
                 state, replicas, voters, least))  # fmt: skip
 
-        await self._write(term, due)
+        if unclean:
+            await self._elect_anybody(term, wanted, voters)
+        else:
+            await self._write(term, due)
         return {key: code or self._code_after(key, unclean) for key, code in before.items()}
 
     def _code_before(self, key: Key, voters: Voters, unclean: bool) -> ErrorCode:

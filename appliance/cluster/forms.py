@@ -1,5 +1,5 @@
 """What is in the nodes: the JSON of Kafka 0.8 to 3.x, with fields of our own that its readers pass
-over: `life` of a broker, `leader_life` and `eligible` of a state.
+over: `life` of a broker, `leader_life`, `eligible` and `unclean` of a state.
 
 Anybody may write nodes, so each field is checked and bounded. `FormUnknown` says which node it is
 and what is wrong; who reads passes that node over and tells.
@@ -75,6 +75,7 @@ class PartitionState:
     eligible: Replicas = ()
     controller_epoch: int = 0
     version: int = 0
+    unclean: int = NOBODY  # the epoch of the last unclean election; -1: there was none
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def state_node(state: PartitionState) -> bytes:
 
 
 def fields_of_state(state: PartitionState) -> dict[str, Any]:
-    return {
+    fields = {
         "version": 1,
         "controller_epoch": state.controller_epoch,
         "leader": state.leader,
@@ -139,6 +140,7 @@ def fields_of_state(state: PartitionState) -> dict[str, Any]:
         "leader_life": state.leader_life,
         "eligible": state.eligible,
     }
+    return fields if state.unclean == NOBODY else {**fields, "unclean": state.unclean}
 
 
 def config_node(values: Mapping[str, str]) -> bytes:
@@ -199,6 +201,7 @@ def state_in(read: Reader, version: int) -> PartitionState:
         read.replicas("eligible", default=[]),
         read.number("controller_epoch", 0, NUMBER_MAX),
         version,
+        read.number("unclean", NOBODY, NUMBER_MAX, default=NOBODY),
     )
 
 

@@ -257,7 +257,7 @@ class View:
             self._listener.on_change(changes.keys)
         if changes.names or changes.keys:
             self._wake_waiting()
-        if any(map(self._wants_controller, changes.keys)):
+        if any(map(self._wants_controller, changes.keys)) or self._lacks_leaders(changes.names):
             self._wake_readers()
 
     def _tell_of_brokers(self) -> None:
@@ -287,6 +287,16 @@ class View:
         if topic and (topic.adding or topic.removing):
             return True
         return bool(state and state.leader != NOBODY and state.leader not in state.isr)
+
+    def _lacks_leaders(self, names: Collection[str]) -> bool:
+        """A setting of such a topic may say now that anybody may lead."""
+        known = ((name, self.table.topics.get(name)) for name in names)
+        return any(
+            state is not None and state.leader == NOBODY
+            for name, topic in known if topic
+            for state in (self.table.states.get((name, each))
+                          for each in range(len(topic.partitions)))
+        )  # fmt: skip
 
     def _wake_readers(self) -> None:
         for each in self.readers:

@@ -29,6 +29,26 @@ class ReplicationConfig(Part):
         maximum=600 * SECOND_MS,
     )
 
+    is_rebalanced: bool = setting(
+        "auto.leader.rebalance.enable",
+        True,
+        "Whether preferred leaders, the first replicas of partitions, lead again by themselves "
+        "after they were away. The controller sees to it.",
+    )
+    imbalance_interval_s: int = setting(
+        "leader.imbalance.check.interval.seconds",
+        300,
+        "How often the controller looks whether preferred leaders are to lead again.",
+        minimum=1,
+        maximum=86_400,
+    )
+    imbalance_percentage: int = setting(
+        "leader.imbalance.per.broker.percentage",
+        10,
+        "How much of the partitions of which a broker is the preferred leader others may lead.",
+        minimum=0,
+        maximum=100,
+    )
     fetch_max_bytes: int = setting(
         "replica.fetch.max.bytes",
         4 * MIB,

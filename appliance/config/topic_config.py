@@ -166,7 +166,8 @@ _KEYS = [
         "unclean.leader.election.enable",
         BOOLEAN,
         "false",
-        NO_REPLICAS,
+        "Of a cluster: whether anybody leads a partition rather than nobody when all of its "
+        "in-sync replicas are dead. That loses records.",
         synonym="unclean.leader.election.enable",
     ),
     _log_key("visibility", STRING),

@@ -1,7 +1,9 @@
 """What a follower does with one partition of an answer: append, cut, or begin anew.
 
     records                 are appended as they are; their end is fetched from once it is on disk
-    a point of divergence   what is behind it here is cut, and the leader asked again
+    a point of divergence   what is behind it here is cut, and the leader asked again; not before
+                            the ledger has it where that may have counted: it is older than an
+                            unclean election, or below the watermark
     the leader's start is   nothing is kept, and the log begins there
     beyond the end here
     an error                the partition alone is left out for a while; the others go on
@@ -21,10 +23,11 @@ from appliance.protocol._error_codes cimport kafka_error
 from appliance.storage._append cimport Appended, log_append_replicated
 from appliance.storage._commit_requests cimport committer_ask, committer_notify
 from appliance.storage._gaps cimport log_begin_at
+from appliance.storage._last_stable_offset cimport log_high_watermark
 from appliance.storage._leader_epochs cimport epochs_last
 from appliance.storage._partition_log cimport PartitionLog
 from appliance.storage._replicas cimport ROLE_FOLLOWER
-from appliance.storage._replication cimport log_cut_offset, log_replicated_to
+from appliance.storage._replication cimport log_cut_offset, log_lost_from, log_replicated_to
 from appliance.storage._truncation cimport log_truncate
 
 cdef enum:
@@ -44,6 +47,9 @@ cdef FollowedRef followed_new(const string& topic_id, const string& topic, int32
     it.watermark = it.leader_start = it.offset = -1
     it.valid_from = INT64_MAX
     it.out_until_ns = it.backoff_ns = it.bytes = it.cuts = 0
+    it.unclean_epoch = -1
+    it.wants_cut = -1
+    it.may_cut = INT64_MAX
     it.code = it.error = 0
     return fresh
 
@@ -145,6 +151,13 @@ cdef bint followed_is_maintained(Followed* it) noexcept nogil:
     return False
 
 
+cdef bint _may_have_counted(Followed* it, int64_t offset) noexcept nogil:
+    cdef PartitionLog* log = it.log.get()
+    cdef ScopeLock guard
+    guard.hold(log.guard)
+    return offset < log_high_watermark(log) or epochs_last(log) < it.unclean_epoch
+
+
 cdef int _cut(Followed* it, const Answered* answer) noexcept nogil:
     cdef PartitionLog* log = it.log.get()
     cdef int64_t offset = log_cut_offset(log, answer.diverging_epoch, answer.diverging_end)
@@ -156,8 +169,15 @@ cdef int _cut(Followed* it, const Answered* answer) noexcept nogil:
     offset = max(offset, log.log_start_offset.load())
     if offset >= log.log_end_offset.load():
         return LEADER_EPOCH_UNKNOWN  # nothing here parts from what the leader has
+    if offset < it.may_cut and _may_have_counted(it, offset):
+        it.wants_cut = offset
+        return WOULD_WAIT
     code = log_truncate(log, offset)
     committer_notify(it.committer.get())
+    if code == OK:
+        log_lost_from(log, offset)
+        it.wants_cut = -1
+        it.may_cut = INT64_MAX
     it.cuts += 1
     _moved(it)
     return code

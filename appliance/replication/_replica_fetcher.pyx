@@ -23,6 +23,7 @@ from appliance.replication._follower_thread cimport (
 from appliance.replication._leader_link cimport (
     LINK_BROKEN, LINK_CLOSED, LINK_LATE, LINK_OK, LINK_REFUSED, LINK_UNKNOWN_HOST,
 )
+from appliance.storage._last_stable_offset cimport log_high_watermark
 
 import os
 
@@ -33,6 +34,7 @@ PartitionState = namedtuple(
     "topic_id topic partition offset log_end_offset watermark leader_epoch bytes cuts error "
     "reason retry_ms",
 )
+UntoldCut = namedtuple("UntoldCut", "topic_id topic partition offset log_end_offset watermark")
 
 
 # ---- without the GIL ----
@@ -59,6 +61,17 @@ cdef bint _remove(Follower* it, const string& key) noexcept nogil:
     if found.get().is_in_session:
         named.topic_id, named.partition = found.get().topic_id, found.get().partition
         it.forgotten.push_back(named)
+    return True
+
+
+cdef bint _allow(Follower* it, const string& key, int64_t offset) noexcept nogil:
+    cdef ScopeLock lock
+    lock.hold(it.guard)
+    if it.followed.count(key) == 0:
+        return False
+    it.followed[key].get().may_cut = offset
+    it.followed[key].get().wants_cut = -1
+    it.followed[key].get().out_until_ns = 1  # it is asked for again at once
     return True
 
 
@@ -124,9 +137,11 @@ cdef class Fetcher:
         self.is_running = not is_over
         return bool(is_over)
 
-    def add(self, bytes topic_id not None, str topic not None, int32_t partition, Log log not None):
+    def add(self, bytes topic_id not None, str topic not None, int32_t partition, Log log not None,
+            int32_t unclean_epoch=-1):
         """It follows the leader, or soon will: `Log.follow`. Again for one that is there: what was
-        wrong with it is forgotten, and it is asked for at once."""
+        wrong with it is forgotten, and it is asked for at once. `unclean_epoch`: of the last
+        unclean election; what is older is not cut before `allow_cut`."""
         cdef string c_id = topic_id, c_topic = topic.encode(), key
         cdef FollowedRef fresh
         if len(topic_id) != TOPIC_ID_SIZE:
@@ -134,6 +149,7 @@ cdef class Fetcher:
         with nogil:
             key = followed_key(<const uint8_t*>c_id.data(), partition)
             fresh = followed_new(c_id, c_topic, partition, log.log, log.committer)
+            fresh.get().unclean_epoch = unclean_epoch
             _put(self.follower.get(), key, fresh)
             follower_wake(self.follower.get())
 
@@ -165,6 +181,32 @@ cdef class Fetcher:
         with nogil:
             _copy(self.follower.get(), &found)
         return [_state(&found[i]) for i in range(found.size())]
+
+    def untold_cuts(self):
+        """What is to be cut and may have counted: it stays until `allow_cut`."""
+        cdef vector[Followed] found
+        cdef const Followed* each
+        cdef size_t i
+        with nogil:
+            _copy(self.follower.get(), &found)
+        cuts = []
+        for i in range(found.size()):
+            each = &found[i]
+            if each.wants_cut >= 0:
+                cuts.append(UntoldCut(
+                    each.topic_id, each.topic.decode(), each.partition, each.wants_cut,
+                    each.log.get().log_end_offset.load(), log_high_watermark(each.log.get())))
+        return cuts
+
+    def allow_cut(self, bytes topic_id not None, int32_t partition, int64_t offset):
+        """It was told. Whether the partition is there."""
+        cdef string c_id = topic_id, key
+        cdef bint was_there
+        with nogil:
+            key = followed_key(<const uint8_t*>c_id.data(), partition)
+            was_there = _allow(self.follower.get(), key, offset)
+            follower_wake(self.follower.get())
+        return bool(was_there)
 
     @property
     def is_connected(self):
@@ -199,6 +241,8 @@ cdef _state(const Followed* it):
         error, reason = it.code, kafka_message(it.code).decode()
         if it.code == WOULD_WAIT:
             reason = "the log is to be cut, and is being compacted"
+            if it.wants_cut >= 0:
+                reason = "the log is to be cut, of what may have counted: the ledger is asked"
     return PartitionState(
         it.topic_id, it.topic.decode(), it.partition, it.offset,
         it.log.get().log_end_offset.load(), it.watermark, it.leader_epoch, it.bytes, it.cuts,

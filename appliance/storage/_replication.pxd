@@ -44,6 +44,10 @@ cdef int log_fetched_by(PartitionLog* log, int32_t node, int64_t life, int32_t e
 # At a follower: how far its leader says that all have it.
 cdef int log_replicated_to(PartitionLog* log, int32_t epoch, int64_t watermark) noexcept nogil
 
+# At a follower: it has cut what is from `offset` on, of which some had counted. So the watermark
+# falls, by a person's word alone: an unclean election.
+cdef void log_lost_from(PartitionLog* log, int64_t offset) noexcept nogil
+
 # Whether a follower whose log ends at `offset` with a record of `last_epoch` has what this log has:
 # an epoch and its end, from which on it has not; -1: it has.
 cdef void log_diverging(PartitionLog* log, int32_t last_epoch, int64_t offset, int32_t* epoch,

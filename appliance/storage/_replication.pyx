@@ -308,6 +308,14 @@ cdef int log_replicated_to(PartitionLog* log, int32_t epoch, int64_t watermark) 
     return OK
 
 
+cdef void log_lost_from(PartitionLog* log, int64_t offset) noexcept nogil:
+    cdef ScopeLock guard, lock
+    guard.hold(log.guard)
+    lock.hold(log.replicas.guard)
+    if log.role.load() == ROLE_FOLLOWER and log.replicated_to.load() > offset:
+        log.replicated_to.store(offset)
+
+
 # Histories that part
 
 cdef void log_diverging(PartitionLog* log, int32_t last_epoch, int64_t offset, int32_t* epoch,

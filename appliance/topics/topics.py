@@ -86,8 +86,8 @@ class Cluster(Protocol):
         """By topic, the partitions that are under way to other brokers."""
         ...
 
-    async def elect(self, keys: Collection[Key]) -> Mapping[Key, int]:
-        """Preferred leaders; Kafka's code for each."""
+    async def elect(self, keys: Collection[Key], unclean: bool = False) -> Mapping[Key, int]:
+        """Preferred leaders, or anybody where nobody leads; Kafka's code for each."""
         ...
 
 

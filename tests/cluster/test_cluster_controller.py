@@ -3,12 +3,14 @@ ZooKeeper."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from dataclasses import replace
 
 import pytest
 
+from appliance.cluster.controller import Rebalance
 from appliance.cluster.forms import NOBODY, PartitionState, state_node
 from appliance.cluster.term import Deposed
 from appliance.errors import Refused
@@ -125,6 +127,52 @@ def test_who_has_all_that_counts_is_chosen_and_nobody_else(clusters: Clusters) -
             await until(lambda: one.leads(KEY))
             assert (one.states[KEY].isr, one.states[KEY].eligible) == ((1,), ())
             assert await one.elect([KEY], unclean=True) == {KEY: ErrorCode.ELECTION_NOT_NEEDED}
+
+    run(work())
+
+
+def test_a_setting_of_the_topic_lets_anybody_lead(clusters: Clusters) -> None:
+    """Also when it comes later than the need."""
+
+    async def work() -> None:
+        async with clusters.started(1, 2) as (one, two):
+            await one.create_topic("t", [[2, 1]])
+            assert await two.settled("t", 20)
+            alone = await two.write_isr(KEY, 0, [2])
+            assert alone.is_written
+            await die(two)
+            await until(lambda: one.states[KEY].leader == NOBODY)
+            await one.set_configs("t", {"unclean.leader.election.enable": "true"}, 0)
+            await until(lambda: one.leads(KEY))
+            state = one.states[KEY]
+            assert (state.isr, state.unclean) == ((1,), state.leader_epoch)
+
+    run(work())
+
+
+def test_preferred_leaders_come_back_by_themselves(clusters: Clusters) -> None:
+    """Not for one in ten that others lead, and not while it is being moved."""
+
+    async def work() -> None:
+        rebalance = Rebalance(interval_s=0.5, percentage=50)
+        async with clusters.started(1, 2, rebalance=rebalance) as (one, two):
+            await one.create_topic("t", [[2, 1], [2, 1], [2, 1], [2]])
+            assert await one.settled("t", 20)
+            await die(two)
+            await until(lambda: [one.states["t", each].leader for each in range(3)] == [1, 1, 1])
+            again = clusters.make(2)
+            await again.start()
+            await until(lambda: again.leads(("t", 3)))
+            for each in (0, 1):
+                state = one.states["t", each]
+                joined = await one.write_isr(("t", each), state.version, [1, 2], {2: again.life})
+                assert joined.is_written
+            await until(lambda: again.leads(KEY) and again.leads(("t", 1)))
+            state = one.states["t", 2]
+            joined = await one.write_isr(("t", 2), state.version, [1, 2], {2: again.life})
+            assert joined.is_written
+            await asyncio.sleep(1.2)
+            assert one.leads(("t", 2)), "one of four is fewer than half"
 
     run(work())
 

@@ -76,7 +76,7 @@ def test_anybody_else_only_when_a_person_says_so() -> None:
     lost = state(NOBODY, (1,), (2,))
     assert election.elected(lost, REPLICAS, voters, 2) is None
     after = election.elected(lost, REPLICAS, voters, 2, unclean=True)
-    assert after == PartitionState(3, 13, 6, (3,), (), 2, 9)
+    assert after == PartitionState(3, 13, 6, (3,), (), 2, 9, unclean=6)
     led = state(1, (1,))
     assert election.elected(led, REPLICAS, Voters(living(1, 3)), 2, unclean=True) is None
     clean = election.elected(state(1, (1, 2)), REPLICAS, Voters(living(2, 3)), 2, unclean=True)

@@ -80,7 +80,8 @@ def test_a_key_is_whole(key: ConfigKey) -> None:
     assert text_of(key.parse(key.default)) == key.default
     assert key.doc.endswith(".")
     assert (key.field == "") == ("No effect" in key.doc or key.name in (
-        "compression.type", "min.insync.replicas", "remote.storage.enable"))
+        "compression.type", "min.insync.replicas", "remote.storage.enable",
+            "unclean.leader.election.enable"))
     if key.synonym and key.field:
         assert settings()[key.synonym].default == getattr(BROKER, key.field)
 

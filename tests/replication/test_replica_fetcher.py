@@ -132,8 +132,52 @@ def test_histories_that_parted_twice_meet(make: Make) -> None:
     two.lead(4, [1], [])
     on_disk(two.log, batch("4.0"))
     one.follow(4, two)
+    fetcher = one.fetchers[two.node]
+    cuts = []
+    while not cuts or cuts[-1].offset > 0:  # it had counted: each is told before it is cut
+        (cut,) = until(fetcher.untold_cuts)
+        cuts.append(cut)
+        assert fetcher.allow_cut(cut.topic_id, cut.partition, cut.offset)
+        until(lambda at=cut.offset: all(each.offset < at for each in fetcher.untold_cuts()))
     wait_until_equal(two, one)
     assert files_of(one) == files_of(two)
+
+
+def test_what_may_have_counted_is_not_cut_before_it_was_told(make: Make) -> None:
+    """A leader alone in its ISR has counted what it has; another is elected without it."""
+    one, two = make(1), make(2)
+    one.lead(1, [2], [])
+    on_disk(one.log, batch("a", "b", "c"))
+    assert one.log.high_watermark == 3
+    two.lead(2, [1], [])
+    on_disk(two.log, batch("x"))
+    one.follow(2, two)
+    fetcher = one.fetchers[two.node]
+    (cut,) = until(fetcher.untold_cuts)
+    assert (cut.topic, cut.offset, cut.log_end_offset, cut.watermark) == ("t", 0, 3, 3)
+    (state,) = one.states(two)
+    assert state.reason == "the log is to be cut, of what may have counted: the ledger is asked"
+    assert one.log.log_end_offset == 3
+    assert fetcher.allow_cut(cut.topic_id, cut.partition, cut.offset)
+    wait_until_equal(two, one)
+    assert one.log.high_watermark == two.log.high_watermark == 1
+    assert not fetcher.allow_cut(cut.topic_id, 7, 0)
+
+
+def test_what_is_older_than_an_unclean_election_is_told_whatever_the_watermark(
+    make: Make,
+) -> None:
+    """After a restart a broker knows little of what had counted."""
+    one, two = make(1), make(2)
+    one.lead(1, [2], [2])
+    on_disk(one.log, batch("a"))
+    assert one.log.high_watermark == 0
+    two.lead(3, [1], [])
+    on_disk(two.log, batch("x", "y"))
+    one.follow(3, two)
+    one.fetchers[two.node].add(TOPIC_ID.bytes, "t", 0, one.log, 3)
+    (cut,) = until(one.fetchers[two.node].untold_cuts)
+    assert (cut.offset, cut.log_end_offset, cut.watermark) == (0, 1, 0)
 
 
 def test_a_follower_of_an_old_epoch_is_refused_until_it_hears(

@@ -1,11 +1,13 @@
-"""ElectLeaders 0-2: the preferred leader of partitions, the first of their replicas, leads again.
+"""ElectLeaders 0-2: the preferred leader of partitions, the first of their replicas, leads again;
+or, unclean, whoever lives of their replicas leads where nobody does. That loses what only others
+have: each of these tells its ledger what it cuts.
 
 A null list means all, and the answer has those that changed. On a broker that is none of a cluster
 no partition needs an election, because its only replica is the leader: ELECTION_NOT_NEEDED.
 
 Rights: ALTER on the cluster.
 
-Left out: unclean elections (POLICY_VIOLATION). They lose records, and nothing tells yet which.
+Left out: nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from appliance.api.handlers.authorization import check_cluster
 from appliance.api.handlers.call import Call
 from appliance.api.handlers.partition_lookup import find_log, find_topic
 from appliance.broker.broker import Broker
-from appliance.errors import ApplianceError, Refused
+from appliance.errors import ApplianceError
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from appliance.topics.topics import Cluster
@@ -59,16 +61,13 @@ def handle(
 async def _elect(
     broker: Broker, cluster: Cluster, request: ElectLeadersRequest
 ) -> ElectLeadersResponse:
-    if request.election_type == UNCLEAN:
-        text = "unclean elections, which lose records, are not there yet: no leader was changed"
-        return _refused(request, Refused(ErrorCode.POLICY_VIOLATION, text))
     asked = request.topic_partitions
     if asked is None:
         keys = [(topic.name, i) for topic in broker.topics.values() for i in range(len(topic.logs))]
     else:
         keys = [(each.topic, i) for each in asked for i in each.partitions]
     try:
-        codes = await cluster.elect(keys)
+        codes = await cluster.elect(keys, request.election_type == UNCLEAN)
     except ApplianceError as error:
         return _refused(request, error)
     rows: dict[str, TopicRow] = {}

@@ -40,7 +40,7 @@ from appliance.storage._salvage cimport Recovered as CRecovered
 from appliance.storage._storage cimport (
     Storage, storage_close, storage_commit, storage_earliest_ms, storage_start,
 )
-from appliance.storage._truncation cimport log_truncate
+from appliance.storage._truncation cimport CUT_ALONE, log_truncate
 from appliance.storage._watermark_file cimport watermarks_take_back
 from appliance.storage.compaction._cleanable cimport cleanable_roll
 from appliance.storage.compaction._cleaner cimport compact
@@ -321,10 +321,11 @@ cdef class Log(LogReplica):
     # Shortening
 
     def truncate(self, int64_t offset):
+        """Of a log that is alone; one of several replicas is cut by its leader's word: `cut`."""
         cdef int code
         with nogil:
             failure_forget()
-            code = log_truncate(self.log.get(), offset)
+            code = log_truncate(self.log.get(), offset, CUT_ALONE)
             committer_notify(self.committer.get())
         self._raise(code,
                     f"cannot be truncated to offset {offset}; log start {self.log_start_offset}")

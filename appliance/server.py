@@ -391,6 +391,12 @@ class Server:
             name = f"new certificate of listener {each.name}"
             yield self._every(name, Interval(CERTIFICATES_MS), each.reload)
 
+        if self.cluster is not None:
+            yield self._every(
+                "new certificate towards other brokers", Interval(CERTIFICATES_MS),
+                self.cluster.security.reload,
+            )  # fmt: skip
+
     def _alerting(self) -> Iterator[Coroutine[Any, Any, None]]:
         if self.alerts is not None:
             yield self._until_it_stops(self.alerts.run(self, self.watch))

@@ -12,11 +12,11 @@ from email.utils import format_datetime
 
 import aiosmtplib
 
-from appliance.alerts import secret_file
 from appliance.alerts.alert import Alert, Box, shortened
 from appliance.alerts.channel import NotSent, aside, trust
 from appliance.config import AlertsConfig
 from appliance.config.alerts import STARTTLS, TLS
+from appliance.process import secret_file
 
 ERROR_MAX = 300  # characters of what a server says
 QUIT_S = 2.0

@@ -19,11 +19,11 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from appliance.alerts import secret_file
 from appliance.alerts.alert import Alert, Box, shortened
 from appliance.alerts.channel import NotSent, aside, trust
 from appliance.config import NO_FILE, AlertsConfig, SettingInvalid
 from appliance.config.alerts import check_url
+from appliance.process import secret_file
 
 URL_FILE, SECRET_FILE = "alerts.webhook.address.file", "alerts.webhook.secret.file"
 REDIRECTS = range(300, 400)

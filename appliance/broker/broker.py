@@ -16,7 +16,7 @@ subscriptions to clients' metrics have owners, too, whose changes take their tur
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Protocol
 
@@ -88,6 +88,9 @@ from appliance.txn.producer_ids import ProducerIds
 class Plane(PlaneTable, LoginPlane, Protocol):
     """What the broker tells of itself."""
 
+    def put_racks(self, own: str, racks: Mapping[int, str]) -> None: ...
+    def limit_followers(self, rate: int) -> None: ...
+
 
 class Broker:
     """`open` is the constructor."""
@@ -115,6 +118,7 @@ class Broker:
         self.facts = Facts(self.change)
         self.members: Members = OneBroker(self)
         self.peers: Peers | None = None  # None: there are no others
+        self.data_plane: Plane | None = None  # no clients are let in yet
         self._own_topics()
         self._own_groups()
         self._own_access()
@@ -318,6 +322,7 @@ class Broker:
     def connect(self, data_plane: Plane, connections_max: int = 0) -> None:
         """Tells the data plane every topic, quota and limit, and from here on every change. It may
         take fewer connections than are configured, and then says how many."""
+        self.data_plane = data_plane
         self.quotas.connect(data_plane)
         self.logins.connect(data_plane)
         self.certificate_logins.connect(data_plane)

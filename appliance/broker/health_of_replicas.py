@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from appliance.broker.finding import Finding, first_of
+from appliance.process.spoken import some
 
 if TYPE_CHECKING:
     from appliance.broker.in_cluster import InCluster
@@ -38,6 +39,8 @@ def of_replicas(here: InCluster) -> Iterator[Finding]:
             under.append(f"{log.name}: {isr} of {count} replicas are in sync")
     yield from first_of("failing", "replicas", few, "partitions have too few replicas in sync")
     yield from first_of("degraded", "replicas", under, "partitions have replicas behind")
+    away = [f"{why} ({some(count, 'partition')})" for why, count in here.fetchers.troubles.items()]
+    yield from first_of("degraded", "replicas", sorted(away), "leaders cannot be followed")
     troubles = [f"{name}: {why}" for name, why in sorted(here.topics.troubles.items())]
     yield from first_of("degraded", "replicas", troubles, "topics are not as the cluster has them")
     if here.facts.trouble:

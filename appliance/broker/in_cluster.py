@@ -5,6 +5,7 @@
     ReplicaFetchers  a thread for each leader that is followed
     InSyncReplicas   the ISR of what is led here
     UncleanCuts      the ledger, before records are cut that may have counted
+    FailedReplicas   what a disk takes away while the broker runs
 """
 
 from __future__ import annotations
@@ -17,10 +18,13 @@ from typing import Any
 from appliance._log import Log
 from appliance.broker.broker import Broker
 from appliance.broker.cluster_topics import ClusterTopics
+from appliance.broker.failed_replicas import FailedReplicas
+from appliance.broker.followers_traffic import rates
 from appliance.broker.in_sync_replicas import InSyncReplicas
+from appliance.broker.inter_broker_security import InterBrokerSecurity
 from appliance.broker.members import ClusterMembers
 from appliance.broker.peers import Peers
-from appliance.broker.replica_fetchers import ReplicaFetchers
+from appliance.broker.replica_fetchers import ReplicaFetchers, address_of
 from appliance.broker.replica_roles import Coordinators, ReplicaRoles
 from appliance.broker.shared_facts import SharedFacts
 from appliance.broker.transaction_peers import TransactionPeers
@@ -29,6 +33,7 @@ from appliance.cluster.cluster import Cluster
 from appliance.cluster.controller import Rebalance
 from appliance.cluster.lives import Member
 from appliance.config import Address
+from appliance.config.dynamic_broker_config import BrokerConfigs
 from appliance.data_dir.partition_names import Key
 from appliance.process import event_log
 from appliance.topics.replicated_topics import ReplicatedTopics
@@ -46,11 +51,12 @@ class InCluster:
     def __init__(self, broker: Broker) -> None:
         config, topics = broker.config, broker.topics
         self.broker = broker
-        self._fetchers = ReplicaFetchers(config.node_id, config.replication)
+        self.security = InterBrokerSecurity(config)
+        self.fetchers = ReplicaFetchers(config.node_id, config.replication, self.security)
         coordinators: dict[str, Coordinators] = {
             OFFSETS: broker.groups, TRANSACTIONS: broker.transactions,
         }  # fmt: skip
-        self.roles = ReplicaRoles(topics, self._fetchers, coordinators)
+        self.roles = ReplicaRoles(topics, self.fetchers, coordinators)
         self.cluster = Cluster(
             config.zookeeper, self._member(), self,
             rebalance=Rebalance(
@@ -67,15 +73,19 @@ class InCluster:
             self.cluster, topics, self.roles, config.replication.lag_max_ms
         )
         self.facts = SharedFacts(broker, self.cluster, self.roles.may_lead_now)
-        self._cuts = UncleanCuts(self._fetchers, broker.ledger)
+        self._cuts = UncleanCuts(self.fetchers, broker.ledger)
+        self._failed = FailedReplicas(self.cluster, topics)
         self._tasks: list[asyncio.Task[None]] = []
         self.roles.cluster = self.cluster
         self.roles.may_lead = False  # before it is known who may do what
         broker.facts.cluster = self.facts
         topics.tell(self.roles)
         topics.cluster = self.topics
+        broker.configs.tell(self._limit_followers)
         broker.members = ClusterMembers(broker, self.cluster)
-        broker.peers = self._peers = Peers(self._where, f"broker-{config.node_id}")
+        broker.peers = self._peers = Peers(
+            self._where, f"broker-{config.node_id}", self.security
+        )
         broker.transactions.join(
             TransactionPeers(broker.node_id, broker.members, self._peers, broker.transactions)
         )
@@ -92,13 +102,16 @@ class InCluster:
     def _where(self, node_id: int) -> Address | None:
         """A broker listens for the others."""
         found = self.cluster.brokers.get(node_id)
-        return None if found is None else found.listeners.all[0].address
+        return None if found is None else address_of(found, self.security.listener)
 
     async def join(self) -> None:
         self._tasks = [asyncio.create_task(kept(self.facts.keep))]
         await self.cluster.start()
         self.on_topics([*self.cluster.topics, *self.broker.topics])
-        jobs = (self.topics.run, self._in_sync.run, self.roles.watch_session, self._cuts.run)
+        jobs = (
+            self.topics.run, self._in_sync.run, self.roles.watch_session, self._cuts.run,
+            self.fetchers.watch, self._failed.run,
+        )  # fmt: skip
         self._tasks += [asyncio.create_task(kept(each)) for each in jobs]
 
     async def leave(self) -> None:
@@ -109,7 +122,7 @@ class InCluster:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.cluster.close()
         await self._peers.close()
-        await asyncio.to_thread(self._fetchers.close)
+        await asyncio.to_thread(self.fetchers.close)
 
     async def _hand_over(self) -> None:
         """Where nobody else is in sync there is nobody to wait for: what it led waits for it."""
@@ -146,14 +159,29 @@ class InCluster:
         self.topics.heard(names)
 
     def on_brokers(self) -> None:
-        self._fetchers.brokers_are(self.cluster.brokers)
+        self.fetchers.brokers_are(self.cluster.brokers)
+        self._tell_racks()
         self.roles.apply_all()
 
     def on_session(self) -> None:
-        self._fetchers.life_is(self.cluster.life)
+        self.fetchers.life_is(self.cluster.life)
         self.facts.on_session()
         self.broker.cluster_id = self.cluster.cluster_id or self.broker.cluster_id
         self.roles.apply_all()
+
+    def _limit_followers(self, configs: BrokerConfigs) -> None:
+        leader, follower = rates(configs)
+        self.fetchers.quota.set_rate(follower)
+        if self.broker.data_plane is not None:
+            self.broker.data_plane.limit_followers(leader)
+
+    def _tell_racks(self) -> None:
+        """To whom leaders send consumers that ask for somebody near (KIP-392)."""
+        config, plane = self.broker.config, self.broker.data_plane
+        if plane is None or not config.replication.selector:
+            return
+        others = [it for it in self.cluster.brokers.values() if it.node_id != config.node_id]
+        plane.put_racks(config.rack, {each.node_id: each.rack for each in others if each.rack})
 
     def lost_replicas(self) -> Collection[Key]:
         return self.roles.lost(self.broker.node_id)

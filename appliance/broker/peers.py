@@ -8,12 +8,15 @@ on it are told. Nothing is sent again here: who asked knows whether that may be.
 from __future__ import annotations
 
 import asyncio
+import math
+import ssl
 import struct
+import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from appliance.config import Address
 from appliance.errors import ApplianceError
@@ -22,6 +25,7 @@ from appliance.protocol import Api, ErrorCode, MalformedMessage, codec, headers
 
 SIZE = struct.Struct(">i")
 ANSWER_SIZE_MAX = 100 << 20
+LOGIN_SIZE_MAX = 64 << 10
 CORRELATION_ID_MAX = 2**31 - 1
 
 
@@ -30,6 +34,19 @@ class PeerUnreachable(ApplianceError):
 
     kafka_code = int(ErrorCode.NETWORK_EXCEPTION)
     retriable = True
+
+
+class Login(Protocol):
+    def steps(self) -> Generator[bytes, bytes, int]: ...
+
+
+class Security(Protocol):
+    """`inter_broker_security.py`"""
+
+    @property
+    def context(self) -> ssl.SSLContext | None: ...
+    @property
+    def login(self) -> Login | None: ...
 
 
 class Waiting(NamedTuple):
@@ -42,8 +59,15 @@ class Waiting(NamedTuple):
 class Peers:
     """On the event loop."""
 
-    def __init__(self, where: Callable[[int], Address | None], client_id: str) -> None:
-        """`where` a broker listens for others, by its id; None: it is not there."""
+    def __init__(
+        self,
+        where: Callable[[int], Address | None],
+        client_id: str,
+        security: Security | None = None,
+    ) -> None:
+        """`where` a broker listens for others, by its id; None: it is not there. Without `security`
+        what goes there is plain."""
+        self._security = security
         self._where = where
         self._client_id = client_id
         self._peers: dict[int, _Peer] = {}
@@ -59,7 +83,9 @@ class Peers:
         if peer is None or peer.address != address:
             if peer is not None:
                 peer.close("it has moved")
-            peer = self._peers[node_id] = _Peer(node_id, address, self._client_id, self._tasks)
+            peer = self._peers[node_id] = _Peer(
+                node_id, address, self._client_id, self._tasks, self._security
+            )
         try:
             return await asyncio.wait_for(peer.ask(request, version), timeout_s)
         except asyncio.TimeoutError:
@@ -74,7 +100,15 @@ class Peers:
 
 
 class _Peer:
-    def __init__(self, node_id: int, address: Address, client_id: str, tasks: Tasks) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        address: Address,
+        client_id: str,
+        tasks: Tasks,
+        security: Security | None,
+    ) -> None:
+        self._security = security
         self.address = address
         self._node_id = node_id
         self._client_id = client_id
@@ -83,12 +117,15 @@ class _Peer:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._waiting: deque[Waiting] = deque()
         self._last_id = 0
+        self._good_until_s = math.inf
 
     def __str__(self) -> str:
         return f"broker {self._node_id} at {self.address}"
 
     async def ask(self, request: Any, version: int) -> Any:
         async with self._connecting:
+            if not self._waiting and time.monotonic() > self._good_until_s:
+                self.close("its login is over")
             if self._streams is None:
                 await self._connect()
         assert self._streams is not None
@@ -104,12 +141,21 @@ class _Peer:
     async def _connect(self) -> None:
         try:
             self._streams = await self._open()
-        except OSError as error:
+        except (OSError, asyncio.IncompleteReadError, ApplianceError) as error:
             raise PeerUnreachable(f"{self}: {error}") from error
         self._tasks.begin(self._read_all(self._streams))
 
     async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_connection(self.address.host, self.address.port)
+        security, address = self._security, self.address
+        context = None if security is None else security.context
+        streams = await asyncio.open_connection(address.host, address.port, ssl=context)
+        if security is not None and security.login is not None:
+            try:
+                self._good_until_s = await log_in(streams, security.login)
+            except BaseException:
+                streams[1].transport.abort()
+                raise
+        return streams
 
     async def _read_all(
         self, streams: tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -155,6 +201,32 @@ class _Peer:
         for each in waiting:
             if not each.answer.done():
                 each.answer.set_exception(PeerUnreachable(f"{self}: {each.api.name}: {why}"))
+
+
+async def log_in(
+    streams: tuple[asyncio.StreamReader, asyncio.StreamWriter], login: Login
+) -> float:
+    """Up to when it holds, by the time of `time.monotonic`."""
+    reader, writer = streams
+    steps = login.steps()
+    frame = await asyncio.to_thread(next, steps)  # it reads a file, and counts hashes
+    while True:
+        writer.write(frame)
+        (size,) = SIZE.unpack(await reader.readexactly(SIZE.size))
+        if not SIZE.size <= size <= LOGIN_SIZE_MAX:
+            raise MalformedMessage(f"an answer of {size} bytes, {LOGIN_SIZE_MAX} allowed")
+        answer = await reader.readexactly(size)
+        found, lifetime_ms = await asyncio.to_thread(_next, steps, answer)
+        if found is None:
+            return time.monotonic() + lifetime_ms / 1000 if lifetime_ms else math.inf
+        frame = found
+
+
+def _next(steps: Generator[bytes, bytes, int], answer: bytes) -> tuple[bytes | None, int]:
+    try:
+        return steps.send(answer), 0
+    except StopIteration as over:
+        return None, int(over.value)
 
 
 def _api_of(request: type[Any]) -> Api:

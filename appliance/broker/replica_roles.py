@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from appliance._log import Log
+from appliance.broker.followers_traffic import AS_FOLLOWER, AS_LEADER, is_slow
 from appliance.data_dir.partition_names import Key
 from appliance.errors import ApplianceError, NotLeader
 from appliance.process import event_log
@@ -159,6 +160,10 @@ class ReplicaRoles:
 
     def _apply(self, key: Key, topic: Topic, log: Log) -> None:
         log.hold()
+        if self.cluster is not None:
+            us, number = self.cluster.member.node_id, key[1]
+            log.go_slowly(is_slow(topic.configs, AS_LEADER, number, us),
+                          is_slow(topic.configs, AS_FOLLOWER, number, us))  # fmt: skip
         self._led.pop(key, None)
         cluster = self.cluster
         state = self._state(key, topic) if self._may_follow(key) else None
@@ -256,7 +261,7 @@ class ReplicaRoles:
             is_here = topic is not None and topic.id.bytes == known.topic_id
             for number, replicas in enumerate(known.partitions):
                 log = self._topics.served_log(name, number) if is_here else None
-                if node in replicas and log is None:
+                if node in replicas and (log is None or log.failed is not None):
                     found.append((name, number))
         return found
 

@@ -1,4 +1,5 @@
-"""Logs a connection in: the requests around the exchange of `sasl.py`, and the errors in words."""
+"""Logs a connection in: the requests around the exchange of `sasl_client.py`, and the errors in
+words."""
 
 from __future__ import annotations
 
@@ -6,10 +7,8 @@ import random
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
-from appliance.client import sasl
 from appliance.client.errors import BrokerUnavailable, ConfigInvalid, LoginFailed
-from appliance.client.security_config import OAUTHBEARER
-from appliance.protocol import Api, ErrorCode, VersionUnsupported
+from appliance.protocol import Api, ErrorCode, VersionUnsupported, sasl_client
 from appliance.protocol.messages.sasl_authenticate import API as SASL_AUTHENTICATE
 from appliance.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
@@ -17,6 +16,7 @@ from appliance.protocol.messages.sasl_authenticate import (
 )
 from appliance.protocol.messages.sasl_handshake import API as SASL_HANDSHAKE
 from appliance.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from appliance.protocol.sasl_client import OAUTHBEARER
 
 if TYPE_CHECKING:
     from appliance.client.config import ClientConfig
@@ -48,7 +48,7 @@ def log_in(connection: Connection) -> float:
     try:
         choose_mechanism(connection)
         last = exchanged(connection, secret)
-    except LoginFailed as error:
+    except (LoginFailed, sasl_client.ExchangeFailed) as error:
         who = (
             "a token" if config.sasl_mechanism == OAUTHBEARER else f"user {config.sasl_username!r}"
         )
@@ -101,7 +101,7 @@ def choose_mechanism(connection: Connection) -> None:
 def exchanged(connection: Connection, secret: str) -> SaslAuthenticateResponse:
     """The last answer of the exchange."""
     config = connection.config
-    exchange = sasl.exchange_of(config.sasl_mechanism, config.sasl_username, secret)
+    exchange = sasl_client.exchange_of(config.sasl_mechanism, config.sasl_username, secret)
     message: bytes | None = exchange.first()
     for _ in range(STEPS_MAX):
         request = SaslAuthenticateRequest(message or b"")

@@ -14,10 +14,9 @@ from typing import Any
 
 from appliance.client.errors import ConfigInvalid
 from appliance.client.setting import check, rows_of, setting
+from appliance.protocol.sasl_client import OAUTHBEARER, PLAIN, SCRAM_256, SCRAM_512
 
 PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"
-SCRAM_256, SCRAM_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
-PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
 PASSWORD = "sasl.password"
 SECRET_SIZE_MAX = 64 << 10  # a token has a few KiB; another file was named by mistake
 

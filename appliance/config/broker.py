@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from appliance.config.access import SHOWING, AccessConfig
-from appliance.config.addresses import EVERY_INTERFACE, NO_ADDRESS, Address
+from appliance.config.addresses import EVERY_INTERFACE, NO_ADDRESS, NO_ENSEMBLE, Address
 from appliance.config.admin import AUTO, ON, AdminConfig
 from appliance.config.alerts import AlertsConfig
 from appliance.config.control_plane import ControlConfig
@@ -48,10 +48,10 @@ from appliance.config.setting import (
 from appliance.config.share_groups import ShareGroupsConfig
 from appliance.config.share_state import ShareStateConfig
 from appliance.config.storage import StorageConfig
-from appliance.config.tls import CLIENT_AUTH, NONE, REQUIRED, TlsConfig
+from appliance.config.tls import CLIENT_AUTH, NO_FILE, NONE, REQUIRED, TlsConfig
 from appliance.config.topics import TopicsConfig
 from appliance.config.transactions import TransactionsConfig
-from appliance.config.zookeeper import ZooKeeperConfig
+from appliance.config.zookeeper import CLUSTER, ZooKeeperConfig
 
 PORT_MAX = 65535
 
@@ -198,6 +198,7 @@ class BrokerConfig(Part):
             self._check_own(name)
         check_reachable("export.advertised.address", self.export.advertised_address)
         self._check_tls()
+        self._check_inter_broker()
         if self.export_listens.port > PORT_MAX:
             raise SettingInvalid(
                 f"export.address: admin.address is {self.admin_address}, and there is no port "
@@ -264,6 +265,47 @@ class BrokerConfig(Part):
                     f"{name}: got {told}, and there is no certificate; wanted "
                     "ssl.keystore.location with it"
                 )
+
+    def _check_inter_broker(self) -> None:
+        name = self.replication.inter_broker_listener
+        if name and all(each.name != name for each in self.listeners):
+            raise SettingInvalid(
+                f"inter.broker.listener.name: got {name}, and no listener has this name; wanted "
+                f"one of {', '.join(each.name for each in self.listeners)}"
+            )
+        if self.zookeeper.ensemble == NO_ENSEMBLE or self.zookeeper.format != CLUSTER:
+            return
+        each, protocol = self.inter_broker_listener, self.inter_broker_protocol
+        if protocol in ENCRYPTED and not self.tls_of(each.name).has_truststore:
+            raise SettingInvalid(
+                f"inter.broker.listener.name: got {each}, and the certificates of other brokers "
+                "cannot be checked; wanted ssl.truststore.location with it"
+            )
+        if protocol in WITH_LOGIN:
+            self._check_inter_broker_login(each.name)
+
+    def _check_inter_broker_login(self, listener: str) -> None:
+        config, offered = self.replication, self.access_of(listener).mechanisms.all
+        if not config.user or config.password_file == NO_FILE:
+            raise SettingInvalid(
+                f"inter.broker.user: got {config.user!r}, and listener {listener} wants a login of "
+                "other brokers; wanted it, and inter.broker.password.file"
+            )
+        if config.mechanism not in offered:
+            raise SettingInvalid(
+                f"sasl.mechanism.inter.broker.protocol: got {config.mechanism}, which listener "
+                f"{listener} does not offer; wanted one of {', '.join(offered)}"
+            )
+
+    @property
+    def inter_broker_listener(self) -> Listener:
+        """By which brokers of a cluster ask each other."""
+        name = self.replication.inter_broker_listener
+        return next((it for it in self.listeners if it.name == name), self.listeners.all[0])
+
+    @property
+    def inter_broker_protocol(self) -> str:
+        return self.protocols.of(self.inter_broker_listener.name)
 
     def _told(self, name: str) -> Address | None:
         """What clients of a listener are told, if it is not where they came in."""

@@ -69,6 +69,8 @@ CONNECTIONS_PER_IP = "max.connections.per.ip"
 CONNECTIONS = "max.connections"
 CREATION_RATE = "max.connection.creation.rate"
 FAILED_RATE = "max.failed.authentication.rate"
+LEADER_RATE = "leader.replication.throttled.rate"
+FOLLOWER_RATE = "follower.replication.throttled.rate"
 # Limits of a listener, and of all together: both count
 LISTENER_LIMITS = (CONNECTIONS, CREATION_RATE, FAILED_RATE)
 _SETTINGS = settings()
@@ -95,19 +97,16 @@ DYNAMIC: dict[str, ConfigKey] = {
         "No effect: there is no Kerberos here.",
         minimum=0,
     ),
-    # kafka-reassign-partitions clears these when it is asked how a move has gone.
+    # kafka-reassign-partitions sets these for a move, and clears them when it is asked how it went.
     **{
-        name: ConfigKey(
-            name,
-            ConfigType.LONG,
-            str(LONG_MAX),
-            "No effect: there is one copy, in one directory.",
-            minimum=0,
-        )
-        for name in (
-            "leader.replication.throttled.rate",
-            "follower.replication.throttled.rate",
-            "replica.alter.log.dirs.io.max.bytes.per.second",
+        name: ConfigKey(name, ConfigType.LONG, str(LONG_MAX), doc, minimum=0)
+        for name, doc in (
+            (LEADER_RATE, "Bytes a second that followers get from here that are not in sync, of "
+             "partitions that leader.replication.throttled.replicas of their topic names."),
+            (FOLLOWER_RATE, "Bytes a second that this broker fetches of what it lacks, of "
+             "partitions that follower.replication.throttled.replicas of their topic names."),
+            ("replica.alter.log.dirs.io.max.bytes.per.second",
+             "No effect while the broker runs: the setting of this name is read at the start."),
         )
     },
 }

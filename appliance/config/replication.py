@@ -1,10 +1,14 @@
-"""Followers: how they fetch from their leaders."""
+"""Followers: how they fetch from their leaders, and how brokers of a cluster know each other."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from appliance.config.setting import KIB, MIB, SECOND_MS, Part, setting
+from appliance.config.tls import NO_FILE
+
+RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,44 @@ class ReplicationConfig(Part):
         minimum=0,
         maximum=100,
     )
+    selector: str = setting(
+        "replica.selector.class",
+        "",
+        "Whether a leader sends consumers that say where they are (client.rack) to a follower in "
+        "their rack (broker.rack), if one there is in sync and has what they ask for.",
+        choices=("", RACK_AWARE),
+        default_words="they are served by leaders",
+    )
+
+    inter_broker_listener: str = setting(
+        "inter.broker.listener.name",
+        "",
+        "The listener by which brokers of a cluster ask each other; each has one of this name. "
+        "With TLS this broker shows its certificate of the listener, and asks for one that its "
+        "ssl.truststore.location has signed, for the host that is advertised.",
+        default_words="the first of listeners",
+    )
+    mechanism: str = setting(
+        "sasl.mechanism.inter.broker.protocol",
+        "SCRAM-SHA-512",
+        "How this broker logs in at others, if that listener wants a login.",
+        choices=("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"),
+    )
+    user: str = setting(
+        "inter.broker.user",
+        "",
+        "As whom it logs in. It needs the right to ClusterAction on the cluster, or is one of "
+        "super.users.",
+        default_words="none",
+    )
+    password_file: Path = setting(
+        "inter.broker.password.file",
+        NO_FILE,
+        "A file with one line, that user's password, which only its owner may read (mode 0600). It "
+        "is read again for each login.",
+        default_words="none",
+    )
+
     fetch_max_bytes: int = setting(
         "replica.fetch.max.bytes",
         4 * MIB,

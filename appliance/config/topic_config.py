@@ -91,10 +91,22 @@ _KEYS = [
     _log_key("flush_messages", LONG),
     _log_key("flush_ms", LONG),
     ConfigKey(
-        "follower.replication.throttled.replicas", LIST, "", NO_REPLICAS, pattern=THROTTLED
+        "follower.replication.throttled.replicas",
+        LIST,
+        "",
+        "Of a cluster: partitions, as PARTITION:BROKER,... or * for all, that follow no faster "
+        "than the broker's follower.replication.throttled.rate until they are in sync.",
+        pattern=THROTTLED,
     ),
     _log_key("index_interval_bytes", INT),
-    ConfigKey("leader.replication.throttled.replicas", LIST, "", NO_REPLICAS, pattern=THROTTLED),
+    ConfigKey(
+        "leader.replication.throttled.replicas",
+        LIST,
+        "",
+        "Of a cluster: partitions, as PARTITION:BROKER,... or * for all, that followers which are "
+        "not in sync get no faster than the leader's leader.replication.throttled.rate.",
+        pattern=THROTTLED,
+    ),
     ConfigKey(
         "local.retention.bytes",
         LONG,

@@ -10,7 +10,7 @@ cdef extern from * nogil:
     """
     struct ssl_st; struct ssl_ctx_st; struct ssl_method_st; struct x509_st; struct X509_name_st;
     struct evp_pkey_st; struct bio_st; struct X509_store_st; struct PKCS12_st; struct stack_st;
-    struct asn1_string_st;
+    struct asn1_string_st; struct X509_VERIFY_PARAM_st;
     """
     struct CSsl "ssl_st":
         pass
@@ -33,6 +33,8 @@ cdef extern from * nogil:
     struct CStack "stack_st":
         pass
     struct CTime "asn1_string_st":
+        pass
+    struct CWanted "X509_VERIFY_PARAM_st":
         pass
 
 cdef extern from "time.h" nogil:
@@ -79,6 +81,10 @@ cdef enum:
 
     BIO_CTRL_GET_KTLS_SEND = 73    # 3.0
 
+    SSL_CTRL_SET_TLSEXT_HOSTNAME = 55
+    TLSEXT_NAMETYPE_host_name = 0
+    X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS = 0x4
+
 # One table, filled before any thread has it, and constant from then on.
 cdef cppclass OpenSSL:
     unsigned long version          # 0x30000130: 3.0.19
@@ -88,6 +94,12 @@ cdef cppclass OpenSSL:
     void (*SSL_free)(CSsl*) noexcept nogil
     int (*SSL_set_fd)(CSsl*, int) noexcept nogil
     void (*SSL_set_accept_state)(CSsl*) noexcept nogil
+    void (*SSL_set_connect_state)(CSsl*) noexcept nogil
+    long (*SSL_ctrl)(CSsl*, int, long, void*) noexcept nogil
+    CWanted* (*SSL_get0_param)(CSsl*) noexcept nogil
+    int (*X509_VERIFY_PARAM_set1_host)(CWanted*, const char*, size_t) noexcept nogil
+    int (*X509_VERIFY_PARAM_set1_ip_asc)(CWanted*, const char*) noexcept nogil
+    void (*X509_VERIFY_PARAM_set_hostflags)(CWanted*, unsigned int) noexcept nogil
     int (*SSL_do_handshake)(CSsl*) noexcept nogil
     int (*SSL_read)(CSsl*, void*, int) noexcept nogil
     int (*SSL_write)(CSsl*, const void*, int) noexcept nogil
@@ -111,6 +123,7 @@ cdef cppclass OpenSSL:
 
     # what connections are made of
     const CMethod* (*TLS_server_method)() noexcept nogil
+    const CMethod* (*TLS_client_method)() noexcept nogil
     CContext* (*SSL_CTX_new)(const CMethod*) noexcept nogil
     void (*SSL_CTX_free)(CContext*) noexcept nogil
     long (*SSL_CTX_ctrl)(CContext*, int, long, void*) noexcept nogil

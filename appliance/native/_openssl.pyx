@@ -92,6 +92,14 @@ cdef int _find_connection(void* library, OpenSSL* table) except -1:
     _find(library, <void**>&table.SSL_free, b"SSL_free")
     _find(library, <void**>&table.SSL_set_fd, b"SSL_set_fd")
     _find(library, <void**>&table.SSL_set_accept_state, b"SSL_set_accept_state")
+    _find(library, <void**>&table.SSL_set_connect_state, b"SSL_set_connect_state")
+    _find(library, <void**>&table.SSL_ctrl, b"SSL_ctrl")
+    _find(library, <void**>&table.SSL_get0_param, b"SSL_get0_param")
+    _find(library, <void**>&table.X509_VERIFY_PARAM_set1_host, b"X509_VERIFY_PARAM_set1_host")
+    _find(library, <void**>&table.X509_VERIFY_PARAM_set1_ip_asc,
+          b"X509_VERIFY_PARAM_set1_ip_asc")
+    _find(library, <void**>&table.X509_VERIFY_PARAM_set_hostflags,
+          b"X509_VERIFY_PARAM_set_hostflags")
     _find(library, <void**>&table.SSL_do_handshake, b"SSL_do_handshake")
     _find(library, <void**>&table.SSL_read, b"SSL_read")
     _find(library, <void**>&table.SSL_write, b"SSL_write")
@@ -117,6 +125,7 @@ cdef int _find_connection(void* library, OpenSSL* table) except -1:
 
 cdef int _find_context(void* library, OpenSSL* table) except -1:
     _find(library, <void**>&table.TLS_server_method, b"TLS_server_method")
+    _find(library, <void**>&table.TLS_client_method, b"TLS_client_method")
     _find(library, <void**>&table.SSL_CTX_new, b"SSL_CTX_new")
     _find(library, <void**>&table.SSL_CTX_free, b"SSL_CTX_free")
     _find(library, <void**>&table.SSL_CTX_ctrl, b"SSL_CTX_ctrl")

@@ -57,6 +57,7 @@ cdef cppclass FetchTarget:
     int32_t leader_epoch           # the client's belief; -1: none
     int32_t last_epoch             # of a follower: that of its last record; -1: there is none
     int64_t offset
+    int64_t log_start_offset       # of a follower: where its log begins
     int64_t max_bytes
     int64_t told_visible           # what a session's client was told last; -1: nothing
     int64_t told_start
@@ -75,6 +76,7 @@ cdef cppclass FetchSession:
     size_t first                   # where the next answer begins, so that none starves
     int64_t reported_ns            # of a follower: when all of it was reported last, and
     int64_t reported_life          # in which life
+    int unheard                    # of a follower: answers in a row that had nothing new
     vector[FetchTarget] targets    # each partition once
     unordered_map[string, size_t] places  # of each partition in `targets`, by topic and number
 
@@ -87,6 +89,8 @@ cdef cppclass Fetch:
     int limit                      # of what it may read, as `ReadLimit` numbers them
     int32_t replica                # the node of a follower; -1: it is no follower
     int64_t replica_life           # of that broker
+    bint has_rack                  # of a consumer that says where it is: a follower may serve it
+    vector[int32_t] near           # brokers beside it, if followers of these are to serve it
     bint is_reported               # the logs know how far that follower is
     bint reports_all               # also of what it did not name
     bint is_incremental

@@ -7,7 +7,7 @@ from libcpp.vector cimport vector
 
 from appliance.native._native cimport atomic_bool, atomic_i64, mutex
 from appliance.network._connection_quota cimport ConnectionQuota
-from appliance.network._quota cimport QuotaTable
+from appliance.network._quota cimport Quota, QuotaTable
 from appliance.network._rights cimport RightsTable
 from appliance.network._tls cimport TlsListenerRef
 from appliance.network._topic_table cimport TopicTable
@@ -131,6 +131,13 @@ cdef cppclass Counters:
     atomic_i64 produced_bytes
     atomic_i64 fetched_bytes
 
+# Where brokers are, for consumers that want to fetch from one beside them.
+cdef cppclass Racks:
+    atomic_bool are_used           # replica.selector.class wants it
+    mutex guard
+    string own                     # guard; as is the next
+    unordered_map[string, vector[int32_t]] nodes  # by rack; the other brokers that live
+
 # `new Plane()` zeroes it.
 cdef cppclass Plane:
     Limits limits                  # constant
@@ -141,6 +148,8 @@ cdef cppclass Plane:
     Peers peers
     TopicTable topics
     QuotaTable quotas
+    Quota to_followers             # of what they get that the leader is to give slowly
+    Racks racks
     RightsTable rights
     Counters counters
     ColdReaders cold

@@ -28,8 +28,8 @@ from appliance.network._acceptor cimport (
 from appliance.network._connection_list cimport ConnectionFacts, view_ask
 from appliance.network._connection_quota cimport ConnectionQuota, connection_quota_set
 from appliance.network._control_plane_inbox cimport (
-    LISTENERS_MAX, Arrival, Closure, Plane, Punt as CPunt, Question, arrivals_take, closures_take,
-    punts_take, questions_take,
+    LISTENERS_MAX, Arrival, Closure, Plane, Punt as CPunt, Question, Racks, arrivals_take,
+    closures_take, punts_take, questions_take,
 )
 from appliance.network._handed_out cimport (
     handed_arrivals, handed_closures, handed_facts, handed_listener, handed_questions,
@@ -38,7 +38,9 @@ from appliance.network._plane_limits cimport plane_set_limits
 from appliance.network._processor cimport (
     Processor, processor_start, processor_stop, processor_visit,
 )
-from appliance.network._quota cimport quota_entity, quotas_count, quotas_set
+from appliance.network._quota cimport (
+    quota_entity, quota_set_rate, quotas_count, quotas_set,
+)
 from appliance.network._rights cimport rights_count, rights_decide
 from appliance.network._tls cimport TlsListenerRef
 from appliance.network._tls_context cimport TlsContext
@@ -78,6 +80,15 @@ cdef void _stop_processors(Acceptor* acceptor, size_t started, int64_t drain_ns)
     for i in range(started):
         processor_stop(acceptor.processors.at(i), drain_ns)
     cold_readers_stop(&acceptor.plane.cold)
+
+
+cdef void _put_racks(Racks* racks, const string& own,
+                     unordered_map[string, vector[int32_t]]* nodes) noexcept nogil:
+    racks.guard.lock()
+    racks.own = own
+    racks.nodes.swap(nodes[0])
+    racks.are_used.store(not racks.nodes.empty())
+    racks.guard.unlock()
 
 
 cdef void _stop(Acceptor* acceptor, int64_t drain_ns) noexcept nogil:
@@ -369,6 +380,23 @@ cdef class DataPlane:
             by_entity[quota_entity(precedence, c_user, c_client)] = rate
         with nogil:
             quotas_set(&self.plane.quotas, kind, &by_entity)
+
+    def limit_followers(self, int64_t rate):
+        """Bytes a second of what is to be followed slowly; 0: as fast as it can be."""
+        quota_set_rate(&self.plane.to_followers, rate)
+
+    # Racks
+
+    def put_racks(self, str own not None, racks not None):
+        """Consumers that name a rack in which followers are, by node, are sent to one of them;
+        `own` is that of this broker. Without racks all are served here."""
+        cdef unordered_map[string, vector[int32_t]] nodes
+        cdef string c_own = own.encode(), name
+        for node, rack in racks.items():
+            name = rack.encode()
+            nodes[name].push_back(node)
+        with nogil:
+            _put_racks(&self.plane.racks, c_own, &nodes)
 
     def limit_connections_per_ip(self, int64_t most):
         """For connections that come from now on."""

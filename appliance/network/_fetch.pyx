@@ -5,16 +5,19 @@ there is for it, `_fetch_answer.pyx` writes that down, and `_fetch_park.pyx` has
 finds less than min_bytes.
 """
 
+from cython.operator cimport dereference
 from libc.stdint cimport int16_t, int32_t, int64_t
 from libcpp.memory cimport make_shared
+from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 from appliance.native._bytes cimport Cursor
-from appliance.native._native cimport monotonic_ns
+from appliance.native._native cimport ScopeLock, monotonic_ns
 from appliance.network._connection cimport (
     Connection, Fetch, FetchRef, FetchSession, FetchTarget, Slot, connection_mute, slot_at,
     slot_ready,
 )
+from appliance.network._control_plane_inbox cimport Racks
 from appliance.network._dispatch cimport HANDLED, MALFORMED
 from appliance.network._fetch_answer cimport fetch_put_nothing
 from appliance.network._fetch_park cimport (
@@ -115,6 +118,7 @@ cdef void _parse(Connection* connection, Parsed* parsed, int version, int correl
     fetch.correlation_id = correlation_id
     fetch.replica = -1
     fetch.replica_life = 0
+    fetch.has_rack = False
     if version < FETCH_REPLICA_STATE:
         fetch.replica = read_i32(cursor)
     parsed.max_wait_ms = read_i32(cursor)
@@ -140,7 +144,7 @@ cdef void _parse(Connection* connection, Parsed* parsed, int version, int correl
             _parse_forgotten(connection, parsed, version, cursor)
             _note_topic(connection, parsed)
     if version >= 11:
-        read_string(cursor, is_flexible)  # rack
+        _note_rack(connection, fetch, read_string(cursor, is_flexible))
     if version < FETCH_REPLICA_STATE:
         skip_tags(cursor, is_flexible)
     else:
@@ -149,6 +153,22 @@ cdef void _parse(Connection* connection, Parsed* parsed, int version, int correl
     if fetch.replica >= 0:
         fetch.is_committed = False  # it gets what transactions will have ended with, too
         fetch.limit = READ_END
+
+
+cdef void _note_rack(Connection* connection, Fetch* fetch, Piece rack) noexcept nogil:
+    cdef Racks* racks = &connection.plane.racks
+    cdef string name
+    cdef ScopeLock lock
+    if rack.size <= 0:
+        return
+    fetch.has_rack = True
+    if not racks.are_used.load():
+        return
+    name.assign(<const char*>rack.data, rack.size)
+    lock.hold(racks.guard)
+    entry = racks.nodes.find(name)
+    if name != racks.own and entry != racks.nodes.end():
+        fetch.near = dereference(entry).second
 
 
 cdef void _parse_tags(Fetch* fetch, Cursor* cursor) noexcept nogil:
@@ -191,9 +211,10 @@ cdef void _parse_topic(Connection* connection, Parsed* parsed, int version,
         target.log = topic_log(topic, target.partition)
         target.leader_epoch = read_i32(cursor) if version >= 9 else -1
         target.offset = read_i64(cursor)
+        target.log_start_offset = -1
         target.last_epoch = read_i32(cursor) if version >= 12 else -1
         if version >= 5:
-            read_i64(cursor)  # log start offset: followers only
+            target.log_start_offset = read_i64(cursor)
         target.max_bytes = read_i32(cursor)
         target.told_visible = target.told_start = -1
         target.told_error = 0

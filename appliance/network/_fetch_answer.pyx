@@ -16,7 +16,7 @@ from appliance.network._connection cimport (
 )
 from appliance.network._fetch cimport FETCH_BY_ID, FETCH_FLEXIBLE
 from appliance.network._fetch_read cimport FetchResult
-from appliance.network._fetch_replica cimport fetch_put_tags
+from appliance.network._fetch_replica cimport fetch_charge_follower, fetch_put_tags
 from appliance.network._topic_table cimport (
     TOPIC_BYTES_OUT, TOPIC_FETCHES_FAILED, put_topic, topic_count,
 )
@@ -49,6 +49,8 @@ cdef void fetch_put_answer(Connection* connection, Slot* slot, Fetch* fetch,
     cdef bint is_flexible = fetch.version >= FETCH_FLEXIBLE
     cdef size_t i, end, runs = 0
     _keep_news(fetch, results)
+    if fetch.replica >= 0:
+        connection.session.unheard = 0 if results.size() > 0 else connection.session.unheard + 1
     for i in range(results.size()):
         runs += i == 0 or not _share_topic(fetch, results, i - 1, i)
     if total > 0 and connection.quotas.fetch.get() != NULL and fetch.replica < 0:
@@ -98,7 +100,8 @@ cdef bint _is_news(Fetch* fetch, FetchResult* result) noexcept nogil:
     cdef FetchTarget* target = &fetch.targets.at(result.target)
     cdef bint is_news = (result.slice.size > 0 or result.error != 0 or target.told_error != 0
                          or result.visible != target.told_visible
-                         or result.start != target.told_start or result.diverges)
+                         or result.start != target.told_start or result.diverges
+                         or result.preferred >= 0)
     target.told_visible = result.visible
     target.told_start = result.start
     target.told_error = result.error
@@ -117,12 +120,14 @@ cdef void _put_partition(Connection* connection, Slot* slot, Fetch* fetch,
         put_i64(out, result.start)
     _put_aborted(out, fetch, target, result)
     if fetch.version >= 11:
-        put_i32(out, -1)  # preferred read replica
+        put_i32(out, result.preferred)
     put_count(out, result.slice.size, fetch.version >= FETCH_FLEXIBLE)
     if result.slice.size > 0:
         _put_records(connection, &slot.answer, target, result)
         if fetch.replica < 0:
             topic_count(target.topic, connection.thread, TOPIC_BYTES_OUT, result.slice.size)
+        else:
+            fetch_charge_follower(connection.plane, fetch.replica, target, result.slice.size)
     elif result.error != 0:
         topic_count(target.topic, connection.thread, TOPIC_FETCHES_FAILED, 1)
     if (result.error != 0 or result.diverges) and fetch.version >= FETCH_FLEXIBLE:

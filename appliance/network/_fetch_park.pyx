@@ -23,6 +23,10 @@ from appliance.storage._partition_waits cimport (
     MAIL_WAKE, WATCH_APPENDED, WATCH_STABLE, WATCH_VISIBLE, Watch, watch_add, watch_remove,
 )
 
+cdef enum:
+    HEAR_MS = 10                   # a follower waits at first to hear of a watermark
+    HEAR_DOUBLED_MAX = 10          # times
+
 
 # ---- without the GIL ----
 
@@ -73,9 +77,27 @@ cdef void fetch_park(Connection* connection, Slot* slot, int64_t slot_number,
             watch_add(&target.log.get().watches, watch)
     connection.waiting += 1
     _count_waiting(connection, fetch.watches.size())
-    slot.deadline_ns = monotonic_ns() + <int64_t>max_wait_ms * 1000000
+    slot.deadline_ns = monotonic_ns() + _patience_ms(connection, fetch, max_wait_ms) * 1000000
     # Only now: what became visible before the watches were there told nobody.
     fetch_check(connection, slot, False)
+
+
+cdef int64_t _patience_ms(Connection* connection, const Fetch* fetch,
+                          int32_t max_wait_ms) noexcept nogil:
+    """A follower that has yet to hear that what it has counts waits a moment only: what moves the
+    watermark wakes nobody, as each batch would take two more requests. It waits longer, the more
+    often there was nothing to tell: where too few are in sync the watermark stands for hours."""
+    cdef const FetchTarget* target
+    cdef size_t i
+    if fetch.replica < 0 or fetch.session_id == 0:
+        return max_wait_ms
+    for i in range(fetch.targets.size()):
+        target = &fetch.targets.at(i)
+        if target.log.get() != NULL and target.told_visible < (
+                target.log.get().log_end_offset.load()):
+            return min(<int64_t>max_wait_ms,
+                       <int64_t>HEAR_MS << min(connection.session.unheard, HEAR_DOUBLED_MAX))
+    return max_wait_ms
 
 
 cdef void fetch_forget(Connection* connection, Slot* slot) noexcept nogil:

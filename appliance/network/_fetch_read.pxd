@@ -1,6 +1,6 @@
 """What there is for a fetch, partition by partition."""
 
-from libc.stdint cimport int16_t, int64_t
+from libc.stdint cimport int16_t, int32_t, int64_t
 from libcpp.vector cimport vector
 
 from appliance.network._connection cimport Fetch
@@ -12,6 +12,7 @@ cdef cppclass FetchResult:
     size_t target                  # its index in the fetch
     int16_t error
     bint diverges                  # its log is another one from some offset on: see the target
+    int32_t preferred              # the broker that is to be asked in place of this one; -1: none
     int64_t visible
     int64_t stable
     int64_t start

@@ -15,7 +15,7 @@ from appliance.network._control_plane_inbox cimport Plane
 from appliance.network._fetch cimport FETCH_BY_ID
 from appliance.network._fetch_replica cimport (
     FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, fetch_finds_start, fetch_refusal_of_role,
-    fetch_report,
+    fetch_report, fetch_share_of_follower,
 )
 from appliance.network._fetch_rights cimport TOPIC_AUTHORIZATION_FAILED
 from appliance.network._topic_table cimport (
@@ -28,7 +28,8 @@ from appliance.storage._last_stable_offset cimport log_high_watermark, log_last_
 from appliance.storage._partition_log cimport PartitionLog
 from appliance.storage._partition_waits cimport watch_rearm
 from appliance.storage._read cimport Slice, log_limit, log_read
-from appliance.storage._replicas cimport ROLE_ALONE
+from appliance.storage._replicas cimport ROLE_ALONE, ROLE_LEADER
+from appliance.storage._replication cimport log_follower_with
 
 cdef enum:
     COLD_ROUNDS_MAX = 3            # that bring nothing: memory is taken back as soon as filled
@@ -53,7 +54,8 @@ cdef void fetch_look(Plane* plane, Fetch* fetch, vector[FetchResult]* results, i
         left = fetch.max_bytes - total[0] - <int64_t>cold.size() * LOOKUP_BYTES
         _look_at(plane, fetch, result, left, total[0] == 0, cold)
         total[0] += result.slice.size
-        has_error[0] = has_error[0] or result.error != 0 or result.diverges
+        has_error[0] = (has_error[0] or result.error != 0 or result.diverges
+                        or result.preferred >= 0)
 
 
 cdef void _look_at(Plane* plane, Fetch* fetch, FetchResult* result, int64_t left, bint is_first,
@@ -64,6 +66,7 @@ cdef void _look_at(Plane* plane, Fetch* fetch, FetchResult* result, int64_t left
     cdef int code
     result.slice.size = 0
     result.diverges = False
+    result.preferred = -1
     result.visible = result.stable = result.start = -1
     if fetch.generation != 0 and not (target.decided_at == fetch.generation and target.may_read):
         # Nothing is decided about an id that nobody has; whatever else is not decided is refused.
@@ -81,6 +84,14 @@ cdef void _look_at(Plane* plane, Fetch* fetch, FetchResult* result, int64_t left
     if fetch.replica >= 0 and target.diverging_epoch >= 0:
         result.diverges = True
         return
+    if not fetch.near.empty() and log.role.load() == ROLE_LEADER:
+        result.preferred = log_follower_with(log, &fetch.near, target.offset)
+        if result.preferred >= 0:
+            return
+    if fetch.replica >= 0 and log.replicas.is_slow_to_follow.load():
+        most = min(most, fetch_share_of_follower(plane, log, fetch.replica))
+        if most == 0:
+            return
     if most <= 0 and not is_first or cold.size() == LOOKUPS_MAX:
         return  # even to ask the page cache begins to read from the disk
     code = _read(fetch, target, max(most, <int64_t>1), is_first, &result.slice)

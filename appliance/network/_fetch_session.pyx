@@ -66,6 +66,7 @@ cdef void session_begin(Connection* connection, const vector[FetchTarget]* targe
     session.id = <int32_t>(connection.plane.serial.fetch_add(1) & 0x3FFFFFFF) + 1
     session.epoch = 1
     session.first = 0
+    session.unheard = 0
     session.targets.reserve(targets.size())
     session_change(connection, targets, &none, is_by_id)
 
@@ -118,6 +119,7 @@ cdef void _put(FetchSession* session, const FetchTarget* target, const string& k
         return
     known = &session.targets[session.places[key]]
     known.offset = target.offset
+    known.log_start_offset = target.log_start_offset
     known.max_bytes = target.max_bytes
     known.leader_epoch = target.leader_epoch
     known.last_epoch = target.last_epoch

@@ -37,6 +37,8 @@ cdef cppclass Tls:
 
 # NULL: no memory. The descriptor stays the connection's.
 cdef Tls* tls_new(TlsListener* listener, int fd) noexcept nogil
+# The same at the other end, for a connection to a server: its certificate must be for `host`.
+cdef Tls* tls_client_new(TlsListener* listener, int fd, const string& host) noexcept nogil
 # Says goodbye, if there is somebody to hear it, and frees it.
 cdef void tls_free(Tls* tls) noexcept nogil
 
@@ -60,6 +62,8 @@ cdef void certificate_subject(OpenSSL* openssl, const CCertificate* certificate,
                               string* into) noexcept nogil
 # X509_V_OK, or why the client's certificate was refused.
 cdef long tls_verified(Tls* tls) noexcept nogil
+# In words why it is broken; empty: OpenSSL does not tell.
+cdef string tls_words(Tls* tls) noexcept nogil
 
 # Takes over a context, for connections that begin from now on.
 cdef void tls_listener_put(TlsListener* listener, CContext* context) noexcept nogil

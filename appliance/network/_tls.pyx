@@ -12,7 +12,8 @@ from libcpp.string cimport string
 from appliance.native._native cimport EAGAIN, EINTR, ScopeLock, errno, set_errno
 from appliance.native._openssl cimport (
     BIO_CTRL_GET_KTLS_SEND, SSL_ERROR_SYSCALL, SSL_ERROR_WANT_READ, SSL_ERROR_WANT_WRITE,
-    SSL_ERROR_ZERO_RETURN, CCertificate, CContext, CMoment, CName, OpenSSL,
+    SSL_CTRL_SET_TLSEXT_HOSTNAME, SSL_ERROR_ZERO_RETURN, TLSEXT_NAMETYPE_host_name,
+    X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS, CCertificate, CContext, CMoment, CName, CWanted, OpenSSL,
 )
 from appliance.native._socket cimport EPOLLIN, EPOLLOUT, iovec
 
@@ -31,6 +32,33 @@ cdef enum:
 # ---- without the GIL ----
 
 cdef Tls* tls_new(TlsListener* listener, int fd) noexcept nogil:
+    cdef Tls* tls = _new(listener, fd)
+    if tls != NULL:
+        tls.openssl.SSL_set_accept_state(tls.ssl)
+    return tls
+
+
+cdef Tls* tls_client_new(TlsListener* listener, int fd, const string& host) noexcept nogil:
+    cdef Tls* tls = _new(listener, fd)
+    cdef OpenSSL* openssl
+    cdef CWanted* wanted
+    if tls == NULL:
+        return NULL
+    openssl = tls.openssl
+    openssl.SSL_set_connect_state(tls.ssl)
+    wanted = openssl.SSL_get0_param(tls.ssl)
+    openssl.X509_VERIFY_PARAM_set_hostflags(wanted, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS)
+    if openssl.X509_VERIFY_PARAM_set1_ip_asc(wanted, host.c_str()) == 1:
+        return tls
+    if openssl.X509_VERIFY_PARAM_set1_host(wanted, host.c_str(), 0) != 1 or openssl.SSL_ctrl(
+            tls.ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name,
+            <void*>host.c_str()) != 1:
+        tls_free(tls)  # an empty name, which would be checked for nothing
+        return NULL
+    return tls
+
+
+cdef Tls* _new(TlsListener* listener, int fd) noexcept nogil:
     cdef Tls* tls = new Tls()
     cdef ScopeLock lock
     tls.openssl = listener.openssl
@@ -41,7 +69,6 @@ cdef Tls* tls_new(TlsListener* listener, int fd) noexcept nogil:
         tls.is_broken = True
         tls_free(tls)
         return NULL
-    tls.openssl.SSL_set_accept_state(tls.ssl)
     return tls
 
 
@@ -184,6 +211,21 @@ cdef void certificate_subject(OpenSSL* openssl, const CCertificate* certificate,
 
 cdef long tls_verified(Tls* tls) noexcept nogil:
     return tls.openssl.SSL_get_verify_result(tls.ssl)
+
+
+cdef string tls_words(Tls* tls) noexcept nogil:
+    cdef const char* reason = NULL
+    cdef long verified = tls_verified(tls)
+    cdef string words
+    if tls.reason != 0:
+        reason = tls.openssl.ERR_reason_error_string(tls.reason)
+    if reason != NULL:
+        words.append(reason)
+    if verified != 0:
+        if not words.empty():
+            words.append(b": ")
+        words.append(tls.openssl.X509_verify_cert_error_string(verified))
+    return words
 
 
 cdef void tls_listener_put(TlsListener* listener, CContext* context) noexcept nogil:

@@ -20,8 +20,8 @@ from appliance.native._openssl cimport (
     SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER, SSL_MODE_ENABLE_PARTIAL_WRITE, SSL_MODE_RELEASE_BUFFERS,
     SSL_OP_CIPHER_SERVER_PREFERENCE, SSL_OP_ENABLE_KTLS, SSL_OP_NO_COMPRESSION,
     SSL_OP_NO_RENEGOTIATION, SSL_SESS_CACHE_OFF, SSL_VERIFY_FAIL_IF_NO_PEER_CERT, SSL_VERIFY_NONE,
-    SSL_VERIFY_PEER, TLS1_2_VERSION, TLS1_3_VERSION, CBio, CCertificate, CContext, CKey, CMoment,
-    CPkcs12, CStack, OpenSSL, openssl_loaded,
+    SSL_VERIFY_PEER, TLS1_2_VERSION, TLS1_3_VERSION, CBio, CCertificate, CContext, CKey, CMethod,
+    CMoment, CPkcs12, CStack, OpenSSL, openssl_loaded,
 )
 from appliance.network._tls cimport (
     TlsListener, certificate_subject, tls_listener_put, tls_listener_release,
@@ -76,10 +76,17 @@ cdef class TlsContext:
     def use(self, rules not None, own not None, trust not None):
         """From now on connections begin with this: their own certificate first, then its chain,
         and whose certificates of clients are good. The result: both as they are in the files."""
+        return self._use(rules, own, trust, self.listener.get().openssl.TLS_server_method())
+
+    def use_as_client(self, rules not None, own not None, trust not None):
+        """The same for connections to servers, whose certificates `trust` has to have signed."""
+        return self._use(rules, own, trust, self.listener.get().openssl.TLS_client_method())
+
+    cdef _use(self, rules, own, trust, const CMethod* method):
         cdef OpenSSL* openssl = self.listener.get().openssl
         cdef CContext* context
         openssl.ERR_clear_error()
-        context = openssl.SSL_CTX_new(openssl.TLS_server_method())
+        context = openssl.SSL_CTX_new(method)
         if context == NULL:
             raise TlsInvalid(f"TLS: OpenSSL makes no context: {_reason(openssl)}")
         try:

@@ -1,4 +1,5 @@
-"""TLS of one listener for Kafka clients: its files, read again when they change."""
+"""TLS of one listener for Kafka clients, or with other brokers: its files, read again when they
+change."""
 
 from __future__ import annotations
 
@@ -8,13 +9,14 @@ from appliance.certificates.https import mark_of
 from appliance.certificates.keystore import content_of, password_in
 from appliance.config import NO_FILE, BrokerConfig, TlsConfig
 from appliance.config.listeners import ENCRYPTED
-from appliance.config.tls import PKCS12
+from appliance.config.tls import PKCS12, REQUIRED
 from appliance.network._tls_context import Certificate, Rules, Store, TlsContext
 
 # As long are the keys of session tickets used; who has one of before does a full handshake.
 TICKET_KEYS_S = 12 * 3600
 
 Seen = tuple[tuple[int, int, int] | None, ...]
+InFiles = tuple[list[Certificate], list[Certificate]]
 
 
 class ListenerTls:
@@ -46,8 +48,11 @@ class ListenerTls:
             config.suites.encode(),
         )  # fmt: skip
         trust = [self._trust()] if config.has_truststore else []
-        self.certificates, self.trusted = self.context.use(rules, self._own(), trust)
+        self.certificates, self.trusted = self._use(rules, self._own(), trust)
         self._made = time.monotonic()
+
+    def _use(self, rules: Rules, own: Store, trust: list[Store]) -> InFiles:
+        return self.context.use(rules, own, trust)
 
     def _own(self) -> Store:
         config, key = self.config, b""
@@ -73,6 +78,14 @@ class ListenerTls:
 
     def _look(self) -> Seen:
         return tuple(mark_of(each) for each in self.config.files)
+
+
+class TlsToBrokers(ListenerTls):
+    """Of connections to the listeners of this name that other brokers have. The certificate of the
+    listener here is shown there."""
+
+    def _use(self, rules: Rules, own: Store, trust: list[Store]) -> InFiles:
+        return self.context.use_as_client(rules._replace(client_auth=REQUIRED), own, trust)
 
 
 def tls_of_listeners(config: BrokerConfig) -> dict[str, ListenerTls]:

@@ -4,6 +4,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libcpp.memory cimport shared_ptr
 from libcpp.string cimport string
 
+from appliance.network._quota cimport Quota
 from appliance.replication._fetch_wire cimport Answered, Named
 from appliance.storage._commit_requests cimport CommitterRef
 from appliance.storage._partition_log cimport LogRef
@@ -19,6 +20,7 @@ cdef cppclass Followed:
     bint is_moved                  # it is to be named again
     int32_t leader_epoch           # by which it was named last
     int64_t offset                 # where it was named last: what is before it is on disk
+    int64_t log_start_offset       # the same
     int64_t valid_from             # the number of the request that named it where its log ends
                                    # now; INT64_MAX: none did
     int64_t out_until_ns           # after an error it is left out until then; 0: it is not
@@ -40,12 +42,14 @@ cdef FollowedRef followed_new(const string& topic_id, const string& topic, int32
                               const LogRef& log, const CommitterRef& committer) noexcept nogil
 
 # Whether it may be fetched: it follows that leader, and has on disk what it has. `into` is how it
-# is named, then. Else a commit was asked for, or it is left out.
-cdef bint followed_name(Followed* it, int32_t leader, int64_t backoff_max_ns,
+# is named, then. Else a commit was asked for, or it is left out: also where it is to follow slowly,
+# and `quota` is used up.
+cdef bint followed_name(Followed* it, int32_t leader, int64_t backoff_max_ns, Quota* quota,
                         Named* into) noexcept nogil
 
 # An answer about it. What was appended is on its way to the disk.
-cdef void followed_take(Followed* it, const Answered* answer, int64_t backoff_max_ns) noexcept nogil
+cdef void followed_take(Followed* it, const Answered* answer, int64_t backoff_max_ns,
+                        Quota* quota) noexcept nogil
 
 # It is left out for a while: longer, the more often in a row. One of both is 0.
 cdef void followed_leave_out(Followed* it, int code, int16_t error,
@@ -54,5 +58,5 @@ cdef void followed_leave_out(Followed* it, int code, int16_t error,
 # Whether the log is being compacted or retained, which may take long: nothing else waits for that.
 cdef bint followed_is_maintained(Followed* it) noexcept nogil
 
-# Whether it was elected anew since it was named.
-cdef bint followed_is_elected_anew(const Followed* it) noexcept nogil
+# Whether the leader is to hear of it again, which knows it: something is not as it was named.
+cdef bint followed_is_to_be_named(const Followed* it) noexcept nogil

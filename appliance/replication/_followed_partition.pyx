@@ -19,6 +19,7 @@ from appliance.native._codes cimport (
     LEADER_EPOCH_UNKNOWN, NOT_LEADER, OFFSET_OUT_OF_RANGE, OK, WOULD_WAIT,
 )
 from appliance.native._native cimport ScopeLock, monotonic_ns, mutant
+from appliance.network._quota cimport Quota, quota_charge, quota_delay
 from appliance.protocol._error_codes cimport kafka_error
 from appliance.storage._append cimport Appended, log_append_replicated
 from appliance.storage._commit_requests cimport committer_ask, committer_notify
@@ -32,6 +33,7 @@ from appliance.storage._truncation cimport log_truncate
 
 cdef enum:
     BACKOFF_FIRST_NS = 20000000    # an election is heard of here and there within as much
+    WINDOW_NS = 1000000000         # so much of a rate may be used at once
 
 
 # ---- without the GIL ----
@@ -44,7 +46,7 @@ cdef FollowedRef followed_new(const string& topic_id, const string& topic, int32
     it.log, it.committer = log, committer
     it.is_in_session = it.is_moved = False
     it.leader_epoch = -1
-    it.watermark = it.leader_start = it.offset = -1
+    it.watermark = it.leader_start = it.offset = it.log_start_offset = -1
     it.valid_from = INT64_MAX
     it.out_until_ns = it.backoff_ns = it.bytes = it.cuts = 0
     it.unclean_epoch = -1
@@ -54,11 +56,11 @@ cdef FollowedRef followed_new(const string& topic_id, const string& topic, int32
     return fresh
 
 
-cdef bint followed_name(Followed* it, int32_t leader, int64_t backoff_max_ns,
+cdef bint followed_name(Followed* it, int32_t leader, int64_t backoff_max_ns, Quota* quota,
                         Named* into) noexcept nogil:
     cdef PartitionLog* log = it.log.get()
     cdef ScopeLock guard
-    cdef int64_t end_offset
+    cdef int64_t end_offset, delay_ns
     it.leader_epoch = <int32_t>log.replicas.epoch.load()
     if log.role.load() != ROLE_FOLLOWER or log.replicas.leader.load() != leader:
         followed_leave_out(it, NOT_LEADER, 0, backoff_max_ns)
@@ -73,16 +75,33 @@ cdef bint followed_name(Followed* it, int32_t leader, int64_t backoff_max_ns,
     if log.durable_offset.load() < end_offset and not mutant(b"follower_counts_unsynced"):
         committer_ask(it.committer.get(), it.log, 0)
         return False
+    if _is_slow(it):
+        delay_ns = quota_delay(quota, monotonic_ns(), WINDOW_NS)
+        if delay_ns > 0:
+            it.code = it.error = 0
+            it.out_until_ns = monotonic_ns() + delay_ns
+            return False
     into.topic_id, into.partition = it.topic_id, it.partition
     into.leader_epoch = it.leader_epoch
     into.offset = it.offset = end_offset
-    into.log_start_offset = log.log_start_offset.load()
+    into.log_start_offset = it.log_start_offset = log.log_start_offset.load()
     it.is_moved = False
     it.out_until_ns = 0
     return True
 
 
-cdef bint followed_is_elected_anew(const Followed* it) noexcept nogil:
+cdef bint _is_slow(const Followed* it) noexcept nogil:
+    """Who has what counts is never held back: it would leave the ISR."""
+    cdef const PartitionLog* log = it.log.get()
+    return log.replicas.follows_slowly.load() and log.log_end_offset.load() < it.watermark
+
+
+cdef bint followed_is_to_be_named(const Followed* it) noexcept nogil:
+    return (it.out_until_ns != 0 or it.is_moved or _is_elected_anew(it)
+            or it.log.get().log_start_offset.load() != it.log_start_offset)
+
+
+cdef bint _is_elected_anew(const Followed* it) noexcept nogil:
     return it.log.get().replicas.epoch.load() != it.leader_epoch
 
 
@@ -93,8 +112,8 @@ cdef void followed_leave_out(Followed* it, int code, int16_t error,
     it.out_until_ns = monotonic_ns() + it.backoff_ns
 
 
-cdef void followed_take(Followed* it, const Answered* answer,
-                        int64_t backoff_max_ns) noexcept nogil:
+cdef void followed_take(Followed* it, const Answered* answer, int64_t backoff_max_ns,
+                        Quota* quota) noexcept nogil:
     cdef PartitionLog* log = it.log.get()
     cdef int code
     if answer.error == kafka_error(OFFSET_OUT_OF_RANGE) and (
@@ -106,6 +125,8 @@ cdef void followed_take(Followed* it, const Answered* answer,
     elif answer.diverging_epoch >= 0:
         code = _cut(it, answer)
     else:
+        if _is_slow(it):
+            quota_charge(quota, answer.records.size, monotonic_ns(), WINDOW_NS)
         code = _append(it, answer)
         if code == OK:
             it.watermark, it.leader_start = answer.watermark, answer.log_start_offset
@@ -113,7 +134,7 @@ cdef void followed_take(Followed* it, const Answered* answer,
     if code == OK:
         it.code = it.error = 0
         it.backoff_ns = 0
-    elif not followed_is_elected_anew(it):
+    elif not _is_elected_anew(it):
         followed_leave_out(it, code, 0, backoff_max_ns)
 
 
@@ -141,7 +162,7 @@ cdef void _moved(Followed* it) noexcept nogil:
 cdef bint _follows(const Followed* it) noexcept nogil:
     """Removing it from the fetcher, which waits for this, comes before it may lead: so nothing that
     it has as a leader is cut."""
-    return it.log.get().role.load() == ROLE_FOLLOWER and not followed_is_elected_anew(it)
+    return it.log.get().role.load() == ROLE_FOLLOWER and not _is_elected_anew(it)
 
 
 cdef bint followed_is_maintained(Followed* it) noexcept nogil:
@@ -172,13 +193,13 @@ cdef int _cut(Followed* it, const Answered* answer) noexcept nogil:
     if offset < it.may_cut and _may_have_counted(it, offset):
         it.wants_cut = offset
         return WOULD_WAIT
-    code = log_truncate(log, offset)
+    code = log_truncate(log, offset, it.leader_epoch)
     committer_notify(it.committer.get())
     if code == OK:
         log_lost_from(log, offset)
         it.wants_cut = -1
         it.may_cut = INT64_MAX
-    it.cuts += 1
+    it.cuts += code == OK
     _moved(it)
     return code
 
@@ -189,8 +210,8 @@ cdef int _begin_at(Followed* it, int64_t offset) noexcept nogil:
         return NOT_LEADER
     if followed_is_maintained(it):
         return WOULD_WAIT
-    code = log_begin_at(it.log.get(), offset)
+    code = log_begin_at(it.log.get(), offset, it.leader_epoch)
     committer_notify(it.committer.get())
-    it.cuts += 1
+    it.cuts += code == OK
     _moved(it)
     return code

@@ -7,6 +7,7 @@ from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 from appliance.native._native cimport RawBytes, atomic_bool, atomic_i64, condition, mutex
+from appliance.network._quota cimport QuotaRef
 from appliance.replication._fetch_wire cimport FetchRequest, Named
 from appliance.replication._followed_partition cimport FollowedRef
 from appliance.replication._leader_link cimport LeaderLink
@@ -20,14 +21,15 @@ cdef cppclass Follower:
     int32_t partition_bytes
     int64_t backoff_max_ns
     atomic_i64 life                # the broker's; may change at any time
-    atomic_bool must_stop
     atomic_bool has_news           # something is to be named, or forgotten
 
     mutex guard
     map[string, FollowedRef] followed  # guard; by topic id and number, so that topics stay together
+    QuotaRef quota                 # of what is to be followed slowly, from all leaders; constant
     vector[Named] forgotten        # guard; removed, and the leader does not know yet
     int link_result                # guard; why there is no connection
     int link_error                 # guard
+    string link_words              # guard
     condition ended                # guard
     bint is_ended                  # guard
 

@@ -30,12 +30,13 @@ from appliance.replication._fetch_wire cimport (
     fetch_put_request, fetch_read_head, fetch_read_partition, fetch_read_topic,
 )
 from appliance.replication._followed_partition cimport (
-    Followed, followed_is_elected_anew, followed_is_maintained, followed_name, followed_take,
+    Followed, followed_is_maintained, followed_is_to_be_named, followed_name, followed_take,
 )
 from appliance.replication._leader_link cimport (
-    LINK_CLOSED, LINK_MALFORMED, LINK_OK, LINK_REFUSED, LINK_WOKEN, link_calm, link_close,
-    link_open, link_receive, link_send, link_sleep,
+    LINK_CLOSED, LINK_MALFORMED, LINK_NO_LOGIN, LINK_OK, LINK_REFUSED, LINK_UNTRUSTED, LINK_WOKEN,
+    link_calm, link_close, link_open, link_receive, link_send, link_sleep,
 )
+from appliance.replication._leader_login cimport login_stop
 from appliance.storage._commit_requests cimport committer_await
 from appliance.storage._last_stable_offset cimport log_high_watermark
 from appliance.storage._partition_log cimport PartitionLog
@@ -53,6 +54,9 @@ cdef enum:
     SETTLE_STEP_NS = 50000000      # between two looks at must_stop
     BEHIND_NS = 10000000           # between two looks at a disk that was not waited for
     BACKOFF_FIRST_NS = 20000000
+    # A handshake costs the leader some milliseconds, and it counts wrong passwords.
+    REFUSED_FIRST_NS = 1000000000
+    REFUSED_MAX_NS = 10000000000
 
 
 # ---- without the GIL ----
@@ -101,7 +105,8 @@ cdef void follower_wake(Follower* follower) noexcept nogil:
 
 cdef bint follower_stop(Follower* follower, int64_t until_ns) noexcept nogil:
     cdef ScopeLock lock
-    follower.must_stop.store(True)
+    follower.link.must_stop.store(True)
+    login_stop(&follower.link.talk)
     follower_wake(follower)
     lock.hold(follower.guard)
     while not follower.is_ended:
@@ -114,7 +119,7 @@ cdef void* _run(void* argument) noexcept nogil:
     cdef FollowerRef* its_own = <FollowerRef*>argument
     cdef Follower* it = its_own.get()
     wake_soon()
-    while not it.must_stop.load():
+    while not it.link.must_stop.load():
         _turn(it)
     _hang_up(it, LINK_OK, 0)
     it.guard.lock()
@@ -128,6 +133,8 @@ cdef void* _run(void* argument) noexcept nogil:
 cdef void _turn(Follower* it) noexcept nogil:
     cdef int64_t in_flight
     cdef bint is_news
+    if it.link.fd >= 0 and _login_is_over(it):
+        _hang_up(it, LINK_OK, 0)
     if it.link.fd < 0:
         _connect(it)
         return
@@ -154,7 +161,7 @@ cdef void _connect(Follower* it) noexcept nogil:
     link_calm(&it.link)
     if _has_nothing(it):
         until_ns = INT64_MAX
-    if it.must_stop.load():
+    if it.link.must_stop.load():
         return
     if until_ns > monotonic_ns():
         link_sleep(&it.link, until_ns)
@@ -162,7 +169,7 @@ cdef void _connect(Follower* it) noexcept nogil:
     it.connects.fetch_add(1)
     while True:
         result = link_open(&it.link)
-        if result != LINK_WOKEN or it.must_stop.load():
+        if result != LINK_WOKEN or it.link.must_stop.load():
             break
         link_calm(&it.link)
     if result != LINK_OK:
@@ -171,6 +178,11 @@ cdef void _connect(Follower* it) noexcept nogil:
     it.session_id, it.request.session_epoch = 0, 0
     it.asked = it.answered
     it.is_connected.store(True)
+
+
+cdef bint _login_is_over(const Follower* it) noexcept nogil:
+    """The leader would end the connection, as it does with whoever stays longer."""
+    return it.link.good_until_ns != 0 and monotonic_ns() >= it.link.good_until_ns
 
 
 cdef bint _has_nothing(Follower* it) noexcept nogil:
@@ -188,11 +200,13 @@ cdef void _hang_up(Follower* it, int result, int error) noexcept nogil:
     cdef ScopeLock lock
     link_close(&it.link)
     it.is_connected.store(False)
-    if not is_session or it.backoff_ns != 0:
+    if result == LINK_UNTRUSTED or result == LINK_NO_LOGIN:
+        it.backoff_ns = min(max(2 * it.backoff_ns, <int64_t>REFUSED_FIRST_NS), REFUSED_MAX_NS)
+    elif not is_session or it.backoff_ns != 0:
         it.backoff_ns = min(max(2 * it.backoff_ns, <int64_t>BACKOFF_FIRST_NS), it.backoff_max_ns)
     it.retry_at_ns = monotonic_ns() + it.backoff_ns
     lock.hold(it.guard)
-    it.link_result, it.link_error = result, error
+    it.link_result, it.link_error, it.link_words = result, error, it.link.words
     it.forgotten.clear()
     for entry in it.followed:
         each = entry.second.get()
@@ -229,7 +243,7 @@ cdef void _ask(Follower* it, bint only_news) noexcept nogil:
         request.session_epoch = 1 if request.session_epoch == 0x7FFFFFFF else (
             request.session_epoch + 1)
     it.requests.fetch_add(1)
-    result = link_send(&it.link, &it.out, &it.must_stop)
+    result = link_send(&it.link, &it.out)
     if result != LINK_OK:
         _hang_up(it, result, it.link.error)
 
@@ -247,12 +261,11 @@ cdef bint _collect(Follower* it) noexcept nogil:
         if is_full:
             each.is_in_session = False
             each.valid_from = INT64_MAX
-        elif each.is_in_session and each.out_until_ns == 0 and not each.is_moved and (
-                not followed_is_elected_anew(each)):
+        elif each.is_in_session and not followed_is_to_be_named(each):
             has_one = True
             continue
         may_name = each.out_until_ns <= now and followed_name(
-            each, it.leader, it.backoff_max_ns, &named)
+            each, it.leader, it.backoff_max_ns, it.quota.get(), &named)
         if may_name:
             it.request.named.push_back(named)
             each.is_in_session = True
@@ -314,7 +327,7 @@ cdef int _read(Follower* it, uint8_t* into, int64_t size, bint may_wake) noexcep
             link_calm(&it.link)
             it.link.wake_at_ns = INT64_MAX
             it.has_news.store(True)
-            if it.must_stop.load():
+            if it.link.must_stop.load():
                 return LINK_CLOSED
             if may_wake and at == 0:
                 return LINK_WOKEN
@@ -365,7 +378,7 @@ cdef void _take_partition(Follower* it, const uint8_t* topic_id,
     each = found.get()
     if it.answered < each.valid_from:
         return
-    followed_take(each, answer, it.backoff_max_ns)
+    followed_take(each, answer, it.backoff_max_ns, it.quota.get())
     if each.is_moved:
         it.settling.push_back(found)
     if each.leader_start > each.log.get().log_start_offset.load():
@@ -397,7 +410,7 @@ cdef void _await(Follower* it, Followed* each, int64_t until_ns) noexcept nogil:
     cdef int64_t last = each.log.get().log_end_offset.load() - 1
     cdef int64_t now
     cdef int code = TIMED_OUT
-    while code == TIMED_OUT and not it.must_stop.load():
+    while code == TIMED_OUT and not it.link.must_stop.load():
         now = monotonic_ns()
         if now >= until_ns:
             return

@@ -1,8 +1,7 @@
 """The socket between a follower and a leader: every wait ends when the follower is woken.
 
-This is the one place for what stands between a socket and its bytes. TLS and a login go here: a
-handshake and its requests at the end of `link_open`, and the system calls in `link_send` and
-`link_receive` become those of OpenSSL.
+This is the one place for what stands between a socket and its bytes. With TLS the handshake is the
+end of `link_open`, and OpenSSL is asked where the kernel would be; `_leader_login.pyx` logs in.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -10,9 +9,13 @@ from libc.string cimport memset
 
 from appliance.native._native cimport EAGAIN, EINTR, close, errno, monotonic_ns
 from appliance.native._socket cimport (
-    IPPROTO_TCP, MSG_NOSIGNAL, SOCK_CLOEXEC, SOCK_NONBLOCK, TCP_NODELAY, eventfd_read, recv,
+    IPPROTO_TCP, MSG_NOSIGNAL, SOCK_CLOEXEC, SOCK_NONBLOCK, TCP_NODELAY, eventfd_read, iovec, recv,
     setsockopt, sockaddr, socklen_t,
 )
+from appliance.network._tls cimport (
+    SHAKE_DONE, SHAKE_WAITS, tls_client_new, tls_free, tls_read, tls_shake, tls_words, tls_write,
+)
+from appliance.replication._leader_login cimport leader_log_in
 
 cdef extern from "sys/socket.h" nogil:
     int socket(int family, int kind, int protocol)
@@ -71,7 +74,41 @@ cdef int link_open(LeaderLink* link) noexcept nogil:
             break
         each = each.ai_next
     freeaddrinfo(found)
+    link.good_until_ns = 0
+    if result == LINK_OK and link.security.get() != NULL:
+        result = _shake(link)
+    if result == LINK_OK and link.logs_in:
+        result = leader_log_in(link)
+    if result != LINK_OK:
+        link_close(link)
     return result
+
+
+cdef int _shake(LeaderLink* link) noexcept nogil:
+    cdef int64_t until_ns = monotonic_ns() + link.patience_ns
+    cdef int result = LINK_OK, shaken
+    link.tls = tls_client_new(link.security.get(), link.fd, link.host)
+    if link.tls == NULL:
+        link.words.assign(b"OpenSSL makes no connection")
+        return LINK_UNTRUSTED
+    while True:
+        shaken = tls_shake(link.tls)
+        if shaken == SHAKE_DONE:
+            return LINK_OK
+        if shaken != SHAKE_WAITS:
+            return _broken(link)
+        result = _wait_or_stop(link, POLLOUT if link.tls.read_wants_write else POLLIN, until_ns)
+        if result != LINK_OK:
+            return result
+
+
+cdef int _wait_or_stop(LeaderLink* link, short events, int64_t until_ns) noexcept nogil:
+    cdef int result
+    while True:
+        result = _wait(link, events, until_ns)
+        if result != LINK_WOKEN or link.must_stop.load():
+            return result
+        link_calm(link)  # what there is to do is looked for after this
 
 
 cdef int _connect(LeaderLink* link, const addrinfo* address) noexcept nogil:
@@ -97,11 +134,18 @@ cdef int _connect(LeaderLink* link, const addrinfo* address) noexcept nogil:
 
 cdef int _broken(LeaderLink* link) noexcept nogil:
     link.error = errno
+    if link.tls != NULL and link.tls.is_broken:
+        link.words = tls_words(link.tls)
+        link_close(link)
+        return LINK_UNTRUSTED
     link_close(link)
     return LINK_BROKEN
 
 
 cdef void link_close(LeaderLink* link) noexcept nogil:
+    if link.tls != NULL:
+        tls_free(link.tls)
+    link.tls = NULL
     if link.fd >= 0:
         close(link.fd)
     link.fd = -1
@@ -126,38 +170,65 @@ cdef int _wait(LeaderLink* link, short events, int64_t until_ns) noexcept nogil:
             return LINK_LATE
 
 
-cdef int link_send(LeaderLink* link, const vector[uint8_t]* data,
-                   atomic_bool* must_stop) noexcept nogil:
+cdef int link_send(LeaderLink* link, const vector[uint8_t]* data) noexcept nogil:
     cdef size_t at = 0
-    cdef ssize_t sent
+    cdef int64_t sent
     cdef int result
     while at < data.size():
-        sent = send(link.fd, data.data() + at, data.size() - at, MSG_NOSIGNAL)
+        sent = _send(link, data.data() + at, data.size() - at)
         if sent >= 0:
             at += sent
         elif errno == EAGAIN:
-            result = _wait(link, POLLOUT, monotonic_ns() + link.patience_ns)
-            if result == LINK_WOKEN and not must_stop.load():
-                link_calm(link)  # what there is to do is looked for after this
-            elif result != LINK_OK:
+            result = _wait_or_stop(
+                link, POLLIN if link.tls != NULL and link.tls.write_wants_read else POLLOUT,
+                monotonic_ns() + link.patience_ns)
+            if result != LINK_OK:
                 return result
         elif errno != EINTR:
             return _broken(link)
     return LINK_OK
 
 
+cdef int64_t _send(LeaderLink* link, const uint8_t* data, int64_t size) noexcept nogil:
+    if link.tls != NULL:
+        return tls_write(link.tls, data, size)
+    return send(link.fd, data, size, MSG_NOSIGNAL)
+
+
+cdef int64_t _receive(LeaderLink* link, uint8_t* into, int64_t size) noexcept nogil:
+    cdef iovec part
+    if link.tls == NULL:
+        return recv(link.fd, into, size, 0)
+    part.iov_base, part.iov_len = into, size
+    return tls_read(link.tls, &part, 1)
+
+
+cdef int link_receive_all(LeaderLink* link, uint8_t* into, int64_t size) noexcept nogil:
+    cdef int64_t at = 0, got
+    while at < size:
+        got = link_receive(link, into + at, size - at)
+        if got > 0:
+            at += got
+        elif got != LINK_WOKEN or link.must_stop.load():
+            return <int>got
+        else:
+            link_calm(link)
+    return LINK_OK
+
+
 cdef int64_t link_receive(LeaderLink* link, uint8_t* into, int64_t size) noexcept nogil:
-    cdef int64_t until_ns = monotonic_ns() + link.patience_ns
-    cdef ssize_t got
+    cdef int64_t until_ns = monotonic_ns() + link.patience_ns, got
+    cdef short events
     cdef int result
     while True:
-        got = recv(link.fd, into, size, 0)
+        got = _receive(link, into, size)
         if got > 0:
             return got
         if got == 0:
             return LINK_CLOSED
         if errno == EAGAIN:
-            result = _wait(link, POLLIN, min(until_ns, link.wake_at_ns))
+            events = POLLOUT if link.tls != NULL and link.tls.read_wants_write else POLLIN
+            result = _wait(link, events, min(until_ns, link.wake_at_ns))
             if result == LINK_LATE and link.wake_at_ns < until_ns:
                 result = LINK_WOKEN
             if result != LINK_OK:

@@ -4,6 +4,8 @@ from typing_extensions import disjoint_base
 
 from appliance._log import Log
 from appliance.config import ReplicationConfig
+from appliance.network._tls_context import TlsContext
+from appliance.replication.inter_broker_login import InterBrokerLogin
 
 class PartitionState(NamedTuple):
     topic_id: bytes
@@ -28,6 +30,10 @@ class UntoldCut(NamedTuple):
     watermark: int
 
 @disjoint_base
+class FollowersQuota:
+    def set_rate(self, rate: int) -> None: ...
+
+@disjoint_base
 class Fetcher:
     def __new__(
         cls,
@@ -37,6 +43,9 @@ class Fetcher:
         own_node: int,
         own_life: int,
         config: ReplicationConfig,
+        tls: TlsContext | None = ...,
+        login: InterBrokerLogin | None = ...,
+        quota: FollowersQuota | None = ...,
     ) -> Fetcher: ...
     @property
     def leader_node(self) -> int: ...

@@ -6,6 +6,7 @@ log is removed before it is told to lead: what was begun for it is over when `re
 
 from collections import namedtuple
 from libc.stdint cimport int32_t, int64_t, uint8_t
+from libcpp.memory cimport make_shared
 from libcpp.string cimport string
 from libcpp.vector cimport vector
 
@@ -13,6 +14,8 @@ from appliance._log cimport Log
 from appliance.native._codes cimport OK, WOULD_WAIT
 from appliance.native._native cimport ScopeLock, errno, monotonic_ns
 from appliance.native._socket cimport EFD_CLOEXEC, EFD_NONBLOCK, eventfd
+from appliance.network._quota cimport Quota, QuotaRef, quota_set_rate
+from appliance.network._tls_context cimport TlsContext
 from appliance.protocol._error_codes cimport kafka_message
 from appliance.replication._fetch_wire cimport TOPIC_ID_SIZE, Named
 from appliance.replication._followed_partition cimport Followed, FollowedRef, followed_new
@@ -21,12 +24,18 @@ from appliance.replication._follower_thread cimport (
     follower_wake,
 )
 from appliance.replication._leader_link cimport (
-    LINK_BROKEN, LINK_CLOSED, LINK_LATE, LINK_OK, LINK_REFUSED, LINK_UNKNOWN_HOST,
+    LINK_BROKEN, LINK_CLOSED, LINK_LATE, LINK_NO_LOGIN, LINK_OK, LINK_REFUSED, LINK_UNKNOWN_HOST,
+    LINK_UNTRUSTED, LoginTalk,
+)
+from appliance.replication._leader_login cimport (
+    LOGIN_BEGIN, LOGIN_DONE, LOGIN_FAILED, LOGIN_SEND, LOGIN_STOP, login_asked, login_reply,
 )
 from appliance.storage._last_stable_offset cimport log_high_watermark
 
 import os
+import threading
 
+from appliance.errors import ApplianceError
 from appliance.protocol.errors import ErrorCode
 
 PartitionState = namedtuple(
@@ -84,17 +93,33 @@ cdef void _copy(Follower* it, vector[Followed]* into) noexcept nogil:
 
 # ---- with the GIL ----
 
+cdef class FollowersQuota:
+    """How fast this broker fetches what it is to fetch slowly, from all leaders together."""
+
+    cdef QuotaRef quota
+
+    def __cinit__(self):
+        self.quota = make_shared[Quota]()
+
+    def set_rate(self, int64_t rate):
+        """Bytes a second; 0: as fast as it can be."""
+        quota_set_rate(self.quota.get(), rate)
+
+
 cdef class Fetcher:
-    """What this broker fetches from one leader, on a thread of its own."""
+    """What this broker fetches from one leader, on a thread of its own. Its connection is encrypted
+    with `tls`; what is sent for a `login` is said by another thread."""
 
     cdef FollowerRef follower
+    cdef object login
     cdef bint is_running
     cdef readonly int leader_node
     cdef readonly str host
     cdef readonly int port
 
     def __cinit__(self, int leader_node, str host not None, int port, int32_t own_node,
-                  int64_t own_life, config not None):
+                  int64_t own_life, config not None, TlsContext tls=None, login=None,
+                  FollowersQuota quota=None):
         cdef int event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
         cdef Follower* it
         if event_fd < 0:
@@ -112,6 +137,11 @@ cdef class Fetcher:
         it.link.patience_ns = config.socket_timeout_ms * <int64_t>1000000
         it.link.host = host.encode()
         it.link.port = str(port).encode()
+        it.quota = (FollowersQuota() if quota is None else quota).quota
+        if tls is not None:
+            it.link.security = tls.listener
+        self.login = login
+        it.link.logs_in = login is not None
 
     def __dealloc__(self):
         if self.is_running:  # it ends by itself; nobody waits for it
@@ -119,12 +149,14 @@ cdef class Fetcher:
 
     def start(self):
         cdef int error
-        if self.is_running or self.follower.get().must_stop.load():
+        if self.is_running or self.follower.get().link.must_stop.load():
             raise ValueError("a fetcher starts once")
         error = follower_start(self.follower)
         if error != 0:
             raise OSError(error, "the thread of a fetcher cannot be started")
         self.is_running = True
+        if self.login is not None:
+            threading.Thread(target=self._log_in, name="replica-login", daemon=True).start()
 
     def stop(self, int64_t wait_ms=100):
         """Nothing is asked for any more, and the connection is closed: whether that is so within
@@ -136,6 +168,27 @@ cdef class Fetcher:
             is_over = follower_stop(self.follower.get(), monotonic_ns() + wait_ms * 1000000)
         self.is_running = not is_over
         return bool(is_over)
+
+    def _log_in(self):
+        """Until it stops: says what the follower's thread sends to log in."""
+        cdef LoginTalk* talk = &self.follower.get().link.talk
+        cdef vector[uint8_t] data
+        cdef int question, reply
+        cdef int64_t lasts_ms
+        steps = None
+        while True:
+            with nogil:
+                question = login_asked(talk, &data)
+            if question == LOGIN_STOP:
+                return
+            answer = (<const char*>data.data())[:data.size()]
+            if question == LOGIN_BEGIN:
+                steps, answer = self.login.steps(), None
+            reply, lasts_ms, text = _next_step(steps, answer)
+            data.assign(<const uint8_t*><const char*>text,
+                        <const uint8_t*><const char*>text + len(text))
+            with nogil:
+                login_reply(talk, reply, &data, lasts_ms)
 
     def add(self, bytes topic_id not None, str topic not None, int32_t partition, Log log not None,
             int32_t unclean_epoch=-1):
@@ -217,11 +270,12 @@ cdef class Fetcher:
         """Why the last connection ended, or there is none; "" where nothing was wrong."""
         cdef Follower* it = self.follower.get()
         cdef int result, error
+        cdef string words
         with nogil:
             it.guard.lock()
-            result, error = it.link_result, it.link_error
+            result, error, words = it.link_result, it.link_error, it.link_words
             it.guard.unlock()
-        return _words(result, error)
+        return _words(result, error, (<bytes>words).decode(errors="replace"))
 
     def counters(self):
         cdef Follower* it = self.follower.get()
@@ -230,6 +284,18 @@ cdef class Fetcher:
             "requests": it.requests.load(),
             "bytes_in": it.bytes_in.load(),
         }
+
+
+cdef _next_step(steps, answer):
+    """What is to be done, for how long that is good, and the bytes of it."""
+    try:
+        return LOGIN_SEND, 0, bytes(steps.send(answer))
+    except StopIteration as over:
+        return LOGIN_DONE, over.value, b""
+    except ApplianceError as error:
+        return LOGIN_FAILED, 0, str(error).encode()
+    except Exception as error:
+        return LOGIN_FAILED, 0, repr(error).encode()
 
 
 cdef _state(const Followed* it):
@@ -257,7 +323,7 @@ cdef str _name(int error):
         return f"error {error}"
 
 
-cdef str _words(int result, int error):
+cdef str _words(int result, int error, str words):
     if result == LINK_OK:
         return ""
     if result == LINK_UNKNOWN_HOST:
@@ -268,6 +334,10 @@ cdef str _words(int result, int error):
         return "the leader did not answer in time"
     if result == LINK_CLOSED:
         return "the leader closed the connection"
+    if result == LINK_UNTRUSTED:
+        return f"TLS with the leader came to nothing: {words or 'it ended the connection'}"
+    if result == LINK_NO_LOGIN:
+        return f"the login at the leader failed: {words}"
     if result == LINK_REFUSED:
         return _name(error)
     return "what came is no answer to a Fetch"

@@ -7,5 +7,5 @@ from appliance.storage._partition_log cimport PartitionLog
 cdef int log_admit_gap(PartitionLog* log, int64_t base_offset) noexcept nogil
 
 # Nothing is kept, and the log begins at `offset`, which lies at or behind its end: the leader has
-# nothing older. Blocks until that is on disk.
-cdef int log_begin_at(PartitionLog* log, int64_t offset) noexcept nogil
+# nothing older. Blocks until that is on disk. NOT_LEADER: as of `log_truncate`.
+cdef int log_begin_at(PartitionLog* log, int64_t offset, int64_t election) noexcept nogil

@@ -7,13 +7,13 @@ not known before the leader's next batch, so for the rest of this life of the lo
 
 from libc.stdint cimport INT64_MAX
 
-from appliance.native._codes cimport LOG_CLOSED, LOG_FAILED, OFFSET_OUT_OF_RANGE, OK
+from appliance.native._codes cimport LOG_CLOSED, LOG_FAILED, NOT_LEADER, OFFSET_OUT_OF_RANGE, OK
 from appliance.native._native cimport ScopeLock
 from appliance.storage._checkpoint cimport log_save_locked
 from appliance.storage._commit_requests cimport committer_checkpoint, log_committer
 from appliance.storage._partition_log cimport log_roll_locked
 from appliance.storage._retention cimport log_advance_start
-from appliance.storage._truncation cimport log_truncate
+from appliance.storage._truncation cimport log_may_be_cut, log_truncate
 
 
 # ---- without the GIL ----
@@ -31,14 +31,14 @@ cdef int log_admit_gap(PartitionLog* log, int64_t base_offset) noexcept nogil:
     return code
 
 
-cdef int log_begin_at(PartitionLog* log, int64_t offset) noexcept nogil:
-    cdef int code = log_truncate(log, log.log_start_offset.load())
+cdef int log_begin_at(PartitionLog* log, int64_t offset, int64_t election) noexcept nogil:
+    cdef int code = log_truncate(log, log.log_start_offset.load(), election)
     if code == OK and offset < log.log_end_offset.load():
         code = OFFSET_OUT_OF_RANGE
     if code == OK:
         code = log_admit_gap(log, offset)
     if code == OK:
-        code = _roll_at(log, offset)
+        code = _roll_at(log, offset, election)
     # Recovery begins in the new segment before the old one goes.
     if code == OK:
         code = committer_checkpoint(log_committer(log))
@@ -47,13 +47,15 @@ cdef int log_begin_at(PartitionLog* log, int64_t offset) noexcept nogil:
     return code
 
 
-cdef int _roll_at(PartitionLog* log, int64_t offset) noexcept nogil:
+cdef int _roll_at(PartitionLog* log, int64_t offset, int64_t election) noexcept nogil:
     cdef ScopeLock guard
     guard.hold(log.guard)
     if log.failed.load() != OK:
         return LOG_FAILED
     if log.is_closed.load():
         return LOG_CLOSED
+    if not log_may_be_cut(log, election):
+        return NOT_LEADER
     if offset == log.log_end_offset.load():
         return OK
     log.log_end_offset.store(offset)

@@ -17,6 +17,7 @@ cdef struct Replica:
     int32_t node
     int64_t life                   # of the broker that told `end`; 0: none in this epoch
     int64_t end                    # what it has on disk
+    int64_t start                  # where its log begins
     int64_t fetched_ns             # monotonic; its last fetch
     int64_t end_at_fetch           # the leader's log end then
     int64_t caught_up_ns           # monotonic; when it last had all that the leader had
@@ -34,3 +35,7 @@ cdef cppclass Replicas:
     atomic_i64 start               # of a leader: the log end when it began to lead
     atomic_bool lacks_in_sync      # in_sync < min_in_sync
     atomic_bool is_ending          # a leader that takes no more records: another is to be elected
+    # By leader.replication.throttled.replicas and follower.replication.throttled.replicas: a rate
+    # holds for what followers get of it that are not in sync, or for what it gets until it has all.
+    atomic_bool is_slow_to_follow
+    atomic_bool follows_slowly

@@ -37,9 +37,15 @@ cdef int log_set_in_sync(PartitionLog* log, int32_t epoch, const vector[int32_t]
 cdef int log_set_others(PartitionLog* log, int32_t epoch,
                         const vector[int32_t]* others) noexcept nogil
 
-# A follower fetches at `offset`, and has on disk what is before it.
+# A follower fetches at `offset`, and has on disk what is from `log_start` to before it.
 cdef int log_fetched_by(PartitionLog* log, int32_t node, int64_t life, int32_t epoch,
-                        int64_t offset) noexcept nogil
+                        int64_t offset, int64_t log_start) noexcept nogil
+# Of a leader: the node among these that is in sync, has the record at `offset`, and most of what
+# is behind it; -1: none.
+cdef int32_t log_follower_with(PartitionLog* log, const vector[int32_t]* nodes,
+                               int64_t offset) noexcept nogil
+# Of a leader: whether that node is in sync.
+cdef bint log_has_in_sync(PartitionLog* log, int32_t node) noexcept nogil
 
 # At a follower: how far its leader says that all have it.
 cdef int log_replicated_to(PartitionLog* log, int32_t epoch, int64_t watermark) noexcept nogil

@@ -69,7 +69,7 @@ cdef void _put_others(Replicas* replicas, const vector[int32_t]* others) noexcep
     cdef size_t i, k
     before.swap(replicas.others)
     for i in range(others.size()):
-        replica.life = replica.end = replica.fetched_ns = replica.end_at_fetch = 0
+        replica.life = replica.end = replica.start = replica.fetched_ns = replica.end_at_fetch = 0
         replica.caught_up_ns = now  # who was in sync has its time to say how far it is
         replica.is_in_sync = replica.is_joining = False
         replica.node = others.at(i)
@@ -221,7 +221,7 @@ cdef bint _recount(PartitionLog* log) noexcept nogil:
 # Followers
 
 cdef int log_fetched_by(PartitionLog* log, int32_t node, int64_t life, int32_t epoch,
-                        int64_t offset) noexcept nogil:
+                        int64_t offset, int64_t log_start) noexcept nogil:
     cdef Replica* replica
     cdef bint has_moved
     cdef int code
@@ -230,6 +230,7 @@ cdef int log_fetched_by(PartitionLog* log, int32_t node, int64_t life, int32_t e
     code = _find(log, node, life, epoch, &replica)
     if code != OK:
         return code
+    replica.start = log_start
     if offset < replica.end:
         lock.release()
         return _has_less(log, node, life, epoch, offset)
@@ -239,6 +240,31 @@ cdef int log_fetched_by(PartitionLog* log, int32_t node, int64_t life, int32_t e
     if has_moved:
         _moved(log)
     return OK
+
+
+cdef int32_t log_follower_with(PartitionLog* log, const vector[int32_t]* nodes,
+                               int64_t offset) noexcept nogil:
+    cdef const Replica* each
+    cdef int64_t most = offset - 1
+    cdef int32_t found = -1
+    cdef size_t i
+    cdef ScopeLock lock
+    lock.hold(log.replicas.guard)
+    for i in range(log.replicas.others.size()):
+        each = &log.replicas.others[i]
+        if each.is_in_sync and each.start <= offset and each.end > most and _has(nodes, each.node):
+            found, most = each.node, each.end
+    return found
+
+
+cdef bint log_has_in_sync(PartitionLog* log, int32_t node) noexcept nogil:
+    cdef size_t i
+    cdef ScopeLock lock
+    lock.hold(log.replicas.guard)
+    for i in range(log.replicas.others.size()):
+        if log.replicas.others[i].node == node:
+            return log.replicas.others[i].is_in_sync
+    return False
 
 
 cdef int _has_less(PartitionLog* log, int32_t node, int64_t life, int32_t epoch,

@@ -129,14 +129,20 @@ cdef class LogReplica(LogAppender):
             for each in others
         ]
 
+    def go_slowly(self, bint is_followed, bint follows):
+        """Whether the rates for followers' traffic hold for it, as a leader and as a follower."""
+        self.log.get().replicas.is_slow_to_follow.store(is_followed)
+        self.log.get().replicas.follows_slowly.store(follows)
+
     # What the data plane does
 
-    def fetched_by(self, int32_t node, int64_t life, int32_t epoch, int64_t offset):
-        """A follower has on disk what is before `offset`."""
+    def fetched_by(self, int32_t node, int64_t life, int32_t epoch, int64_t offset,
+                   int64_t log_start=0):
+        """A follower has on disk what is from `log_start` to before `offset`."""
         cdef int code
         with nogil:
             failure_forget()
-            code = log_fetched_by(self.log.get(), node, life, epoch, offset)
+            code = log_fetched_by(self.log.get(), node, life, epoch, offset, log_start)
         self._raise(code, f"fetch of {node} in epoch {epoch}, life {life}; {self._heard_of()}")
 
     def append_replicated(self, const unsigned char[::1] batches not None, int32_t epoch):
@@ -170,25 +176,27 @@ cdef class LogReplica(LogAppender):
             log_diverging(self.log.get(), last_epoch, offset, &epoch, &end_offset)
         return None if epoch < 0 else (epoch, end_offset)
 
-    def cut(self, int32_t epoch, int64_t end_offset):
-        """Where it has other records than its leader, by what `diverging` said there."""
-        cdef int64_t offset
+    def cut(self, int32_t epoch, int64_t end_offset, election=None):
+        """Where it has other records than its leader, by what `diverging` said there, in an
+        election; without one, in the last that it was told of."""
+        cdef int64_t offset, c_election = self.election if election is None else election
         cdef int code
         with nogil:
             failure_forget()
             offset = log_cut_offset(self.log.get(), epoch, end_offset)
-            code = log_truncate(self.log.get(), offset)
+            code = log_truncate(self.log.get(), offset, c_election)
             committer_notify(self.committer.get())
-        self._raise(code, f"cannot be cut at offset {offset}")
+        self._raise(code, f"cannot be cut at offset {offset}; {self._heard_of()}")
 
-    def begin_at(self, int64_t offset):
+    def begin_at(self, int64_t offset, election=None):
         """Nothing is kept, and it begins there: its leader has nothing older."""
+        cdef int64_t c_election = self.election if election is None else election
         cdef int code
         with nogil:
             failure_forget()
-            code = log_begin_at(self.log.get(), offset)
+            code = log_begin_at(self.log.get(), offset, c_election)
             committer_notify(self.committer.get())
-        self._raise(code, f"cannot begin at offset {offset}; log end {self.log_end_offset}")
+        self._raise(code, f"cannot begin at offset {offset}; {self._heard_of()}")
 
     cdef str _heard_of(self):
         return (f"role {self.role}, last election {self.election}, log end {self.log_end_offset}, "

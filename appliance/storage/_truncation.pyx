@@ -11,7 +11,7 @@ from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 from appliance.native._codes cimport (
-    LOG_CLOSED, LOG_FAILED, OFFSET_OUT_OF_RANGE, OK, STORAGE_IO,
+    LOG_CLOSED, LOG_FAILED, NOT_LEADER, OFFSET_OUT_OF_RANGE, OK, STORAGE_IO,
 )
 from appliance.native._descriptors cimport directory_hold
 from appliance.native._files cimport (
@@ -33,6 +33,7 @@ from appliance.storage._producers cimport (
     producers_store,
 )
 from appliance.storage._recovery_scan cimport log_scan
+from appliance.storage._replicas cimport ROLE_ALONE, ROLE_FOLLOWER
 from appliance.storage._salvage cimport Recovered
 from appliance.storage._segment cimport (
     FileRef, Segment, SegmentRef, segment_file, segment_new, segment_pin, segment_unlink,
@@ -49,7 +50,14 @@ cdef enum:
 
 # ---- without the GIL ----
 
-cdef int log_truncate(PartitionLog* log, int64_t offset) noexcept nogil:
+cdef bint log_may_be_cut(PartitionLog* log, int64_t election) noexcept nogil:
+    """Elections are told under the log's guard, too: what leads by now is never cut."""
+    if election == CUT_ALONE:
+        return log.role.load() == ROLE_ALONE
+    return log.role.load() == ROLE_FOLLOWER and log.replicas.epoch.load() == election
+
+
+cdef int log_truncate(PartitionLog* log, int64_t offset, int64_t election) noexcept nogil:
     cdef FileRef directory  # held: below, `log.directory.get().fd` is open
     cdef int code = directory_hold(log.directory.get(), &directory)
     # Appends and commits must stand still while the end moves back, also across these syncs.
@@ -63,6 +71,8 @@ cdef int log_truncate(PartitionLog* log, int64_t offset) noexcept nogil:
         return LOG_FAILED
     if log.is_closed.load():
         return LOG_CLOSED
+    if not log_may_be_cut(log, election):
+        return NOT_LEADER
     if offset < log.log_start_offset.load():
         return OFFSET_OUT_OF_RANGE
     if offset >= log.log_end_offset.load():

@@ -81,7 +81,8 @@ def test_a_key_is_whole(key: ConfigKey) -> None:
     assert key.doc.endswith(".")
     assert (key.field == "") == ("No effect" in key.doc or key.name in (
         "compression.type", "min.insync.replicas", "remote.storage.enable",
-            "unclean.leader.election.enable"))
+            "unclean.leader.election.enable", "leader.replication.throttled.replicas",
+            "follower.replication.throttled.replicas"))
     if key.synonym and key.field:
         assert settings()[key.synonym].default == getattr(BROKER, key.field)
 

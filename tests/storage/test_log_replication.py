@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -507,3 +507,47 @@ def test_a_follower_with_nothing_in_common_is_cut_to_its_start(tmp_path: Path) -
         follower.follow(5, 1)
         follower.cut(*found)
         assert follower.log_end_offset == 0
+
+
+# A log that leads is not cut
+
+@contextmanager
+def followed_with_records(path: Path) -> Iterator[Log]:
+    """It has led, and follows in epoch 5."""
+    with one_log(path) as log:
+        log.lead(3, 1, [2], [], 1)
+        log.append(batch("a"))
+        log.append(batch("b"))
+        log.flush()
+        log.follow(5, 2)
+        yield log
+
+
+CUTS: list[Callable[[Log], None]] = [
+    lambda log: log.cut(3, 1, election=5),
+    lambda log: log.cut(3, 1),
+    lambda log: log.begin_at(9, election=5),
+    lambda log: log.begin_at(9),
+    lambda log: log.truncate(1),
+]
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_nothing_is_cut_of_a_log_that_leads(tmp_path: Path, cut: Callable[[Log], None]) -> None:
+    """Also not by a follower's thread that has yet to hear of the election."""
+    with followed_with_records(tmp_path) as log:
+        log.lead(6, 1, [2], [2], 1)
+        with pytest.raises(NotLeader):
+            cut(log)
+        assert values(log.read(0, 1 << 20, "end")) == ["a", "b"]
+
+
+def test_an_answer_of_a_former_election_cuts_nothing(tmp_path: Path) -> None:
+    with followed_with_records(tmp_path) as log:
+        log.follow(6, 3)
+        with pytest.raises(NotLeader):
+            log.cut(3, 1, election=5)
+        with pytest.raises(NotLeader):
+            log.begin_at(9, election=5)
+        log.cut(3, 1, election=6)
+        assert log.log_end_offset == 1

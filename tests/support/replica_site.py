@@ -13,6 +13,7 @@ from appliance._log import Log
 from appliance.config import LogConfig, NetworkConfig, ReplicationConfig
 from appliance.data_dir.log_dir import LogDir
 from appliance.network._data_plane import DataPlane
+from appliance.network._tls_context import TlsContext
 from appliance.replication._replica_fetcher import Fetcher, PartitionState
 from tests.support.logs import STORAGE, log_config, until
 from tests.support.wire_client import TOPIC_ID, WireClient
@@ -32,12 +33,15 @@ class ReplicaNode:
         *,
         network: dict[str, Any] | None = None,
         replication: dict[str, Any] | None = None,
+        listens_with: TlsContext | None = None,
         **log: Any,
     ) -> None:
         self.path, self.node, self.life = path, node, node * 100
         self.log_config: LogConfig = log_config(**log)
         self.network = replace(NETWORK, **(network or {}))
         self.replication = replace(REPLICATION, **(replication or {}))
+        self.listens_with = listens_with
+        self.security: dict[str, Any] = {}  # of connections to leaders
         self.fetchers: dict[int, Fetcher] = {}
         self.log_dir = LogDir.open(path, STORAGE, log_config=lambda topic, number: self.log_config)
         found = self.log_dir.logs()
@@ -51,7 +55,7 @@ class ReplicaNode:
         self.data_plane = DataPlane(self.network)
         listener = socket.create_server(("127.0.0.1", port))
         self.address = listener.getsockname()
-        self.data_plane.listen(listener)
+        self.data_plane.listen(listener, False, self.listens_with)
         self.data_plane.put_topic("t", TOPIC_ID.bytes, list[Log | None](self.logs))
         self.data_plane.start()
 
@@ -82,7 +86,9 @@ class ReplicaNode:
             log.follow(epoch, leader.node)
         if leader.node not in self.fetchers:
             host, port = leader.address
-            made = Fetcher(leader.node, host, port, self.node, self.life, self.replication)
+            made = Fetcher(
+                leader.node, host, port, self.node, self.life, self.replication, **self.security
+            )
             made.start()
             self.fetchers[leader.node] = made
         for number, log in enumerate(self.logs):

@@ -33,6 +33,7 @@ class Serving:
         protocol: str = "",
         admin_host: str = "127.0.0.1",
         host: str = "127.0.0.1",
+        more_listeners: str = "",
         **settings: object,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -41,7 +42,7 @@ class Serving:
         command += [sys.executable, "-m", "appliance", "serve", "--data-dir"]
         self.data = (data or folder / "data").absolute()
         command += [str(self.data)]
-        listen = f"{protocol and f'{protocol}://'}{host}:{port}"
+        listen = f"{protocol and f'{protocol}://'}{host}:{port}{more_listeners}"
         command += ["--admin", f"{admin_host}:{admin_port}", "--listen", listen]
         if admin_port:  # the port beside it may be somebody else's
             settings = {"export.address": "127.0.0.1:0", **settings}

@@ -43,11 +43,12 @@ def fetch_frame(offset: int = 0, *, version: int = 12, topic: str = "t",
                 max_bytes: int = 50 << 20, partition_max_bytes: int = 1 << 20, isolation: int = 0,
                 session: tuple[int, int] = (0, -1), leader_epoch: int = -1,
                 replica: tuple[int, int] = (-1, -1), last_epoch: int = -1,
+                log_start: int = -1, rack: str = "",
                 client_id: str | None = "test") -> bytes:
     """A whole frame with its length. `replica`: the node and life of a follower."""
     asked = FetchRequest(max_wait_ms=wait_ms, min_bytes=min_bytes, max_bytes=max_bytes,
                          isolation_level=isolation, session_id=session[0],
-                         session_epoch=session[1])
+                         session_epoch=session[1], rack_id=rack)
     if version < 15:
         asked.replica_id = replica[0]
     else:
@@ -55,7 +56,7 @@ def fetch_frame(offset: int = 0, *, version: int = 12, topic: str = "t",
     parts = [
         FetchRequest.FetchPartition(partition=each, fetch_offset=offset,
                                     current_leader_epoch=leader_epoch,
-                                    last_fetched_epoch=last_epoch,
+                                    last_fetched_epoch=last_epoch, log_start_offset=log_start,
                                     partition_max_bytes=partition_max_bytes)
         for each in partitions
     ]

@@ -12,10 +12,14 @@ STALE_BROKER_EPOCH); a broker that has no replica gets UNKNOWN_LEADER_EPOCH. Whe
 from the leader's the answer says from where on (DivergingEpoch). A partition that another broker
 leads gets NOT_LEADER_OR_FOLLOWER, with that leader from version 12 on.
 
+A consumer that names its rack is sent by a leader to a follower there (PreferredReadReplica), with
+replica.selector.class, and a follower serves it up to the high watermark; what may be on its way
+there gets OFFSET_NOT_AVAILABLE.
+
 Rights: READ on the topic; of a follower CLUSTER_ACTION on the cluster.
 
-Left out: preferred replicas, and addresses of leaders (NodeEndpoints), for which clients ask the
-metadata; down-conversion to record formats before 2, as in Kafka 4.
+Left out: addresses of leaders (NodeEndpoints), for which clients ask the metadata; down-conversion
+to record formats before 2, as in Kafka 4.
 """
 
 KEY = 1

@@ -8,10 +8,15 @@ import hmac
 
 import pytest
 
-from appliance.client import sasl
-from appliance.client.errors import LoginFailed
-from appliance.client.sasl import OAuthBearer, Plain, Scram
-from appliance.client.security_config import SCRAM_256, SCRAM_512
+from appliance.protocol import sasl_client
+from appliance.protocol.sasl_client import (
+    SCRAM_256,
+    SCRAM_512,
+    ExchangeFailed,
+    OAuthBearer,
+    Plain,
+    Scram,
+)
 
 SECRET = "pencil"
 NONCE = "rOprNGfwEbeRWgbNEkqO"
@@ -35,7 +40,7 @@ def test_the_example_of_rfc_7677() -> None:
 
 
 def test_the_example_of_rfc_5802(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sasl.HASHES, "SCRAM-SHA-1", "sha1")  # which Kafka does not have
+    monkeypatch.setitem(sasl_client.HASHES, "SCRAM-SHA-1", "sha1")  # which Kafka does not have
     exchange = Scram("SCRAM-SHA-1", "user", SECRET, "fyko+d2lbbFgONRv9qkxdawL")
     assert exchange.first() == b"n,,n=user,r=fyko+d2lbbFgONRv9qkxdawL"
     assert exchange.answer(
@@ -87,7 +92,7 @@ def test_sha_512_is_the_same_with_another_hash() -> None:
 def test_a_false_first_message_is_refused(challenge: bytes, fact: str) -> None:
     exchange = scram()
     exchange.first()
-    with pytest.raises(LoginFailed, match=fact) as caught:
+    with pytest.raises(ExchangeFailed, match=fact) as caught:
         exchange.answer(challenge)
     assert SECRET not in repr(caught.value)
 
@@ -108,7 +113,7 @@ def test_a_broker_that_does_not_know_the_credential_is_refused(
     exchange = scram()
     exchange.first()
     exchange.answer(SERVER_FIRST)
-    with pytest.raises(LoginFailed, match=fact):
+    with pytest.raises(ExchangeFailed, match=fact):
         exchange.answer(challenge)
 
 
@@ -117,7 +122,7 @@ def test_after_its_end_the_exchange_takes_nothing() -> None:
     exchange.first()
     exchange.answer(SERVER_FIRST)
     exchange.answer(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
-    with pytest.raises(LoginFailed, match="after the end"):
+    with pytest.raises(ExchangeFailed, match="after the end"):
         exchange.answer(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
 
 
@@ -140,12 +145,12 @@ def test_plain_is_one_message() -> None:
     exchange = Plain("user", "pässword")
     assert exchange.first() == b"\0user\0p\xc3\xa4ssword"
     assert exchange.answer(b"") is None
-    with pytest.raises(LoginFailed, match="more than PLAIN has"):
+    with pytest.raises(ExchangeFailed, match="more than PLAIN has"):
         exchange.answer(b"more")
 
 
 def test_plain_has_no_zero_byte() -> None:
-    with pytest.raises(LoginFailed, match="no zero byte") as caught:
+    with pytest.raises(ExchangeFailed, match="no zero byte") as caught:
         Plain("user", "pen\0cil")
     assert "cil" not in repr(caught.value)
 
@@ -159,6 +164,6 @@ def test_a_token_that_is_refused_is_answered_once_more() -> None:
 
 
 def test_a_token_cannot_have_fields_of_its_own() -> None:
-    with pytest.raises(LoginFailed, match="may not have") as caught:
+    with pytest.raises(ExchangeFailed, match="may not have") as caught:
         OAuthBearer("token\x01auth=other")
     assert "other" not in repr(caught.value)

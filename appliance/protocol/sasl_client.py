@@ -1,4 +1,5 @@
-"""The client's side of a login by SASL, without I/O: bytes from the broker in, bytes for it out.
+"""The client's side of a login by SASL, without I/O: bytes from the broker in, bytes for it out. A
+broker is a client, too, of those that it follows.
 
     exchange.first()          the first message
     exchange.answer(bytes)    the next message, or None when the exchange is over
@@ -26,9 +27,10 @@ import re
 import secrets
 from typing import Protocol
 
-from appliance.client.errors import LoginFailed
-from appliance.client.security_config import OAUTHBEARER, PLAIN, SCRAM_256, SCRAM_512
+from appliance.errors import ApplianceError
 
+SCRAM_256, SCRAM_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
+PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
 HASHES = {SCRAM_256: "sha256", SCRAM_512: "sha512"}
 ITERATIONS_MIN = 4096  # RFC 7677
 ITERATIONS_MAX = 1_000_000  # about a second of one processor; Kafka makes 4096 to 16384
@@ -37,6 +39,10 @@ CHALLENGE_SIZE_MAX = 4096  # a challenge has some hundred bytes
 NO_BINDING = "n,,"  # no channel binding, and no other name to act for
 ITERATIONS = re.compile(r"[1-9][0-9]{0,9}")
 TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")  # RFC 6750
+
+
+class ExchangeFailed(ApplianceError):
+    """The text never has the secret."""
 
 
 class Exchange(Protocol):
@@ -61,7 +67,7 @@ class Scram:
 
     def answer(self, challenge: bytes) -> bytes | None:
         if self._is_over:
-            raise LoginFailed("the broker went on after the end of the exchange")
+            raise ExchangeFailed("the broker went on after the end of the exchange")
         text = text_of(challenge)
         if not self._server_signature:
             return self._proof(text)
@@ -73,7 +79,7 @@ class Scram:
         parts = attributes(server_first, "rsi")
         nonce = parts["r"]
         if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
-            raise LoginFailed("the broker's nonce does not continue ours: it is an old answer")
+            raise ExchangeFailed("the broker's nonce does not continue ours: it is an old answer")
         salted = hashlib.pbkdf2_hmac(
             self._hash, self._password, octets_of(parts["s"]), iterations_of(parts["i"])
         )
@@ -91,17 +97,17 @@ class Scram:
     def _end(self, server_final: str) -> None:
         """From `v=signature`, or `e=error`."""
         if server_final.startswith("e="):
-            raise LoginFailed(f"the broker says {server_final[2:].partition(',')[0]!r}")
+            raise ExchangeFailed(f"the broker says {server_final[2:].partition(',')[0]!r}")
         signature = octets_of(attributes(server_final, "v")["v"])
         if not hmac.compare_digest(signature, self._server_signature):
-            raise LoginFailed("the broker did not prove that it knows the user's credential")
+            raise ExchangeFailed("the broker did not prove that it knows the user's credential")
         self._is_over = True
 
 
 class Plain:
     def __init__(self, user: str, password: str) -> None:
         if "\0" in user or "\0" in password:
-            raise LoginFailed("PLAIN allows no zero byte in user or password")
+            raise ExchangeFailed("PLAIN allows no zero byte in user or password")
         self._first = f"\0{user}\0{password}".encode()
 
     def first(self) -> bytes:
@@ -109,7 +115,7 @@ class Plain:
 
     def answer(self, challenge: bytes) -> None:
         if challenge:
-            raise LoginFailed("the broker asked for more than PLAIN has")
+            raise ExchangeFailed("the broker asked for more than PLAIN has")
 
 
 class OAuthBearer:
@@ -117,7 +123,7 @@ class OAuthBearer:
 
     def __init__(self, token: str) -> None:
         if not TOKEN.fullmatch(token):
-            raise LoginFailed("the token has characters that tokens may not have")
+            raise ExchangeFailed("the token has characters that tokens may not have")
         self._first = f"{NO_BINDING}\x01auth=Bearer {token}\x01\x01".encode()
 
     def first(self) -> bytes:
@@ -139,11 +145,11 @@ def exchange_of(mechanism: str, user: str, secret: str) -> Exchange:
 def text_of(challenge: bytes) -> str:
     if len(challenge) > CHALLENGE_SIZE_MAX:
         size = len(challenge)
-        raise LoginFailed(f"the broker sent {size} bytes, wanted at most {CHALLENGE_SIZE_MAX}")
+        raise ExchangeFailed(f"the broker sent {size} bytes, wanted at most {CHALLENGE_SIZE_MAX}")
     try:
         return challenge.decode()
     except UnicodeDecodeError as error:
-        raise LoginFailed("the broker's message is not in UTF-8") from error
+        raise ExchangeFailed("the broker's message is not in UTF-8") from error
 
 
 def attributes(message: str, wanted: str) -> dict[str, str]:
@@ -153,7 +159,7 @@ def attributes(message: str, wanted: str) -> dict[str, str]:
     found = {part[0]: part[2:] for part in parts[: len(wanted)] if part[1:2] == "="}
     if "".join(found) != wanted:
         names = ", ".join(wanted)
-        raise LoginFailed(f"the broker's message does not begin with the attributes {names}")
+        raise ExchangeFailed(f"the broker's message does not begin with the attributes {names}")
     return found
 
 
@@ -161,16 +167,16 @@ def octets_of(text: str) -> bytes:
     try:
         octets = base64.b64decode(text, validate=True)
     except binascii.Error as error:
-        raise LoginFailed("the broker's message is not in base 64") from error
+        raise ExchangeFailed("the broker's message is not in base 64") from error
     if not octets:
-        raise LoginFailed("the broker's salt or signature is empty")
+        raise ExchangeFailed("the broker's salt or signature is empty")
     return octets
 
 
 def iterations_of(text: str) -> int:
     count = int(text) if ITERATIONS.fullmatch(text) else 0
     if not ITERATIONS_MIN <= count <= ITERATIONS_MAX:
-        raise LoginFailed(
+        raise ExchangeFailed(
             f"the broker wants {text[:20]!r} iterations, this client {ITERATIONS_MIN} to "
             f"{ITERATIONS_MAX}"
         )

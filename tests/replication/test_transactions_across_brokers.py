@@ -7,10 +7,12 @@ import os
 import random
 import re
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +25,8 @@ from appliance.protocol.messages.describe_transactions import DescribeTransactio
 from appliance.topics.internal_topic import partition_of
 from appliance.topics.topic import OFFSETS, TRANSACTIONS
 from appliance.zookeeper.server import ZooKeeperServer
+from tests.interop import kafka_jars
+from tests.interop.kafka_tools import KafkaTools
 from tests.support.cluster_control import GROUP, ClusterControl, until_answered
 from tests.support.three_brokers import DEADLINE_S, Brokers, brokers
 from tests.support.txn_client import TxnClient
@@ -78,16 +82,16 @@ def committed(cluster: Brokers) -> list[list[str]]:
     return [read(cluster, number) for number in range(PARTITIONS)]
 
 
-def read(cluster: Brokers, partition: int) -> list[str]:
+def read(cluster: Brokers, partition: int, topic: str = "t") -> list[str]:
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "nobody",
                          "enable.auto.commit": False, "isolation.level": "read_committed",
                          "enable.partition.eof": True})  # fmt: skip
     try:
         end = time.monotonic() + DEADLINE_S
-        while not is_stable(cluster, partition):
+        while not is_stable(cluster, partition, topic):
             assert time.monotonic() < end, f"a transaction is open in partition {partition}"
             time.sleep(0.05)
-        consumer.assign([TopicPartition("t", partition, 0)])
+        consumer.assign([TopicPartition(topic, partition, 0)])
         found: list[str] = []
         while time.monotonic() < end:
             message = consumer.poll(1.0)
@@ -101,18 +105,20 @@ def read(cluster: Brokers, partition: int) -> list[str]:
         consumer.close()
 
 
-def is_stable(cluster: Brokers, partition: int) -> bool:
-    return not any(each[2] >= 0 for each in producers_of(cluster, partition))
+def is_stable(cluster: Brokers, partition: int, topic: str) -> bool:
+    return not any(each[2] >= 0 for each in producers_of(cluster, partition, topic))
 
 
-def producers_of(cluster: Brokers, partition: int) -> list[tuple[int, int, int]]:
+def producers_of(
+    cluster: Brokers, partition: int, topic: str = "t"
+) -> list[tuple[int, int, int]]:
     """As the leader remembers them: id, epoch, and where its open transaction begins, or -1."""
     control = ClusterControl(cluster)
     try:
-        rows = [DescribeProducersRequest.TopicRequest("t", [partition])]
-        at = control.at(control.leader("t", partition))
-        (topic,) = at.ask(DescribeProducersRequest(rows), 0).topics
-        (answer,) = topic.partitions
+        rows = [DescribeProducersRequest.TopicRequest(topic, [partition])]
+        at = control.at(control.leader(topic, partition))
+        (found,) = at.ask(DescribeProducersRequest(rows), 0).topics
+        (answer,) = found.partitions
         assert answer.error_code == 0, answer
         return [(each.producer_id, each.producer_epoch, each.current_txn_start_offset)
                 for each in answer.active_producers]  # fmt: skip
@@ -391,13 +397,91 @@ def test_offsets_of_groups_at_two_brokers_end_with_their_markers(
             assert committed_offset(three, group) == wanted
 
 
-def committed_offset(cluster: Brokers, group: str) -> int:
+def committed_offset(cluster: Brokers, group: str, topic: str = "t") -> int:
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group})
     try:
-        (at,) = consumer.committed([TopicPartition("t", 0)], DEADLINE_S)
+        (at,) = consumer.committed([TopicPartition(topic, 0)], DEADLINE_S)
         return int(at.offset)
     finally:
         consumer.close()
+
+
+# Apache Kafka's own
+
+COPIES = 2000
+COPIER_S = 240.0
+
+
+@pytest.mark.release("a JVM, three brokers, and sessions that end")
+def test_kafkas_copier_copies_each_once_while_brokers_are_killed(
+    three: Brokers, control: ClusterControl
+) -> None:
+    """The Java client speaks KIP-890: leaders add their partitions at the coordinator."""
+    for topic in ("in", "out"):
+        three.create(topic, partitions=1, min_insync_replicas="2")
+        three.until(topic, lambda each: len(each.isrs) == len(ALL))
+    three.produce("in", [f"{number}" for number in range(COPIES)])
+    words = [
+        "--broker-list", three.bootstrap, "--input-topic", "in", "--input-partition", "0",
+        "--output-topic", "out", "--transactional-id", "copier", "--consumer-group", "copier",
+        "--transaction-size", "20", "--max-messages", str(COPIES), "--enable-random-aborts",
+    ]  # fmt: skip
+    command = kafka_jars.command("org.apache.kafka.tools.TransactionalMessageCopier", words)
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as copier:
+        assert copier.stdout is not None
+        reader = ThreadPoolExecutor(1).submit(copier.stdout.read)
+        try:
+            for share, who in (
+                (0.2, lambda: control.coordinator("copier")),
+                (0.5, lambda: control.leader("out", 0)),
+                (0.8, lambda: control.coordinator("copier", GROUP)),
+            ):
+                end = time.monotonic() + COPIER_S
+                while copier.poll() is None and end_of(three, "out") < share * COPIES:
+                    assert time.monotonic() < end, f"{end_of(three, 'out')} copies"
+                    time.sleep(0.1)
+                node = who()
+                three.stop(node, signal.SIGKILL)
+                three.start(node, **SETTINGS)
+            assert copier.wait(COPIER_S) == 0, reader.result(5)
+        finally:
+            copier.kill()
+    assert read(three, 0, "out") == [f"{number}" for number in range(COPIES)]
+    assert committed_offset(three, "copier", "in") == COPIES
+
+
+def end_of(cluster: Brokers, topic: str) -> int:
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "nobody"})
+    try:
+        with suppress(KafkaException):
+            return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), 5)[1])
+        return 0
+    finally:
+        consumer.close()
+
+
+@pytest.mark.release("a JVM and three brokers")
+def test_kafkas_tool_lists_describes_and_ends_transactions(
+    three: Brokers, tmp_path: Path
+) -> None:
+    own = producer(three, "one"), producer(three, "two")
+    for each in own:
+        each.begin_transaction()
+        write(each, "a")
+        each.flush(DEADLINE_S)
+    with closing(KafkaTools(three.bootstrap, tmp_path / "tools")) as tools:
+        listed = tools.must("kafka-transactions", "list")
+        assert [listed.count(f"{name} ") for name in ("one", "two")] == [1, 1], listed
+        told = tools.must("kafka-transactions", "describe", "--transactional-id", "two")
+        assert "Ongoing" in told
+        assert {f"t-{number}" for number in range(PARTITIONS)} <= {*re.split(r"[\s,]+", told)}
+        for number in range(PARTITIONS):
+            tools.must("kafka-transactions", "abort", "--topic", "t", "--partition", str(number),
+                       "--start-offset", "0")  # fmt: skip
+    for number in range(PARTITIONS):
+        assert len([each for each in producers_of(three, number) if each[2] >= 0]) == 1
 
 
 # A history

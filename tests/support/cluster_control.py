@@ -46,6 +46,8 @@ class ClusterControl:
         process = self._cluster.running[node]
         found = self._controls.get(node)
         if found is None or getattr(found, "process", None) is not process:
+            if found is not None:
+                found.close()
             found = self._controls[node] = RemoteControl(process.kafka)
             found.process = process  # type: ignore[attr-defined]
         return found

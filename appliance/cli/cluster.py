@@ -1,4 +1,5 @@
-"""`appliance cluster`: all brokers of a ZooKeeper path, their topics and their health as one."""
+"""`appliance cluster`: all brokers of a ZooKeeper path, their topics and their health as one; and
+the commands of those that replicate (`moves/`)."""
 
 from __future__ import annotations
 
@@ -6,6 +7,9 @@ import asyncio
 
 import click
 
+from appliance.cli.moves.commands import decommission, rebalance, replace
+from appliance.cli.moves.options import PLACE, ensemble
+from appliance.cli.moves.status import status
 from appliance.cli.remote.output import put_json, table
 from appliance.config import Ensemble
 from appliance.config.zookeeper import url_of
@@ -14,7 +18,7 @@ from appliance.process.exit_codes import (
     NOT_FOUND,
     UNHEALTHY,
     UNREACHABLE,
-    Command,
+    CommandGroup,
     Failed,
 )
 from appliance.process.spoken import some
@@ -31,14 +35,6 @@ TIMEOUT_S = 10.0  # of ZooKeeper
 ADMIN_PORT = 8780
 
 
-def ensemble(ctx: click.Context, param: click.Parameter, text: str) -> Ensemble:
-    try:
-        return Ensemble.parse(text)
-    except ValueError:
-        wanted = "HOST:PORT[,HOST:PORT...][/PATH]"
-        raise click.BadParameter(f"got {text!r}, wanted {wanted}") from None
-
-
 def urls(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[int, str]:
     try:
         return dict(map(url_of, given))
@@ -46,9 +42,9 @@ def urls(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> 
         raise click.BadParameter(f"got {str(error)!r}, wanted ID=http://HOST:PORT") from None
 
 
-@click.command(cls=Command)
+@click.group(cls=CommandGroup, invoke_without_command=True)
 @click.option(
-    "--zookeeper", "place", required=True, callback=ensemble, metavar="ENSEMBLE",
+    "--zookeeper", "place", callback=ensemble, metavar="ENSEMBLE",
     envvar="APPLIANCE_ZOOKEEPER_CONNECT",
     help="HOST:PORT[,HOST:PORT...][/PATH], as zookeeper.connect of the brokers.",
 )
@@ -65,12 +61,21 @@ def urls(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> 
     help="Authorities of brokers with TLS; without it those of the system.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.pass_context
 def cluster(
-    place: Ensemble, admin_port: int, given: dict[int, str], ca_file: str, as_json: bool
+    ctx: click.Context, place: Ensemble | None, admin_port: int, given: dict[int, str],
+    ca_file: str, as_json: bool,
 ) -> None:
     """Show all brokers of a ZooKeeper path: their health and topics as one.
 
-    Exit code 10: a broker is not well, or does not answer."""
+    Exit code 10: a broker is not well, or does not answer.
+
+    The commands are for brokers that replicate (zookeeper.format=cluster)."""
+    ctx.meta[PLACE] = place
+    if ctx.invoked_subcommand is not None:
+        return
+    if place is None:
+        raise click.UsageError("wanted --zookeeper HOST:PORT[,HOST:PORT...][/PATH]")
     try:
         brokers = brokers_of(place, TIMEOUT_S)
     except ClusterUnread as error:
@@ -85,6 +90,10 @@ def cluster(
         put(answer)
     if answer["status"] != "ok":
         click.get_current_context().exit(UNHEALTHY)
+
+
+for each in (status, decommission, replace, rebalance):
+    cluster.add_command(each)
 
 
 def authorities(file: str) -> str:

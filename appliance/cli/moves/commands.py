@@ -1,0 +1,289 @@
+"""`appliance cluster decommission`, `replace`, `rebalance`: plans, shown, and carried out."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from appliance.cli.moves.carrying_out import (
+    LOOK_S,
+    carry_out,
+    shown,
+    until_done,
+    until_in_sync,
+)
+from appliance.cli.moves.options import DRY_RUN, THROTTLE, at_a_cluster
+from appliance.cli.moves.seen_cluster import UNCLEAN, Picture, SeenCluster
+from appliance.cli.remote.api import sure
+from appliance.cli.remote.output import put_json, table
+from appliance.cli.remote.topic import YES
+from appliance.cluster import plans
+from appliance.cluster.plans import Move, Placed, Plan
+from appliance.process.exit_codes import FAILED, NOT_FOUND, REFUSED, Command, Failed
+from appliance.process.spoken import size, some
+
+NODE = click.argument("node", metavar="ID", type=click.IntRange(0))
+ROUNDS = 100  # of a decommission: clients may go on to make topics
+SHOWN_MAX = 20
+
+
+# Off a living broker
+
+
+@click.command(cls=Command)
+@NODE
+@click.option(
+    "--fewer-replicas", is_flag=True,
+    help="Where no other broker is left to have a replica, have one less.",
+)
+@THROTTLE
+@DRY_RUN
+@at_a_cluster
+def decommission(
+    cluster: SeenCluster,
+    node: int,
+    fewer_replicas: bool,
+    throttle: int | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Move everything off a broker that lives, so that it can be stopped for good.
+
+    Ended at any time, it goes on where it was when it is called again."""
+    picture = cluster.picture()
+    if node not in picture.brokers:
+        raise Failed(
+            f"broker {node} does not live; living are {numbers(picture)}. What was on a dead one: "
+            f"appliance cluster replace {node}", NOT_FOUND,
+        )  # fmt: skip
+    moved, count = 0, 0
+    for _ in range(ROUNDS):
+        plan = off(cluster, picture, node, fewer_replicas)
+        if dry_run:
+            return put_plan(plan, as_json, {"broker": node})
+        if not plan.moves:
+            break
+        if not as_json:
+            click.echo(told(plan), err=True)
+        carry_out(cluster, plan.moves, throttle)
+        moved, count = moved + plan.size, count + len(plan.moves)
+        picture = cluster.picture()
+    if left := picture.of(node):
+        raise Failed(f"{some(len(left), 'partition')} came anew: {shown([*map(str, left)])}; "
+                     "call it again", FAILED)  # fmt: skip
+    if as_json:
+        return put_json({"broker": node, "partitions": count, "bytes": moved, "left": 0})
+    click.echo(f"broker {node} has no replica any more ({some(count, 'partition')}, {size(moved)} "
+               "moved): stop it, and its id is free")  # fmt: skip
+
+
+def off(cluster: SeenCluster, picture: Picture, node: int, may_be_fewer: bool) -> Plan:
+    """What is under way from it already goes on, and is waited for first."""
+    moving = cluster.moving()
+    under_way = [Move(each, moving[each.key][0]) for each in picture.of(node)
+                 if each.key in moving and node not in moving[each.key][0]]  # fmt: skip
+    if under_way:
+        until_done(cluster, [Move(before(each.of, moving), each.replicas) for each in under_way])
+        picture = cluster.picture()
+    plan = plans.off(node, picture.partitions, picture.racks, may_be_fewer)
+    check(plan, picture, node)
+    return plan
+
+
+def before(placed: Placed, moving: dict[Any, Any]) -> Placed:
+    """Without those that are being added, so that they count as such."""
+    adding = moving[placed.key][1]
+    stay = tuple(each for each in placed.replicas if each not in adding)
+    return Placed(placed.topic, placed.partition, stay, placed.size, placed.leader, placed.isr)
+
+
+def check(plan: Plan, picture: Picture, node: int) -> None:
+    if not plan.stuck:
+        return
+    most = max(len(each.replicas) for each in plan.stuck)
+    others = len({*picture.brokers} - {node})
+    raise Failed(
+        f"{some(len(plan.stuck), 'partition')} would have fewer replicas than now: wanted at least "
+        f"{most} other brokers, living are {others}: {shown([*map(str, plan.stuck)])}. Start "
+        "another broker first, or let them have fewer (appliance cluster decommission "
+        "--fewer-replicas)",
+        REFUSED,
+    )
+
+
+# In the place of a dead one
+
+
+@click.command(cls=Command)
+@NODE
+@click.option(
+    "--with", "other", type=click.IntRange(0), metavar="ID",
+    help="The broker that gets everything, if it has another id.",
+)
+@click.option(
+    "--begin-lost-anew", is_flag=True,
+    help="Partitions of which no replica in sync is left begin anew with what there is.",
+)
+@THROTTLE
+@DRY_RUN
+@YES
+@at_a_cluster
+def replace(
+    cluster: SeenCluster,
+    node: int,
+    other: int | None,
+    begin_lost_anew: bool,
+    throttle: int | None,
+    dry_run: bool,
+    is_sure: bool,
+    as_json: bool,
+) -> None:
+    """Give a new box everything that a dead one had.
+
+    Start the new box with an empty data directory and the same node.id, or with another one and
+    --with. Then this waits until all of it is in sync."""
+    picture = cluster.picture()
+    mine = picture.of(node)
+    if other is not None and other != node:
+        check_other(picture, node, other)
+    lost = [each for each in mine if each.leader < 0]
+    keys = {each.key for each in mine} - {each.key for each in lost}
+    plan = Plan()
+    if other not in (None, node):
+        plan = plans.in_place_of(node, other or 0, picture.partitions, picture.racks)
+        check(plan, picture, node)
+    report: dict[str, Any] = {
+        "broker": node, "with": node if other is None else other, "partitions": len(mine),
+        "lost": [*map(str, lost)],
+    }  # fmt: skip
+    if not as_json:
+        click.echo(words_of(node, mine, lost), err=True)
+    if dry_run:
+        return put_plan(plan, as_json, report)
+    if lost and begin_lost_anew:
+        sure(f"Begin {some(len(lost), 'partition')} anew, without what only broker {node} had?",
+             is_sure)  # fmt: skip
+    if other in (None, node):
+        wait_for(cluster, picture, node, as_json)
+        if begin_lost_anew:
+            begin_anew(cluster, [Move(each, last(each.replicas, node, node)) for each in lost])
+            keys |= {each.key for each in lost}
+        until_in_sync(cluster, node, keys)
+    else:
+        if begin_lost_anew:
+            begin_anew(cluster, [
+                Move(each.of, last(each.of.replicas, node, each.adding[0]))
+                for each in plan.moves if each.of in lost
+            ])  # fmt: skip
+            keys |= {each.key for each in lost}
+        carry_out(cluster, [each for each in plan.moves if each.of.key in keys], throttle)
+    if as_json:
+        return put_json({**report, "begun_anew": begin_lost_anew and bool(lost)})
+    click.echo(f"{some(len(keys), 'partition')} of broker {node}: all replicas are in sync")
+    if lost and not begin_lost_anew:
+        click.echo(f"without a leader as before: {shown([*map(str, lost)])} (--begin-lost-anew)")
+
+
+def check_other(picture: Picture, node: int, other: int) -> None:
+    if other not in picture.brokers:
+        raise Failed(f"broker {other} does not live; living are {numbers(picture)}", NOT_FOUND)
+    if node in picture.brokers:
+        raise Failed(
+            f"broker {node} lives: appliance cluster decommission {node} moves everything off it, "
+            "and loses nothing that only it has", REFUSED,
+        )  # fmt: skip
+
+
+def words_of(node: int, mine: list[Placed], lost: list[Placed]) -> str:
+    total = sum(each.size for each in mine)
+    found = f"broker {node}: {some(len(mine), 'partition')}, {size(total)} to replicate"
+    if lost:
+        found += (f"; of {some(len(lost), 'partition')} no other replica is in sync, and what only "
+                  f"broker {node} had is lost: {shown([*map(str, lost)])}")  # fmt: skip
+    return found
+
+
+def wait_for(cluster: SeenCluster, picture: Picture, node: int, as_json: bool) -> None:
+    if node in picture.brokers:
+        return
+    if not as_json:
+        click.echo(f"waiting for a broker with node.id={node} and an empty data directory",
+                   err=True)  # fmt: skip
+    while node not in cluster.brokers():
+        time.sleep(LOOK_S)
+
+
+def last(replicas: tuple[int, ...], node: int, other: int) -> tuple[int, ...]:
+    """`other` in the place of `node`, and behind all that may have records."""
+    return (*(each for each in replicas if each not in (node, other)), other)
+
+
+def begin_anew(cluster: SeenCluster, moves: list[Move]) -> None:
+    """Led by the first of these that lives, and from then on waited for as all others."""
+    if faults := cluster.reassign(moves):
+        raise Failed(f"{len(faults)} refused: {shown(faults)}", REFUSED)
+    refused = cluster.elect([each.of.key for each in moves], UNCLEAN)
+    if refused:
+        names = [f"{topic}-{partition}: error {code}"
+                 for (topic, partition), code in sorted(refused.items())]  # fmt: skip
+        raise Failed(f"not begun anew: {shown(names)}", FAILED)
+
+
+# Until all have as much
+
+
+@click.command(cls=Command)
+@THROTTLE
+@DRY_RUN
+@YES
+@at_a_cluster
+def rebalance(
+    cluster: SeenCluster, throttle: int | None, dry_run: bool, is_sure: bool, as_json: bool
+) -> None:
+    """Move as few bytes as needed until all brokers have as many replicas and leaders.
+
+    Racks stay apart. The plan is shown first."""
+    if moving := cluster.moving():
+        names = [f"{topic}-{partition}" for topic, partition in moving]
+        raise Failed(f"{some(len(names), 'partition')} are on their way already: {shown(names)}",
+                     REFUSED)  # fmt: skip
+    picture = cluster.picture()
+    plan = plans.even(picture.partitions, picture.racks)
+    if dry_run or not plan.moves:
+        return put_plan(plan, as_json, {})
+    if not as_json:
+        put_plan(plan, as_json, {})
+    sure(f"Move {some(len(plan.moves), 'partition')}, {size(plan.size)}?", is_sure)
+    carry_out(cluster, plan.moves, throttle)
+    if as_json:
+        put_plan(plan, as_json, {})
+
+
+# Words
+
+
+def numbers(picture: Picture) -> str:
+    return ", ".join(map(str, sorted(picture.brokers)))
+
+
+def told(plan: Plan) -> str:
+    return f"{some(len(plan.moves), 'partition')} to move, {size(plan.size)}"
+
+
+def put_plan(plan: Plan, as_json: bool, more: dict[str, Any]) -> None:
+    if as_json:
+        rows = [{"partition": str(each.of), "from": [*each.of.replicas], "to": [*each.replicas],
+                 "bytes": each.size} for each in plan.moves]  # fmt: skip
+        return put_json({**more, "moves": rows, "bytes": plan.size})
+    if plan.moves:
+        click.echo(table(
+            ("partition", "from", "to", "bytes"),
+            [(str(each.of), " ".join(map(str, each.of.replicas)),
+              " ".join(map(str, each.replicas)), size(each.size))
+             for each in plan.moves[:SHOWN_MAX]],
+        ))  # fmt: skip
+        if len(plan.moves) > SHOWN_MAX:
+            click.echo(f"... and {len(plan.moves) - SHOWN_MAX} more (--json)")
+    click.echo(told(plan))

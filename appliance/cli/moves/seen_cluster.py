@@ -1,0 +1,285 @@
+"""A cluster from outside: who is registered in ZooKeeper, and what the brokers say and take by
+Kafka's protocol. Whichever broker answers is asked; for its own bytes each is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from appliance.client.config import ClientConfig
+from appliance.client.connection import Address, Connection
+from appliance.client.errors import BrokerUnavailable
+from appliance.client.security_config import SecurityConfig
+from appliance.cluster import forms
+from appliance.cluster.forms import FormUnknown, Key, Replicas
+from appliance.cluster.plans import Move, Placed
+from appliance.config import Ensemble
+from appliance.errors import ApplianceError
+from appliance.process.exit_codes import FAILED, NOT_FOUND, REFUSED, UNREACHABLE, Failed
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.alter_partition_reassignments import API as ALTER
+from appliance.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+)
+from appliance.protocol.messages.describe_configs import API as DESCRIBE_CONFIGS
+from appliance.protocol.messages.describe_configs import DescribeConfigsRequest
+from appliance.protocol.messages.describe_log_dirs import API as DESCRIBE_LOG_DIRS
+from appliance.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from appliance.protocol.messages.elect_leaders import API as ELECT
+from appliance.protocol.messages.elect_leaders import ElectLeadersRequest
+from appliance.protocol.messages.incremental_alter_configs import API as ALTER_CONFIGS
+from appliance.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from appliance.protocol.messages.list_partition_reassignments import API as LIST
+from appliance.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+)
+from appliance.protocol.messages.metadata import API as METADATA
+from appliance.protocol.messages.metadata import MetadataRequest
+from appliance.zookeeper.cluster import ReadTree, connected, explained, is_number
+from appliance.zookeeper.cluster_health import ClusterUnread
+from appliance.zookeeper.nodes import IDS
+
+ZOOKEEPER_S = 10.0
+AT_ONCE = 500  # partitions of a request
+TOPIC, BROKER = 2, 4  # kinds of resources with configs
+PREFERRED, UNCLEAN = 0, 1
+MIN_INSYNC = "min.insync.replicas"
+Sizes = dict[tuple[int, str, int], int]  # by broker, topic and partition
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A broker that is registered."""
+
+    id: int
+    address: Address
+    rack: str
+    life: int
+
+
+@dataclass
+class Picture:
+    controller: int
+    brokers: dict[int, Seen]
+    partitions: list[Placed]
+    sizes: Sizes = field(default_factory=dict)
+    unasked: dict[int, str] = field(default_factory=dict)  # who did not tell its sizes, and why
+
+    @property
+    def racks(self) -> dict[int, str]:
+        return {each.id: each.rack for each in self.brokers.values()}
+
+    def of(self, node: int) -> list[Placed]:
+        return [each for each in self.partitions if node in each.replicas]
+
+
+class SeenCluster:
+    def __init__(self, ensemble: Ensemble, security: SecurityConfig) -> None:
+        self._ensemble, self._security = ensemble, security
+        self._connections: dict[Address, Connection] = {}
+        self._brokers: dict[int, Seen] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in self._connections.values():
+            each.close()
+
+    # Who is there
+
+    def brokers(self) -> dict[int, Seen]:
+        with connected(self._ensemble, ZOOKEEPER_S) as client, explained(str(self._ensemble)):
+            tree = ReadTree(client, self._ensemble.root, ZOOKEEPER_S)
+            names = sorted(filter(is_number, tree.children_of(IDS)), key=int)
+            nodes = tree.contents(f"{IDS}/{each}" for each in names)
+        found = {}
+        for name in names:
+            try:
+                broker = forms.broker_from(nodes.get(f"{IDS}/{name}", b""), int(name), name)
+            except FormUnknown as error:
+                raise Failed(f"{error}: wanted brokers of one cluster", FAILED) from error
+            told = broker.listeners.all[0].address
+            found[broker.node_id] = Seen(
+                broker.node_id, Address(told.host, told.port), broker.rack, broker.life
+            )
+        self._brokers = found
+        if not found:
+            raise Failed(f"no broker is registered in {self._ensemble}", NOT_FOUND)
+        if lone := [each for each, seen in found.items() if not seen.life]:
+            raise Failed(f"broker {lone[0]} in {self._ensemble} is one of no cluster: wanted "
+                         "brokers with zookeeper.format=cluster", REFUSED)  # fmt: skip
+        return found
+
+    @property
+    def known(self) -> dict[int, Seen]:
+        """As they were read last."""
+        return self._brokers
+
+    # Asking
+
+    def ask(self, api: Any, request: Any) -> Any:
+        """Whoever answers."""
+        why: ApplianceError | None = None
+        for each in (self._brokers or self.brokers()).values():
+            try:
+                return self.ask_one(each, api, request)
+            except BrokerUnavailable as error:
+                why = error
+        raise Failed(f"no broker answers: {why}", UNREACHABLE)
+
+    def ask_one(self, broker: Seen, api: Any, request: Any) -> Any:
+        connection = self._connections.get(broker.address)
+        if connection is None or not connection.is_open:
+            config = ClientConfig.secured(
+                self._security, broker_list=str(broker.address), client_id="appliance-cluster"
+            )
+            connection = self._connections[broker.address] = Connection(broker.address, config)
+        return connection.ask(api, request)
+
+    def picture(self, with_sizes: bool = True) -> Picture:
+        brokers = self.brokers()
+        answer = self.ask(METADATA, MetadataRequest(topics=None, allow_auto_topic_creation=False))
+        partitions = [
+            Placed(topic.name, each.partition_index, (*each.replica_nodes,), 0, each.leader_id,
+                   (*each.isr_nodes,))
+            for topic in answer.topics
+            for each in topic.partitions
+        ]  # fmt: skip
+        found = Picture(answer.controller_id, brokers, partitions)
+        if with_sizes:
+            self._measure(found)
+        return found
+
+    def _measure(self, picture: Picture) -> None:
+        for broker in picture.brokers.values():
+            try:
+                picture.sizes |= self.sizes_at(broker)
+            except ApplianceError as error:
+                picture.unasked[broker.id] = str(error)
+        largest: dict[Key, int] = {}
+        for (_, topic, partition), size in picture.sizes.items():
+            largest[topic, partition] = max(size, largest.get((topic, partition), 0))
+        picture.partitions = [
+            Placed(each.topic, each.partition, each.replicas,
+                   picture.sizes.get((each.leader, *each.key), largest.get(each.key, 0)),
+                   each.leader, each.isr)
+            for each in picture.partitions
+        ]  # fmt: skip
+
+    def sizes_at(self, broker: Seen) -> Sizes:
+        answer = self.ask_one(broker, DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=None))
+        if answer.error_code:
+            raise refused(answer.error_code, f"DescribeLogDirs of broker {broker.id}")
+        return {
+            (broker.id, topic.name, each.partition_index): each.partition_size
+            for directory in answer.results for topic in directory.topics
+            for each in topic.partitions if not each.is_future_key
+        }  # fmt: skip
+
+    def moving(self) -> dict[Key, tuple[Replicas, Replicas]]:
+        """The replicas that each is to have, and which of them are new."""
+        answer = self.ask(LIST, ListPartitionReassignmentsRequest(topics=None))
+        if answer.error_code:
+            raise refused(answer.error_code, "ListPartitionReassignments", answer.error_message)
+        return {
+            (topic.name, each.partition_index): (
+                tuple(one for one in each.replicas if one not in each.removing_replicas),
+                (*each.adding_replicas,),
+            )
+            for topic in answer.topics for each in topic.partitions
+        }  # fmt: skip
+
+    def min_insync(self, topics: Iterable[str]) -> dict[str, int]:
+        asked = [DescribeConfigsRequest.DescribeConfigsResource(TOPIC, each, [MIN_INSYNC])
+                 for each in topics]  # fmt: skip
+        found = {}
+        for first in range(0, len(asked), AT_ONCE):
+            some = asked[first:][:AT_ONCE]
+            answer = self.ask(DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=some))
+            for each in answer.results:
+                values = [one.value for one in each.configs if one.name == MIN_INSYNC]
+                found[each.resource_name] = int(values[0]) if values and values[0] else 1
+        return found
+
+    # Changing
+
+    def reassign(self, moves: Sequence[Move]) -> list[str]:
+        """What was refused, in words."""
+        faults: list[str] = []
+        for first in range(0, len(moves), AT_ONCE):
+            topics: dict[str, dict[int, list[int]]] = {}
+            for each in moves[first:][:AT_ONCE]:
+                topics.setdefault(each.of.topic, {})[each.of.partition] = [*each.replicas]
+            answer = self.ask(ALTER, _request(topics))
+            if answer.error_code:
+                raise refused(answer.error_code, "AlterPartitionReassignments",
+                              answer.error_message)  # fmt: skip
+            faults += [
+                f"{topic.name}-{each.partition_index}: {each.error_message or each.error_code}"
+                for topic in answer.responses for each in topic.partitions if each.error_code
+            ]  # fmt: skip
+        return faults
+
+    def elect(self, keys: Iterable[Key], kind: int) -> dict[Key, int]:
+        """Codes of those that were refused."""
+        topics: dict[str, list[int]] = {}
+        for topic, partition in keys:
+            topics.setdefault(topic, []).append(partition)
+        asked = [ElectLeadersRequest.TopicPartitions(*each) for each in topics.items()]
+        if not asked:
+            return {}
+        answer = self.ask(ELECT, ElectLeadersRequest(election_type=kind, topic_partitions=asked))
+        if answer.error_code:
+            raise refused(answer.error_code, "ElectLeaders")
+        return {
+            (topic.topic, each.partition_id): each.error_code
+            for topic in answer.replica_election_results
+            for each in topic.partition_result
+            if each.error_code not in (0, ErrorCode.ELECTION_NOT_NEEDED)
+        }
+
+    def configure(self, kind: int, wanted: Mapping[str, Mapping[str, str | None]]) -> None:
+        """By resource; None: as if it had not been set."""
+        alter = IncrementalAlterConfigsRequest
+        resources = [
+            alter.AlterConfigsResource(kind, name, [
+                alter.AlterableConfig(key, int(value is None), value)
+                for key, value in values.items()
+            ])
+            for name, values in wanted.items()
+        ]  # fmt: skip
+        answer = self.ask(ALTER_CONFIGS, alter(resources=resources))
+        for each in answer.responses:
+            if each.error_code:
+                raise refused(each.error_code, f"settings of {each.resource_name}",
+                              each.error_message)  # fmt: skip
+
+
+def _request(topics: Mapping[str, Mapping[int, list[int]]]) -> AlterPartitionReassignmentsRequest:
+    alter = AlterPartitionReassignmentsRequest
+    return alter(topics=[
+        alter.ReassignableTopic(name, [
+            alter.ReassignablePartition(number, replicas)
+            for number, replicas in partitions.items()
+        ])
+        for name, partitions in topics.items()
+    ])  # fmt: skip
+
+
+def refused(code: int, what: str, words: str | None = None) -> Failed:
+    name = ErrorCode(code).name if code in [*ErrorCode] else f"error {code}"
+    return Failed(f"{what}: {name}{f', {words}' if words else ''}", REFUSED)
+
+
+@contextmanager
+def explaining() -> Iterator[None]:
+    """Errors of ZooKeeper and of connections as those of a command."""
+    try:
+        yield
+    except ClusterUnread as error:
+        raise Failed(str(error), UNREACHABLE) from error
+    except BrokerUnavailable as error:
+        raise Failed(str(error), UNREACHABLE) from error

@@ -126,6 +126,7 @@ class Server:
         self.stopping = asyncio.Event()
         self._handover = succession.Handover(self.stopping.is_set)
         self._unattended = LoggedTasks(log, "a succession")
+        self._moving_pages = asyncio.Lock()
 
     # what the admin pages ask
 
@@ -283,6 +284,8 @@ class Server:
 
     def _announce(self) -> None:
         self.status = "ok"
+        assert self.broker is not None
+        self.broker.users.on_change(self._users_changed)
         if not self.is_embedded:
             _tune_the_collector()
             print(f"ready kafka={self.kafka_addresses[0]} admin={self.admin_address} "
@@ -292,6 +295,7 @@ class Server:
         self._offer_setup()
         self._notify("READY=1\nSTATUS=serving")
         self.ready.set()
+        self._users_changed()
 
     def _guarded(self, wanted: Address) -> Address:
         """Without a password whoever reaches a port of HTTP may do everything: then only who is on
@@ -305,6 +309,16 @@ class Server:
     async def has_first_user(self) -> None:
         """From now on a password is asked for, and nothing need hide any more. What cannot be where
         it was meant to be stays on loopback."""
+        async with self._moving_pages:
+            await self._move_pages()
+
+    def _users_changed(self) -> None:
+        """The first one may be another broker's of the cluster, or made by Kafka's tools."""
+        assert self.broker is not None
+        if self.ready.is_set() and not self.has_users and self.broker.users.of_console():
+            self._unattended.run(self.has_first_user())
+
+    async def _move_pages(self) -> None:
         self.has_users = True
         runner, export = self._admin_runner, self._export
         assert runner is not None, "a user was made over these pages"

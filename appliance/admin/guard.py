@@ -21,6 +21,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from appliance.access.login_attempts import LoginAttempts
+from appliance.access.scram_keys import HASHES
 from appliance.admin.broker_process import Process
 from appliance.admin.rights import Rights
 from appliance.admin.route import ADMIN, ANYONE, Route
@@ -85,8 +86,9 @@ class Guard:
         return self._users[1]
 
     def _withdrawn(self, name: str, mechanisms: Collection[int] | None) -> None:
-        """At Kafka's port, too. None: the user is gone, and another may get his name."""
-        if mechanisms is None:
+        """At Kafka's port, too. None: the user is gone, and another may get his name. All of them:
+        he has another password, perhaps since he was at another broker of the cluster."""
+        if mechanisms is None or {*mechanisms} == {*HASHES}:
             self.sessions.end_all_of(name)
 
     def check(self, request: Asked, route: Route, sent: Identity | None = None) -> Identity:

@@ -26,7 +26,10 @@ from appliance.admin.route import ADMIN, ANYONE, ROLES
 from appliance.admin.token_rows import AdminToken, TokenRows
 from appliance.errors import ApplianceError, Refused, RequestInvalid, ResourceUnknown
 from appliance.machine.believed_time import wall_now_ms
+from appliance.process import event_log
 from appliance.protocol import ErrorCode
+
+log = event_log.named("users")
 
 NAME = re.compile(r"[a-zA-Z0-9._@-]{1,64}")
 PASSWORD_MIN, PASSWORD_MAX = 10, 1000  # characters; longer ones only cost time
@@ -152,7 +155,10 @@ class Users:
             if self.table.get(user.name) == user:  # still with this password
                 await self.table.put(user, made)
 
-        await self.table.change(put)
+        try:
+            await self.table.change(put)
+        except ApplianceError as error:  # the password is right: he has them the next time
+            log.warning("logins to Kafka are put off", user=user.name, error=error)
 
     # Browsers of earlier logins. Their cookie is signed with a secret of this broker and user, and
     # valid until the password changes.

@@ -32,6 +32,7 @@ from appliance.broker.unclean_cuts import UncleanCuts
 from appliance.cluster.cluster import Cluster
 from appliance.cluster.controller import Rebalance
 from appliance.cluster.lives import Member
+from appliance.cluster.reading import woken
 from appliance.config import Address
 from appliance.config.dynamic_broker_config import BrokerConfigs
 from appliance.data_dir.partition_names import Key
@@ -107,6 +108,9 @@ class InCluster:
     async def join(self) -> None:
         self._tasks = [asyncio.create_task(kept(self.facts.keep))]
         await self.cluster.start()
+        if self.cluster.life:
+            timeout_ms = self.broker.config.zookeeper.connection_timeout_ms
+            await woken(self.facts.was_looked_at, timeout_ms / 1000)
         self.on_topics([*self.cluster.topics, *self.broker.topics])
         jobs = (
             self.topics.run, self._in_sync.run, self.roles.watch_session, self._cuts.run,

@@ -43,6 +43,7 @@ class SharedFacts:
         it was last heard."""
         self.trouble = ""  # why this broker does not follow the cluster's
         self._on_followed = on_followed
+        self.was_looked_at = asyncio.Event()  # the cluster's, for once
         self._broker, self._cluster = broker, cluster
         self._nodes = cluster.facts
         self._rows = FactRows(broker.catalog)
@@ -71,6 +72,8 @@ class SharedFacts:
 
     async def _look(self) -> None:
         error = await self._broker.change(self._caught_up())
+        if not isinstance(error, (Stale, *AWAY)):
+            self.was_looked_at.set()
         if isinstance(error, Stale):
             self._nodes.wake()
         elif isinstance(error, AWAY):

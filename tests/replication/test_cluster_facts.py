@@ -3,9 +3,13 @@ all, also at one that was away, and strangers in ZooKeeper read no secret."""
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from confluent_kafka.admin import (
@@ -24,6 +28,10 @@ from appliance.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
 )
+from appliance.protocol.messages.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
 from appliance.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
@@ -36,13 +44,19 @@ from appliance.protocol.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from appliance.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from appliance.zookeeper.server import ZooKeeperServer
 from tests.support.embedded_cluster import (
     DEADLINE_S,
+    LOGIN,
     EmbeddedCluster,
     embedded_cluster,
     eventually,
 )
+from tests.support.kafka_login import log_in, say
+from tests.support.rest import Rest
+from tests.support.scram_client import ScramClient
+from tests.support.wire_client import WireClient, frame_of
 
 BROKER, CLIENT_METRICS, GROUP = 4, 16, 32
 
@@ -174,3 +188,74 @@ def test_without_a_login_to_zookeeper_no_secret_goes_there(cluster: EmbeddedClus
         cluster.make_user(1, "ann", "ann's password")
     assert not cluster.may_log_in(1, "ann", "ann's password")
     allow(cluster.admin(1), "ann", "t", AclOperation.READ)
+
+
+def test_changes_at_two_brokers_at_once_are_all_there(cluster: EmbeddedCluster) -> None:
+    """Each is judged by what the other has done."""
+    cluster.start(1)
+    cluster.start(2)
+    names = {node: [f"{node}-{number}" for number in range(10)] for node in (1, 2)}
+
+    def make(node: int) -> None:
+        for name in names[node]:
+            set_quota(cluster, node, name, 1000.0)
+
+    with ThreadPoolExecutor(2) as both:
+        list(both.map(make, (1, 2)))
+    eventually(lambda: len(quotas(cluster, 1)) == len(quotas(cluster, 2)) == 20)
+
+
+def test_a_delegation_token_of_one_broker_is_good_at_another(cluster: EmbeddedCluster) -> None:
+    cluster.start(1)
+    cluster.start(2)
+    cluster.make_user(1, "ann", "ann's password")
+    host, port = cluster.running[1].addresses["SASL_PLAINTEXT"].rsplit(":", 1)
+    with WireClient((host, int(port))) as client:
+        assert log_in(client, "ann", "ann's password").error_code == 0
+        client.send(frame_of(CreateDelegationTokenRequest(max_lifetime_ms=-1), 38, 3))
+        made = client.answer(CreateDelegationTokenResponse, 38, 3)
+    assert made.error_code == 0
+    eventually(lambda: cluster.iterations(2, "ann") == [4096])
+    host, port = cluster.running[2].addresses["SASL_PLAINTEXT"].rsplit(":", 1)
+    password = base64.b64encode(made.hmac).decode()
+
+    def may_log_in() -> bool:
+        with WireClient((host, int(port))) as client:
+            client.send(frame_of(SaslHandshakeRequest("SCRAM-SHA-256"), 17, 1))
+            client.answer(SaslHandshakeResponse, 17, 1)
+            scram = ScramClient("SCRAM-SHA-256", made.token_id, password, is_token=True)
+            first = say(client, scram.first())
+            return bool(say(client, scram.final(first.auth_bytes)).error_code == 0)
+
+    eventually(may_log_in)
+
+
+def test_what_a_newer_build_wrote_is_passed_over_and_told(
+    cluster: EmbeddedCluster, server: ZooKeeperServer
+) -> None:
+    one = cluster.start(1)
+    set_quota(cluster, 1, "ann", 1000.0)
+    set_quota(cluster, 1, "bob", 2000.0)
+    root = cluster.zookeeper.removeprefix(str(server.address))
+    client = KazooClient(str(server.address), auth_data=[("digest", LOGIN)])
+    client.start()
+    try:
+        data, stat = client.get(f"{root}/appliance/facts")
+        facts = json.loads(data)
+        folder = f"{root}/appliance/fact_sets/{facts['set']}/quotas"
+        node = next(each for each in client.get_children(folder) if "ann" in each)
+        facts["changes"].append([stat.version + 1, ["quotas/" + unquote(node)]])
+        change = client.transaction()
+        change.set_data(f"{folder}/{node}", b'{"version": 2, "value": {}}')
+        change.set_data(f"{root}/appliance/facts", json.dumps(facts).encode(), stat.version)
+        assert not any(isinstance(each, Exception) for each in change.commit())
+    finally:
+        client.stop()
+        client.close()
+    eventually(lambda: "a newer program wrote it" in str(Rest(one.admin).raw(
+        "GET", "/healthz").body))  # fmt: skip
+    assert sorted(quotas(cluster, 1)) == [1000.0, 2000.0]
+    with pytest.raises(AssertionError, match="is not changed"):
+        set_quota(cluster, 1, "ann", 3000.0)
+    set_quota(cluster, 1, "bob", 3000.0)
+    assert sorted(quotas(cluster, 1)) == [1000.0, 3000.0]

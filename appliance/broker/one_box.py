@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from appliance.broker.broker import Broker
 from appliance.cluster.forms import ClusterTopic
-from appliance.cluster.taking_in import Away, OwnTopic, take_in, topics_in
+from appliance.cluster.taking_in import Away, OneBox, OwnTopic, take_in, topics_in
 from appliance.data_dir import data_format
 from appliance.errors import ApplianceError
 from appliance.process import event_log
@@ -37,8 +37,9 @@ async def is_taken_in(broker: Broker) -> bool:
     rows = broker.topics.rows
     next_id = await asyncio.to_thread(rows.next_producer_id)
     config = broker.config.zookeeper
+    box = OneBox(broker.node_id, broker.cluster_id, [*map(_own_topic, own)], next_id)
     try:
-        await take_in(config, broker.node_id, [*map(_own_topic, own)], next_id)
+        await take_in(config, box)
     except Away as error:
         broker.kept_from_cluster = (
             f"{len(own)} topics are this broker's own and not the cluster's yet: {error}. It "

@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
-from kazoo.exceptions import KazooException, NodeExistsError
+from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 
 from appliance.catalog import kafka_uuid
 from appliance.cluster import forms, paths, producer_id_blocks
@@ -24,6 +25,7 @@ from appliance.cluster.topic_writes import checked, checked_config
 from appliance.config import NO_ENSEMBLE, ZooKeeperConfig
 from appliance.errors import ApplianceError, Refused
 from appliance.protocol.errors import ErrorCode
+from appliance.zookeeper.nodes import Json
 
 PARTITIONS_MAX = 2000  # of a topic: ZooKeeper takes a megabyte at a time
 SHOWN_MAX = 5
@@ -58,12 +60,17 @@ async def topics_in(config: ZooKeeperConfig, names: Sequence[str]) -> dict[str, 
     return await _in_session(config, read)
 
 
-async def take_in(
-    config: ZooKeeperConfig, node_id: int, topics: Sequence[OwnTopic], next_producer_id: int
-) -> None:
-    await _in_session(
-        config, lambda session: _take_in(session, node_id, topics, next_producer_id)
-    )
+@dataclass(frozen=True)
+class OneBox:
+    node_id: int
+    cluster_id: str  # as long as it was alone
+    topics: Sequence[OwnTopic]
+    next_producer_id: int
+
+
+async def take_in(config: ZooKeeperConfig, box: OneBox) -> None:
+    """In a session of its own."""
+    await _in_session(config, lambda session: _take_in(session, box))
 
 
 async def _in_session(
@@ -77,24 +84,45 @@ async def _in_session(
         await asyncio.wait_for(session.connected(), config.connection_timeout_ms / 1000)
         return await work(session)
     except (asyncio.TimeoutError, KazooException) as error:
-        raise Away(f"ZooKeeper does not answer: {error!r}") from error
+        raise Away(f"ZooKeeper does not answer, or refuses: {error!r}") from error
     finally:
         await session.close()
 
 
-async def _take_in(
-    session: Session, node_id: int, topics: Sequence[OwnTopic], next_producer_id: int
-) -> None:
-    reading = Reading(session)
+async def _take_in(session: Session, box: OneBox) -> None:
+    reading, node_id, topics = Reading(session), box.node_id, box.topics
     await reading.make_folders()
     await session.sync()
+    await _forget_registration(session, box)
     found = await in_parts(reading.topic_node(each.name) for each in topics)
     known = dict(zip((each.name for each in topics), found, strict=True))
     _check(node_id, topics, known, reading.troubles)
-    await producer_id_blocks.skip_to(session, node_id, next_producer_id)
+    await producer_id_blocks.skip_to(session, node_id, box.next_producer_id)
     for each in topics:
         if known[each.name] is None:
             await _put(session, node_id, each)
+
+
+async def _forget_registration(session: Session, box: OneBox) -> None:
+    """What this broker left as one that was only to be found here, in either form (nodes.py)."""
+    ours = Json(box.node_id, box.cluster_id)
+    for name in await session.children(paths.TOPICS):
+        where = paths.topic(name)
+        with suppress(NoNodeError):
+            data, _ = await session.get(where)
+            children = {*await session.children(where)}
+            if ours.is_ours(data) or (not data and children <= {str(box.node_id)}):
+                question = session.client.delete_async
+                for below in await _below(session, where):
+                    await session.ask(question, session.root + below)
+
+
+async def _below(session: Session, where: str) -> list[str]:
+    """And itself, the deepest first."""
+    found = []
+    for each in await session.children(where):
+        found += await _below(session, f"{where}/{each}")
+    return [*found, where]
 
 
 def _check(
@@ -108,7 +136,8 @@ def _check(
     for each in topics:
         there = known[each.name]
         if there is None and (why := troubles.get(paths.topic(each.name))):
-            wrong.append(f"{each.name}: {why}")
+            wrong.append(f"{each.name}: {why}. If brokers are only to be found there, by others, "
+                         "set zookeeper.format=original or json, as they have it")  # fmt: skip
         elif there is not None and there.topic_id != each.topic_id:
             ours, theirs = (kafka_uuid.text_of(uuid.UUID(bytes=one))
                             for one in (each.topic_id, there.topic_id))  # fmt: skip

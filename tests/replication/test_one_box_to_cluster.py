@@ -18,12 +18,14 @@ from appliance.process.exit_codes import REFUSED
 from appliance.record import _batch
 from appliance.topics.topic_rows import TopicRows
 from appliance.zookeeper.server import ZooKeeperServer
+from loadtest.ports import lasting_port
 from tests.support.embedded_cluster import (
     DEADLINE_S,
     EmbeddedCluster,
     embedded_cluster,
     eventually,
 )
+from tests.support.rest import Rest
 
 
 @pytest.fixture
@@ -162,3 +164,32 @@ def test_a_name_that_the_cluster_has_is_refused_with_both_ids(cluster: EmbeddedC
     assert {*topic_ids(cluster, 1)} == {"t"}
     cluster.start(2, is_one_box=True)
     assert cluster.values(2, "t", 1) == ["a"]
+
+
+@pytest.mark.parametrize("form", ["original", "json"])
+def test_what_a_registration_left_is_in_nobodys_way(cluster: EmbeddedCluster, form: str) -> None:
+    """A broker that was only to be found in ZooKeeper, and becomes one of a cluster there."""
+    found_there = {"zookeeper.connect": cluster.zookeeper, "zookeeper.format": form}
+    cluster.start(1, is_one_box=True, **found_there)
+    cluster.create(1, "t")
+    assert cluster.produce(1, "t", ["a"]) == []
+    cluster.stop(1)
+    cluster.logs_in = False
+    one = cluster.start(1)
+    assert cluster.values(1, "t", 1) == ["a"]
+    assert "passed over" not in str(Rest(one.admin).raw("GET", "/healthz").body)
+
+
+def test_without_zookeeper_it_serves_as_one_box(cluster: EmbeddedCluster) -> None:
+    cluster.start(1, is_one_box=True)
+    cluster.create(1, "t")
+    assert cluster.produce(1, "t", ["a"]) == []
+    cluster.stop(1)
+    place, cluster.zookeeper = cluster.zookeeper, f"127.0.0.1:{lasting_port()}"
+    one = cluster.start(1, **{"zookeeper.connection.timeout.ms": "100"})
+    assert "It serves as one box" in str(Rest(one.admin).raw("GET", "/healthz").body)
+    assert cluster.produce(1, "t", ["b"]) == []
+    cluster.stop(1)
+    cluster.zookeeper = place
+    cluster.start(1)
+    assert cluster.values(1, "t", 2) == ["a", "b"]

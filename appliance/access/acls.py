@@ -292,9 +292,12 @@ class Acls:
 
     async def _publish(self, added: Collection[Acl], removed: Collection[Acl]) -> None:
         """The patterns of these, as they will be."""
+        if not self._change.are_shared:
+            return  # there may be a hundred thousand to look through
         names = {pattern_of(each) for each in (*added, *removed)}
-        after = ({*self._acls, *self._waiting} - {*removed}) | {*added}
-        of_names = [each for each in after if pattern_of(each) in names]
+        patterns = {_resource(each) for each in (*added, *removed)}
+        of_names = {each for acls in (self._acls, self._waiting) for each in acls
+                    if _resource(each) in patterns and each not in removed} | {*added}  # fmt: skip
         values = _by_pattern(
             of_names,
             lambda acl: self.is_enforced if acl in added else self._is_confirmed(acl),
@@ -303,7 +306,7 @@ class Acls:
 
     async def take(self, values: Values) -> Troubles:
         good, troubles = readable(values, _read)
-        here = {*self._acls, *self._waiting}
+        here = self._acls | self._waiting
         wanted = {acl: confirmed for rules in good.values() for acl, confirmed in (
             rules or {}).items()}  # fmt: skip
         gone = {each for each in here if pattern_of(each) in good and each not in wanted}
@@ -344,6 +347,10 @@ def _rows(acls: Iterable[Acl]) -> list[tuple[Any, ...]]:
 # As facts of a cluster: one for each resource pattern, with all rules of it
 
 Rules = Mapping[Acl, bool]  # whether each is confirmed
+
+
+def _resource(acl: Acl) -> tuple[int, int, str]:
+    return acl.resource_type, acl.pattern_type, acl.resource_name
 
 
 def pattern_of(acl: Acl) -> str:

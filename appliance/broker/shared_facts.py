@@ -135,7 +135,9 @@ class SharedFacts:
     async def _take_all(self, root: Root) -> None:
         found = await self._nodes.read_all(root, self._owners)
         for kind in self._owners:
-            await self._take(root, kind, self._differing(root, kind, found[kind]))
+            # on a thread: there may be many, and nobody else changes them meanwhile
+            differing = await asyncio.to_thread(self._differing, root, kind, found[kind])
+            await self._take(root, kind, differing)
         await self._mend(root, found)
 
     def _differing(

@@ -64,6 +64,10 @@ class Facts:
         self.turn = turn
         self.cluster: SharedFacts | None = None  # None: one box
 
+    @property
+    def are_shared(self) -> bool:
+        return self.cluster is not None
+
     async def __call__(self, job: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         return await self.turn(self._tried(job))
 

@@ -16,6 +16,7 @@ from appliance.access.user_rows import User, UserRows
 from appliance.access.users import mechanisms_in_words
 from appliance.admin import users
 from appliance.catalog import catalog
+from appliance.catalog.fact_rows import FactRows
 from appliance.data_dir import data_format, durable_directories, log_files
 from appliance.errors import ResourceUnknown
 from appliance.machine.believed_time import wall_now_ms
@@ -26,8 +27,9 @@ from appliance.process.exit_codes import NOT_FOUND, REFUSED, Failed
 class OfflineUsers:
     """The same calls as over REST."""
 
-    def __init__(self, rows: UserRows) -> None:
-        self._rows = rows
+    def __init__(self, rows: UserRows, cluster: str = "") -> None:
+        """`cluster`: whose users these are a copy of."""
+        self._rows, self._cluster = rows, cluster
 
     def all(self) -> list[dict[str, Any]]:
         credentials = self._rows.credentials()
@@ -43,7 +45,17 @@ class OfflineUsers:
             for each in sorted(self._rows.users(), key=lambda each: each.name)
         ]
 
+    def _check_own(self) -> None:
+        if self._cluster:
+            raise Failed(
+                f"the users in this directory are a copy of those of cluster {self._cluster}, and "
+                "would be as before when the broker starts: change them at a running broker of the "
+                "cluster, or make this one a box of its own (appliance leave-cluster)",
+                REFUSED,
+            )
+
     def create(self, name: str, role: str, password: str, may_read: bool) -> None:
+        self._check_own()
         users.make_user(self._rows, name, role, password, may_read)
 
     def change(
@@ -66,6 +78,8 @@ class OfflineUsers:
         self._rows.change(deleted={name: wall_now_ms()})
 
     def _known(self, name: str) -> User:
+        """To be changed."""
+        self._check_own()
         found = {each.name: each for each in self._rows.users()}
         if name not in found:
             there = ", ".join(found) or "none: make one with `appliance user create`"
@@ -87,7 +101,7 @@ def offline_users(directory: Path, *, makes: bool = False) -> Iterator[OfflineUs
         with log_files.held(directory):
             opened = catalog.Catalog.open(path)
             try:
-                yield OfflineUsers(UserRows(opened))
+                yield OfflineUsers(UserRows(opened), FactRows(opened).cluster())
             finally:
                 opened.close()
     except log_files.DirectoryInUse as error:

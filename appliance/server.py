@@ -109,7 +109,7 @@ class Server:
         self.broker: Broker | None = None
         self.alerts: Alerts | None = None
         self.data_plane: DataPlane | None = None
-        self.registration: Registration | None = None
+        self.registration: Registration | InCluster | None = None
         self.cluster: InCluster | None = None  # that this broker is one of
         self._is_to_join = False
         self.kafka_addresses: list[Address] = []  # where clients come in, while they may
@@ -277,6 +277,7 @@ class Server:
         """ZooKeeper, if there is one, knows the broker inside."""
         if self._is_to_join:
             async with in_zookeeper.joined(broker) as self.cluster:
+                self.registration = self.cluster
                 yield
             return
         async with in_zookeeper.registered(broker) as self.registration:

@@ -39,6 +39,8 @@ from appliance.data_dir.partition_names import Key
 from appliance.process import event_log
 from appliance.topics.replicated_topics import ReplicatedTopics
 from appliance.topics.topic import OFFSETS, TRANSACTIONS, Topic
+from appliance.zookeeper.cluster_health import RegisteredBroker
+from appliance.zookeeper.consumer_nodes import ConsumerNodes
 
 log = event_log.named("replication")
 
@@ -145,12 +147,32 @@ class InCluster:
         return sum(key in states and len(states[key].isr) > 1 for key, _ in self.roles.led())
 
     @property
+    def consumers(self) -> ConsumerNodes:
+        """Groups that live in ZooKeeper, below our path and in our session. Partitions have no
+        broker's name there."""
+        config, session = self.broker.config.zookeeper, self.cluster.facts.session
+        timeout_s = config.session_timeout_ms / 1000
+        return ConsumerNodes(session.client, session.root, self.broker.node_id, True, timeout_s)
+
+    @property
     def status(self) -> str:
         return self.cluster.status
 
     @property
     def refusal(self) -> Exception | None:
         return self.cluster.refusal
+
+    def brokers(self) -> list[RegisteredBroker]:
+        """All of the cluster, each with the partitions that it leads. Any thread may ask."""
+        led: dict[int, dict[str, int]] = {each: {} for each in dict(self.cluster.brokers)}
+        for (topic, _), state in dict(self.cluster.states).items():
+            if state.leader in led:
+                of_broker = led[state.leader]
+                of_broker[topic] = of_broker.get(topic, 0) + 1
+        return [
+            RegisteredBroker(node_id, str(each.listeners.all[0].address), led.get(node_id, {}))
+            for node_id, each in sorted(dict(self.cluster.brokers).items())
+        ]
 
     # Told by the cluster
 

@@ -30,6 +30,7 @@ from appliance.topics.topics import Moving, NewTopic
 
 if TYPE_CHECKING:
     from appliance.broker.in_cluster import InCluster
+    from appliance.zookeeper.consumer_nodes import ConsumerNodes
     from appliance.zookeeper.registration import Registration
 
 Result = TypeVar("Result")
@@ -108,9 +109,23 @@ async def joined(broker: Broker) -> AsyncIterator[InCluster]:
     cluster = InCluster(broker)
     try:
         await cluster.join()
-        yield cluster
+        async with groups_in(cluster.consumers, broker):
+            yield cluster
     finally:
         await cluster.leave()
+
+
+@asynccontextmanager
+async def groups_in(consumers: ConsumerNodes, broker: Broker) -> AsyncIterator[None]:
+    """Those that live in ZooKeeper are shown with the broker's own."""
+    groups = ZooKeeperGroups(consumers, broker.is_group_here)
+    broker.knows_groups_in(groups)
+    looking = asyncio.create_task(groups.run())
+    try:
+        yield
+    finally:
+        looking.cancel()
+        await asyncio.wait({looking})
 
 
 @asynccontextmanager
@@ -126,12 +141,8 @@ async def registered(broker: Broker) -> AsyncIterator[Registration | None]:
     registration = Registration(config.zookeeper, us)
     broker.topics.tell(registration)
     await registration.start()
-    groups = ZooKeeperGroups(registration.consumers, broker.is_group_here)
-    broker.knows_groups_in(groups)
-    looking = asyncio.create_task(groups.run())
     try:
-        yield registration
+        async with groups_in(registration.consumers, broker):
+            yield registration
     finally:
-        looking.cancel()
-        await asyncio.wait({looking})
         await registration.close()

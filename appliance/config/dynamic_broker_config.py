@@ -26,7 +26,6 @@ from appliance.config import (
 from appliance.config.config_key import ConfigInvalid, ConfigKey, ConfigType, text_of
 from appliance.config.setting import limit_of
 from appliance.config.sources import OF_LISTENER
-from appliance.config.zookeeper import CLUSTER
 from appliance.errors import RequestInvalid
 
 
@@ -161,7 +160,7 @@ FACTS: dict[str, tuple[str, Callable[[BrokerConfig], object]]] = {
     "broker.id": ("The same as node.id.", lambda config: config.node_id),
     "default.replication.factor": (
         "Without a cluster one node holds one copy.",
-        lambda config: config.replication.factor if config.zookeeper.format == CLUSTER else 1,
+        lambda config: config.replication.factor if config.is_in_cluster else 1,
     ),
     "log.dirs": ("The same as data.dir.", lambda config: config.data_dir),
 }

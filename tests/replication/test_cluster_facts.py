@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -24,6 +25,7 @@ from confluent_kafka.admin import (
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
+from appliance.cli.main import main
 from appliance.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -259,3 +261,20 @@ def test_what_a_newer_build_wrote_is_passed_over_and_told(
         set_quota(cluster, 1, "ann", 3000.0)
     set_quota(cluster, 1, "bob", 3000.0)
     assert sorted(quotas(cluster, 1)) == [1000.0, 3000.0]
+
+
+def test_the_page_of_all_brokers_has_those_of_the_cluster(cluster: EmbeddedCluster) -> None:
+    """And who looks for brokers in ZooKeeper finds them there."""
+    one = cluster.start(1)
+    two = cluster.start(2, **{"cluster.admin.urls": f"1=http://{one.admin}"})
+    cluster.create(1, "t", factor=2)
+    eventually(lambda: len(Rest(two.admin).get("/cluster")["brokers"]) == 2)
+    answer = Rest(two.admin).get("/cluster")
+    assert [each["address"] for each in answer["brokers"]] == [one.bootstrap, two.bootstrap]
+    assert "unreachable" not in {each["status"] for each in answer["brokers"]}
+    assert [(each["topic"], each["partitions"]) for each in answer["topics"]] == [("t", 1)]
+    pages = [f"--admin={number}=http://{each.admin}" for number, each in cluster.running.items()]
+    words = ["cluster", "--zookeeper", cluster.zookeeper, "--json", *pages]
+    found = CliRunner().invoke(main, words)
+    assert [each["address"] for each in json.loads(found.output)["brokers"]] == [
+        one.bootstrap, two.bootstrap]  # fmt: skip

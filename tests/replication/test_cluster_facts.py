@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -23,7 +24,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoAuthError
+from kazoo.exceptions import NoAuthError, NoNodeError
 
 from appliance.cli.main import main
 from appliance.protocol.messages.alter_client_quotas import (
@@ -61,6 +62,7 @@ from tests.support.scram_client import ScramClient
 from tests.support.wire_client import WireClient, frame_of
 
 BROKER, CLIENT_METRICS, GROUP = 4, 16, 32
+SECRET = {"users", "tokens", "secrets"}
 
 
 @pytest.fixture
@@ -156,31 +158,63 @@ def test_what_was_changed_at_one_broker_holds_at_all(cluster: EmbeddedCluster) -
         assert [each.resource_name for each in found.config_resources] == [name]
 
 
+@contextmanager
+def stranger_at(server: ZooKeeperServer) -> Iterator[KazooClient]:
+    client = KazooClient(str(server.address))
+    client.start()
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+def all_below(client: KazooClient, path: str) -> tuple[list[bytes], list[str]]:
+    """What can be read, and where it is refused."""
+    try:
+        data, _ = client.get(path)
+        below = [all_below(client, f"{path}/{each}") for each in client.get_children(path)]
+    except NoAuthError:
+        return [], [path]
+    except NoNodeError:
+        return [], []
+    return ([data or b"", *(one for each in below for one in each[0])],
+            [one for each in below for one in each[1]])  # fmt: skip
+
+
 def test_strangers_read_no_secret_in_zookeeper(
     cluster: EmbeddedCluster, server: ZooKeeperServer
 ) -> None:
     cluster.start(1)
     cluster.make_user(1, "ann", "ann's password")
-    client = KazooClient(str(server.address))
-    client.start()
-    readable, refused = [], []
+    root = cluster.zookeeper.removeprefix(str(server.address))
+    with stranger_at(server) as stranger:
+        readable, refused = all_below(stranger, root)
+        with pytest.raises(NoAuthError):
+            stranger.set(f"{root}/appliance/facts", b"")
+    assert {path.rpartition("/")[2] for path in refused} == SECRET
+    assert not any(b"stored_key" in data or b'"secret"' in data for data in readable)
 
-    def walk(path: str) -> None:
-        try:
-            data, _ = client.get(path)
-            readable.append((path, data))
-            for each in client.get_children(path):
-                walk(f"{path}/{each}")
-        except NoAuthError:
-            refused.append(path)
 
-    walk(cluster.zookeeper.removeprefix(str(server.address)))
-    with pytest.raises(NoAuthError):
-        client.set(next(path for path, _ in readable if path.endswith("/appliance/facts")), b"")
-    client.stop()
-    client.close()
-    assert {path.rpartition("/")[2] for path in refused} == {"users", "tokens", "secrets"}
-    assert not any(b"stored_key" in data or b'"secret"' in data for _, data in readable)
+def test_secrets_that_were_open_are_not_once_brokers_log_in(
+    cluster: EmbeddedCluster, server: ZooKeeperServer
+) -> None:
+    cluster.logs_in = False
+    cluster.start(1, **{"zookeeper.secrets.unprotected": "true"})
+    cluster.make_user(1, "ann", "ann's password")
+    root = cluster.zookeeper.removeprefix(str(server.address))
+    with stranger_at(server) as stranger:
+        assert any(b"stored_key" in each for each in all_below(stranger, root)[0])
+        cluster.stop(1)
+        cluster.logs_in = True
+        cluster.start(1)
+
+        def is_closed() -> bool:
+            readable, refused = all_below(stranger, root)
+            return len(refused) == 3 and not any(b"stored_key" in each for each in readable)
+
+        eventually(is_closed)
+    assert cluster.may_log_in(1, "ann", "ann's password")
 
 
 def test_without_a_login_to_zookeeper_no_secret_goes_there(cluster: EmbeddedCluster) -> None:

@@ -21,15 +21,14 @@ from appliance.protocol.messages.describe_user_scram_credentials import (
 )
 from appliance.testing import RunningBroker
 from appliance.zookeeper.server import ZooKeeperServer
+from loadtest.ports import lasting_port
 from tests.support.kafka_login import log_in
 from tests.support.scram_client import salted
 from tests.support.wire_client import WireClient, frame_of
 
 DEADLINE_S = 20.0
 SESSION_MS = 2000
-LISTENERS = "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0"
 SETTINGS = {
-    "listeners": LISTENERS,
     "sasl.enabled.mechanisms": "SCRAM-SHA-256",
     "sasl.secrets.without.encryption": "true",
     "connection.failed.authentication.delay.ms": "1",
@@ -49,6 +48,7 @@ class EmbeddedCluster:
         self.login_file.write_text(LOGIN)
         self.login_file.chmod(0o600)
         self.logs_in = True  # brokers, to ZooKeeper
+        self._listeners: dict[int, str] = {}  # a broker comes back where it was
 
     def in_cluster(self) -> dict[str, str]:
         auth = {"zookeeper.auth.file": str(self.login_file)} if self.logs_in else {}
@@ -63,6 +63,11 @@ class EmbeddedCluster:
         named = {name.replace("_", "."): value for name, value in more.items()}
         path = self.folder / str(node)
         path.mkdir(exist_ok=True)
+        if node not in self._listeners:
+            names = ("PLAINTEXT", "SASL_PLAINTEXT")
+            self._listeners[node] = ",".join(f"{each}://127.0.0.1:{lasting_port()}"
+                                             for each in names)  # fmt: skip
+        named.setdefault("listeners", self._listeners[node])
         self.running[node] = RunningBroker(
             path, {**SETTINGS, "node.id": str(node), **zookeeper, **named}
         )

@@ -136,9 +136,24 @@ class SharedFacts:
         found = await self._nodes.read_all(root, self._owners)
         for kind in self._owners:
             # on a thread: there may be many, and nobody else changes them meanwhile
+            if kind == "users":
+                await self._publish_changed_users(root, found[kind])
             differing = await asyncio.to_thread(self._differing, root, kind, found[kind])
             await self._take(root, kind, differing)
         await self._mend(root, found)
+
+    async def _publish_changed_users(self, root: Root, there: Mapping[str, Value]) -> None:
+        """Somebody has changed them in this copy, and is who may: that is the way back in for who
+        has lost the last password."""
+        names, own = self._rows.changed_users(), self._owners["users"].facts()
+        news = {name: own.get(name) for name in names if own.get(name) != there.get(name)}
+        if news:
+            await self._nodes.write(root, "users", news, is_secret=True)
+            log.warning("the cluster has the users that were changed here offline", users=[*news])
+        if names:
+            await asyncio.to_thread(self._rows.forget_changed_users)
+        if news:
+            raise Stale  # it is read anew
 
     def _differing(
         self, root: Root, kind: str, wanted: Mapping[str, Value]

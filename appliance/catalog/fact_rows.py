@@ -25,6 +25,19 @@ class FactRows:
             if cluster_id:
                 run("INSERT INTO cluster_facts VALUES (1, ?)", (cluster_id,))
 
+    def note_changed_user(self, name: str) -> None:
+        """While the broker is stopped: the cluster hears of it at the start."""
+        if self.cluster():
+            self._catalog.run("INSERT OR IGNORE INTO users_changed_offline VALUES (?)", (name,))
+
+    def changed_users(self) -> list[str]:
+        query = "SELECT name FROM users_changed_offline ORDER BY name"
+        return [str(name) for (name,) in self._catalog.rows(query)]
+
+    def forget_changed_users(self) -> None:
+        with self._catalog.change() as run:
+            run("DELETE FROM users_changed_offline")
+
     def keep_copy(self) -> None:
         """Of before the cluster's facts take the place of its own; on disk when this returns."""
         path = self._catalog.path.with_name(BEFORE)

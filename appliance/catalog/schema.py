@@ -33,6 +33,7 @@
     replicated_topics     topics of a cluster, which ZooKeeper knows
     local_replicas        which of their partitions this broker has
     cluster_facts         of which cluster the users, rules and settings here are a copy
+    users_changed_offline users whose change that cluster has not heard of
 
 One module reads and writes a table: `*_rows.py` in the room of its owner, and `config_rows.py` for
 all tables of names and values.
@@ -339,6 +340,12 @@ ADDITIONS: dict[str, str] = {
         one INTEGER PRIMARY KEY CHECK (one = 1),
         cluster_id TEXT NOT NULL
     )
+    """,
+    # Users that were changed in this copy while the broker was stopped: the cluster is told of them.
+    "users_changed_offline": """
+    CREATE TABLE users_changed_offline (
+        name TEXT PRIMARY KEY NOT NULL
+    ) WITHOUT ROWID
     """,
     "local_replicas": """
     CREATE TABLE local_replicas (

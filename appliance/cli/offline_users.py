@@ -27,9 +27,8 @@ from appliance.process.exit_codes import NOT_FOUND, REFUSED, Failed
 class OfflineUsers:
     """The same calls as over REST."""
 
-    def __init__(self, rows: UserRows, cluster: str = "") -> None:
-        """`cluster`: whose users these are a copy of."""
-        self._rows, self._cluster = rows, cluster
+    def __init__(self, rows: UserRows, of_cluster: FactRows) -> None:
+        self._rows, self._of_cluster = rows, of_cluster
 
     def all(self) -> list[dict[str, Any]]:
         credentials = self._rows.credentials()
@@ -45,17 +44,8 @@ class OfflineUsers:
             for each in sorted(self._rows.users(), key=lambda each: each.name)
         ]
 
-    def _check_own(self) -> None:
-        if self._cluster:
-            raise Failed(
-                f"the users in this directory are a copy of those of cluster {self._cluster}, and "
-                "would be as before when the broker starts: change them at a running broker of the "
-                "cluster, or make this one a box of its own (appliance leave-cluster)",
-                REFUSED,
-            )
-
     def create(self, name: str, role: str, password: str, may_read: bool) -> None:
-        self._check_own()
+        self._of_cluster.note_changed_user(name)
         users.make_user(self._rows, name, role, password, may_read)
 
     def change(
@@ -79,11 +69,11 @@ class OfflineUsers:
 
     def _known(self, name: str) -> User:
         """To be changed."""
-        self._check_own()
         found = {each.name: each for each in self._rows.users()}
         if name not in found:
             there = ", ".join(found) or "none: make one with `appliance user create`"
             raise ResourceUnknown(f"there is no user {name[:80]!r}; there are: {there}")
+        self._of_cluster.note_changed_user(name)
         return found[name]
 
 
@@ -101,7 +91,7 @@ def offline_users(directory: Path, *, makes: bool = False) -> Iterator[OfflineUs
         with log_files.held(directory):
             opened = catalog.Catalog.open(path)
             try:
-                yield OfflineUsers(UserRows(opened), FactRows(opened).cluster())
+                yield OfflineUsers(UserRows(opened), FactRows(opened))
             finally:
                 opened.close()
     except log_files.DirectoryInUse as error:

@@ -109,7 +109,8 @@ class TopicRows:
     def leave_cluster(self, next_producer_id: int) -> None:
         """All topics, and what else is a cluster's, are this broker's own from now on."""
         with self._catalog.change() as run:
-            for table in ("local_replicas", "replicated_topics", "cluster_facts"):
+            for table in ("local_replicas", "replicated_topics", "cluster_facts",
+                          "users_changed_offline"):  # fmt: skip
                 run(f"DELETE FROM {table}")
             skip_to(run, next_producer_id)
 

@@ -27,6 +27,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError, NoNodeError
 
 from appliance.cli.main import main
+from appliance.cli.offline_users import offline_users
 from appliance.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -156,6 +157,24 @@ def test_what_was_changed_at_one_broker_holds_at_all(cluster: EmbeddedCluster) -
         found = cluster.ask(2, ListConfigResourcesRequest([kind]), ListConfigResourcesResponse,
                             74, 1)  # fmt: skip
         assert [each.resource_name for each in found.config_resources] == [name]
+
+
+def test_a_user_that_was_changed_in_the_copy_is_changed_for_all(cluster: EmbeddedCluster) -> None:
+    """The way back in for who has lost the last password."""
+    cluster.start(1)
+    cluster.start(2)
+    cluster.make_user(1, "ann", "ann's password")
+    cluster.make_user(1, "bob", "bob's password")
+    cluster.stop(2, 1)
+    with offline_users(cluster.folder / "1") as users:
+        users.create("root", "admin", "a long password of root", True)
+        users.delete("bob")
+    cluster.start(2)
+    cluster.start(1)
+    eventually(lambda: cluster.iterations(2, "root") != [])
+    assert cluster.may_log_in(2, "root", "a long password of root")
+    assert cluster.iterations(2, "bob") == cluster.iterations(1, "bob") == []
+    assert cluster.may_log_in(1, "ann", "ann's password")
 
 
 @contextmanager

@@ -93,7 +93,7 @@ class Membership:
 
     def _tell_resigned(self) -> None:
         for news in self._lives.resigned:
-            self._telling.tell(news)
+            self._telling.tell_all(news)
         self._lives.resigned.clear()
 
     def _failed(self, error: Exception) -> None:

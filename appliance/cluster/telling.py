@@ -31,6 +31,12 @@ class Telling:
             self._untold.append(news)
             self._wake.set()
 
+    def tell_all(self, news: TopicNews) -> None:
+        """Also what this broker knows: notices of its own it does not read."""
+        self._view.table.apply(news)
+        self._view.tell()
+        self.tell(news)
+
     async def keep(self) -> None:
         while True:
             await self._wake.wait()

@@ -104,6 +104,7 @@ def test_a_broker_goes_on_without_a_replica(clusters: Clusters) -> None:
             await one.create_topic("t", [[2, 1], [1, 2], [2]])
             assert await two.settled("t", 20)
             await two.resign([("t", 0), ("t", 1), ("t", 2)])
+            assert two.states["t", 1].isr == (1,)  # it reads no notice of its own
             await until(lambda: one.leads(("t", 0)))
             assert (one.states["t", 0].isr, one.states["t", 0].leader_epoch) == ((1,), 1)
             await until(lambda: one.states["t", 1].isr == (1,))

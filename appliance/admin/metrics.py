@@ -26,6 +26,7 @@ from appliance.admin import (
     metrics_of_groups,
     metrics_of_listeners,
     metrics_of_machine,
+    metrics_of_replicas,
     metrics_of_topics,
 )
 from appliance.admin.broker_process import Process
@@ -80,6 +81,8 @@ class Metrics:
         yield from metrics_of_listeners.families(self._process)
         if self._process.alerts is not None:
             yield from metrics_of_alerts.families(self._process.alerts)
+        if self._process.cluster is not None:
+            yield from metrics_of_replicas.families(self._process.cluster)
         broker, data_plane = self._process.broker, self._process.data_plane
         yield from metrics_of_machine.families(self._process.watch.machine, broker)
         if broker is not None and data_plane is not None:

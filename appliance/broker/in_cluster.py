@@ -72,7 +72,7 @@ class InCluster:
             lambda name: broker.forget_topic(name, topics.remove), self._show,
             config.replication.factor,
         )  # fmt: skip
-        self._in_sync = InSyncReplicas(
+        self.in_sync = InSyncReplicas(
             self.cluster, topics, self.roles, config.replication.lag_max_ms
         )
         self.facts = SharedFacts(broker, self.cluster, self.roles.may_lead_now)
@@ -115,7 +115,7 @@ class InCluster:
             await woken(self.facts.was_looked_at, timeout_ms / 1000)
         self.on_topics([*self.cluster.topics, *self.broker.topics])
         jobs = (
-            self.topics.run, self._in_sync.run, self.roles.watch_session, self._cuts.run,
+            self.topics.run, self.in_sync.run, self.roles.watch_session, self._cuts.run,
             self.fetchers.watch, self._failed.run,
         )  # fmt: skip
         self._tasks += [asyncio.create_task(kept(each)) for each in jobs]

@@ -41,6 +41,7 @@ class InSyncReplicas:
         self._roles = roles
         self._lag_max_ms = lag_max_ms
         self._writes: dict[Key, asyncio.Task[None]] = {}
+        self.shrinks = self.expands = 0  # replicas that left, and came
 
     async def run(self) -> None:
         try:
@@ -116,6 +117,8 @@ class InSyncReplicas:
             del self._writes[key]
         self._roles.settle(key)
         if outcome.is_written:
+            self.shrinks += len({*state.isr} - {*isr})
+            self.expands += len({*isr} - {*state.isr})
             events.info("ISR changed", partition=log.name, epoch=state.leader_epoch,
                         before=[*state.isr], isr=sorted(isr))  # fmt: skip
         self._roles.apply([key])

@@ -60,6 +60,7 @@ class ReplicaRoles:
         self.cluster: Cluster | None = None  # not joined yet
         self.is_paused = False  # the session may be over
         self.may_lead = True  # False: it is not known yet who may do what here
+        self.elections = 0  # that this broker won
         self._topics = topics
         self._fetchers = fetchers
         self._coordinators = coordinators
@@ -226,6 +227,7 @@ class ReplicaRoles:
             least = max(least, len(state.isr) + 1)
         if log.role != "leader" or log.election != state.leader_epoch:
             log.lead(state.leader_epoch, us, others, in_sync, least)
+            self.elections += 1
             events.info("leads", partition=log.name, epoch=state.leader_epoch, isr=[*state.isr])
         log.set_others(state.leader_epoch, others)
         epoch, joining = self._proposed.get(key, (NOBODY, set()))

@@ -52,6 +52,8 @@ cdef extern from "errno.h" nogil:
 
 cdef enum:
     SLEEP_MS_MAX = 3600000         # poll counts in an int
+    REASON_MASK = 0xFFF            # of OpenSSL's number of an error
+    REASON_OF_ALERTS = 1000        # and the alert's own number
 
 
 # ---- without the GIL ----
@@ -133,13 +135,17 @@ cdef int _connect(LeaderLink* link, const addrinfo* address) noexcept nogil:
 
 
 cdef int _broken(LeaderLink* link) noexcept nogil:
+    cdef int result = LINK_BROKEN
     link.error = errno
-    if link.tls != NULL and link.tls.is_broken:
-        link.words = tls_words(link.tls)
-        link_close(link)
-        return LINK_UNTRUSTED
+    if link.tls != NULL and link.tls.is_broken and link.tls.reason != 0:
+        # A certificate that the leader refuses is told when the handshake is over here. Else it
+        # has only gone, as a leader does that is killed.
+        result = LINK_CLOSED
+        if not link.tls.is_open or link.tls.reason & REASON_MASK >= REASON_OF_ALERTS:
+            result = LINK_UNTRUSTED
+            link.words = tls_words(link.tls)
     link_close(link)
-    return LINK_BROKEN
+    return result
 
 
 cdef void link_close(LeaderLink* link) noexcept nogil:

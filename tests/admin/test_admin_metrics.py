@@ -214,6 +214,12 @@ def place(broker: RunningBroker, listener: str) -> tuple[str, int]:
     return host, int(port)
 
 
+OF_REPLICAS = {
+    "active_controller_count", "at_min_isr_partition_count", "isr_expands_total",
+    "isr_shrinks_total", "leader_count", "leader_elections_total", "offline_partitions_count",
+    "offline_replica_count", "partition_count", "replica_fetcher_failed_partitions_count",
+    "replica_fetcher_max_lag", "under_min_isr_partition_count", "under_replicated_partitions",
+}  # fmt: skip
 MONITORING = Path(__file__).parents[2] / "docs" / "monitoring"
 
 
@@ -248,6 +254,8 @@ def test_what_is_watched_is_there(file: str, encrypted_broker: RunningBroker) ->
         "appliance_disk_wear_percent": {"disk"},
         "appliance_refusals_total": {"api"},  # after the first
         "appliance_alerts_channel_failing": {"channel"},  # where alerts go somewhere
+        # of a cluster: tests/replication/test_replica_metrics.py
+        **{f"appliance_{name}": set() for name in OF_REPLICAS},
     }
     for family in families:
         for sample in family.samples:

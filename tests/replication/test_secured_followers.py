@@ -124,6 +124,22 @@ def test_new_certificates_are_taken_while_it_runs(
     wait_until_equal(leader, follower)
 
 
+def test_a_leader_that_is_killed_is_connected_to_at_once(
+    leader: ReplicaNode, follower: ReplicaNode, authority: Authority
+) -> None:
+    """It has refused nobody."""
+    follower.security = {"tls": tls_of(authority).context}
+    follower.follow(1, leader)
+    fetcher = follower.fetchers[1]
+    until(lambda: fetcher.is_connected)
+    leader.data_plane.stop(0)
+    failure = until(lambda: fetcher.failure)
+    assert "TLS" not in failure
+    leader.serve(fetcher.port)
+    on_disk(leader.log, batch("a"))
+    wait_until_equal(leader, follower)
+
+
 # Logins
 
 

@@ -35,7 +35,7 @@ from appliance.cli.settings_options import load_config, settings_options
 from appliance.process import event_log, owner_only, succession
 from appliance.process.exit_codes import Command
 from appliance.process.progress_bar import ProgressBar
-from appliance.zookeeper.server import ZooKeeperServer
+from appliance.zookeeper.server import LOOPBACK, ZooKeeperServer, peers_in, settings_in
 
 LARGE = {  # where those are that import the engine, certificates or the client library
     "backup": "appliance.cli.backup",
@@ -139,7 +139,7 @@ def serve(**options: Any) -> None:
 
 
 @main.command(cls=Command)
-@click.option("--port", default=2181, show_default=True, help="Port on loopback.")
+@click.option("--port", default=2181, show_default=True, help="Port for clients.")
 @click.option(
     "--data-dir",
     default="zookeeper",
@@ -147,11 +147,30 @@ def serve(**options: Any) -> None:
     type=click.Path(file_okay=False, path_type=Path),
     help="Directory of its data.",
 )
-def zookeeper(port: int, data_dir: Path) -> None:
-    """Run a single ZooKeeper for a try-out, until SIGTERM or SIGINT.
+@click.option("--host", default="", help="Where it listens for clients; else as others know it.")
+@click.option("--id", "number", type=click.IntRange(1, 255), help="Which of the ensemble it is.")
+@click.option(
+    "--ensemble",
+    default="",
+    metavar="HOST,HOST,HOST",
+    help="All servers of the ensemble, in the order of their ids; each as HOST or "
+    "HOST:PORT:PORT, by default at ports 2888 and 3888 among each other.",
+)
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of ZooKeeper's own."
+)
+def zookeeper(
+    port: int, data_dir: Path, host: str, number: int | None, ensemble: str, settings: list[str]
+) -> None:
+    """Run a ZooKeeper until SIGTERM or SIGINT: one alone for a try-out, or one of an ensemble.
 
     It is Apache ZooKeeper from PySpark's jars, and needs Java."""
-    server = ZooKeeperServer(data_dir, port)
+    peers = peers_in(ensemble, number)
+    own = peers[number - 1].host if number and peers else LOOPBACK
+    more = dict(settings_in(settings))
+    server = ZooKeeperServer(
+        data_dir, port, more=more, host=host or own, number=number or 0, peers=peers
+    )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.terminate())
     with server:

@@ -5,6 +5,7 @@
     appliance-export-schedule       exports by their schedules, once there is a target
     appliance-export@.timer         one export by systemd's clock instead
     appliance-backup.timer          backups, once there is a target
+    appliance-zookeeper.service     one ZooKeeper of the ensemble of a cluster
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +38,7 @@ STOP_S = 20.0
 LOOK_S = 0.02  # between two checks whether it serves
 ASK_S = 5.0
 LOOPBACK = "127.0.0.1"
+PURGE_H = 24
 LIMIT_TICKS = 10  # in which a server of an ensemble follows its leader
 MODES = (b"Mode: standalone", b"Mode: leader", b"Mode: follower")
 NO_SETTINGS: Mapping[str, object] = {}
@@ -84,6 +85,32 @@ class Peer:
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}:{self.election_port}"
+
+
+def peers_in(text: str, number: int | None) -> list[Peer]:
+    """`HOST,HOST:PORT:PORT,...`: the first has the id 1. Of which `number` must be one."""
+    words = [each.strip() for each in text.split(",") if each.strip()]
+    if bool(words) != bool(number) or (number or 0) > len(words):
+        raise ZooKeeperUnavailable(
+            f"an ensemble is all of its servers and the id of this one: got id {number or 'none'} "
+            f"and {len(words)} servers"
+        )
+    return [_peer(each, word) for each, word in enumerate(words, 1)]
+
+
+def _peer(number: int, word: str) -> Peer:
+    host, *ports = word.rsplit(":", 2) if word.count(":") >= 2 else [word]
+    if not host or not all(each.isascii() and each.isdecimal() for each in ports):
+        raise ZooKeeperUnavailable(f"{word!r} is no server: wanted HOST or HOST:PORT:PORT")
+    return Peer(number, host, *map(int, ports))
+
+
+def settings_in(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not name or not equals or "\n" in word:
+            raise ZooKeeperUnavailable(f"{word!r} is no setting: wanted NAME=VALUE")
+        yield name, value
 
 
 class ZooKeeperServer:
@@ -153,17 +180,22 @@ class ZooKeeperServer:
         if not self.peers:
             return NO_SETTINGS
         (self.data_dir / "myid").write_text(f"{self.number}\n")
-        limits = {"initLimit": LIMIT_TICKS, "syncLimit": LIMIT_TICKS}
-        return {**limits, **{f"server.{each.number}": each for each in self.peers}}
+        return {
+            "initLimit": LIMIT_TICKS,
+            "syncLimit": LIMIT_TICKS,
+            "autopurge.purgeInterval": PURGE_H,  # else it keeps all snapshots for ever
+            **{f"server.{each.number}": each for each in self.peers},
+        }
 
     def wait_until_serving(self) -> None:
+        """One of an ensemble waits for the others as long as it takes."""
         end = time.monotonic() + START_S
         while not self.is_serving():
             assert self.process
             code = self.process.poll()
             if code is not None:
                 raise ZooKeeperUnavailable(f"ZooKeeper ended with code {code} before it served")
-            if time.monotonic() > end:
+            if time.monotonic() > end and not self.peers:
                 raise ZooKeeperUnavailable(f"ZooKeeper did not serve within {START_S:.0f} s")
             time.sleep(LOOK_S)
 

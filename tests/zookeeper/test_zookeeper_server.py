@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,8 @@ from click.testing import CliRunner
 from kazoo.client import KazooClient
 
 from appliance.cli.main import main
-from loadtest.ports import lasting_port
+from appliance.zookeeper.server import ZooKeeperServer, peers_in, settings_in
+from loadtest.ports import lasting_port, lasting_ports
 from tests.support.zookeeper import DEADLINE_S
 
 pytestmark = pytest.mark.first
@@ -77,3 +78,56 @@ def test_without_java_or_pyspark_one_sentence_says_so(
     answer = CliRunner().invoke(main, run)
     assert answer.exit_code == 1
     assert "pip install 'appliance-log[spark]'" in answer.stderr
+
+
+def test_a_server_of_an_ensemble_knows_the_others(tmp_path: Path) -> None:
+    peers = peers_in("zk1, zk2:2889:3889,[::1]:1:2", 2)
+    server = ZooKeeperServer(tmp_path, 2181, host="zk2", number=2, peers=peers,
+                             more=dict(settings_in(["sslQuorum=true"])))  # fmt: skip
+    server.command()
+    written = (tmp_path / "zoo.cfg").read_text()
+    for line in ("clientPortAddress=zk2", "server.1=zk1:2888:3888", "server.2=zk2:2889:3889",
+                 "server.3=[::1]:1:2", "sslQuorum=true"):  # fmt: skip
+        assert f"{line}\n" in written
+    assert (tmp_path / "myid").read_text() == "2\n"
+
+
+@pytest.mark.parametrize("wrong", [
+    ["--id", "1"],
+    ["--ensemble", "zk1,zk2,zk3"],
+    ["--ensemble", "zk1,zk2", "--id", "3"],
+    ["--ensemble", "zk1:1:x", "--id", "1"],
+    ["--set", "tickTime"],
+])  # fmt: skip
+def test_half_an_ensemble_is_refused(wrong: list[str], tmp_path: Path) -> None:
+    answer = CliRunner().invoke(main, ["zookeeper", "--data-dir", str(tmp_path), *wrong])
+    assert answer.exit_code == 1
+    assert "Error: " in answer.stderr
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.release("three JVMs; tests/replication/histories runs ensembles, too")
+def test_three_commands_are_one_ensemble(tmp_path: Path) -> None:
+    port, ports = lasting_port(), lasting_ports(2)
+    hosts = [f"127.0.0.{each}" for each in (1, 2, 3)]
+    ensemble = ",".join(f"{each}:{ports[0]}:{ports[1]}" for each in hosts)
+    with ExitStack() as stack:
+        commands = [[sys.executable, "-m", "appliance", "zookeeper", "--port", str(port), "--id",
+                     str(number), "--ensemble", ensemble, "--data-dir", str(tmp_path / host)]
+                    for number, host in enumerate(hosts, 1)]  # fmt: skip
+        processes = [stack.enter_context(running(each)) for each in commands]
+        for each in processes:
+            assert each.stdout is not None
+            assert each.stdout.readline().startswith("ready zookeeper=127.0.0.")
+        client = KazooClient(f"{hosts[0]}:{port}", connection_retry={"max_tries": -1})
+        client.start(DEADLINE_S)
+        client.create("/on-all", b"x")
+        client.stop()
+        client.close()
+        processes[0].terminate()
+        processes[0].wait(DEADLINE_S)
+        client = KazooClient(f"{hosts[1]}:{port}", connection_retry={"max_tries": -1})
+        client.start(DEADLINE_S)
+        assert client.retry(client.get, "/on-all")[0] == b"x"
+        client.stop()
+        client.close()

@@ -88,6 +88,22 @@ class Faults:
         machine.send(signal.SIGSTOP)
         return lambda: machine.send(signal.SIGCONT)
 
+    def _returns_alone(self, names: tuple[str, ...], amount: float) -> Undo:
+        """The first one dies, then the others; it comes back first, and does not have all."""
+        first, *others = (self.site.machines[each] for each in names)
+        wait = partial(time.sleep, (0.5 + amount) * self.site.session_s)
+        first.do(first.end)
+        for each in others:
+            each.do(wait)
+            each.do(each.end)
+
+        def undo() -> None:
+            for each in others:
+                each.do(wait)
+            self._started((first, *others))
+
+        return undo
+
     # Disks and clocks
 
     def _power_cut(self, names: tuple[str, ...], amount: float) -> Undo:

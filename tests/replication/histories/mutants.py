@@ -16,7 +16,7 @@ from typing import Any
 from tests.crash.build import REPOSITORY, mutant_engine
 
 # By kinds of faults under which each is looked for.
-CRASHES = ("kill", "two killed", "all killed", "pause")
+CRASHES = ("kill", "two killed", "all killed", "returns alone", "pause")
 CUTS = ("cut off", "cut one way", "cut from ZooKeeper", "split", "bridge", "pause", "kill")
 POWER = ("power cut", "power cut of all")
 COMPILED: dict[str, tuple[str, ...]] = {

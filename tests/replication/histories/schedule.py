@@ -22,6 +22,7 @@ KINDS: dict[str, tuple[int, float, float]] = {
     "power cut of all": (1, 0.1, 1.0),
     "two killed": (1, 0.0, 1.5),
     "all killed": (1, 0.0, 1.0),
+    "returns alone": (2, 0.2, 1.5),
     "new disk": (1, 0.3, 1.5),
     "full disk": (2, 0.5, 2.0),
     "dead disk": (2, 0.3, 1.5),
@@ -81,9 +82,11 @@ def _places(kind: str, chance: random.Random) -> tuple[str, ...]:
     broker = chance.choice([*BROKERS, CONTROLLER, LEADER])
     others = chance.sample(BROKERS, 3)
     zookeepers = chance.sample(ZOOKEEPERS, 3)
+    if kind == "returns alone":
+        return (*others,)
     if kind in ("two killed", "bridge"):
         return (*others[:2],)
-    if kind.endswith("all killed") or kind.endswith("of all"):
+    if kind in ("all killed", "power cut of all"):
         return BROKERS
     if kind.startswith("ZooKeeper"):
         return (*zookeepers[: 3 if kind.endswith("lost") else 1],)

@@ -65,13 +65,18 @@ def mutant_engine() -> Path:
     if done.returncode:
         raise RuntimeError(f"the engine with its mutants does not build:\n{done.stderr[-3000:]}")
     built = {each.relative_to(target / "appliance") for each in target.rglob("*.so")}
-    for source in (*package.rglob("*.py"), *package.rglob("*.so")):
+    for source in (*package.rglob("*.py"), *package.rglob("*.so"), *_files_in(package / "static")):
         if source.relative_to(package) not in built:
             place = target / "appliance" / source.relative_to(package)
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, place)
     stamp.write_text(wanted)
     return target
+
+
+def _files_in(folder: Path) -> list[Path]:
+    """What the broker serves."""
+    return [each for each in folder.rglob("*") if each.is_file()]
 
 
 def engine_environment(engine: Path | None = None, **more: str) -> dict[str, str]:

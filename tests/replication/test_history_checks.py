@@ -6,8 +6,10 @@ import pytest
 
 from tests.replication.histories.checks import check
 from tests.replication.histories.faults import Faults
-from tests.replication.histories.ledger import NEVER, Append, Ledger
+from tests.replication.histories.ledger import NEVER, Anomalies, Append, Ledger
 from tests.replication.histories.schedule import KINDS, schedule
+from tests.replication.histories.transfers import ABORTED, COMMITTED, UNKNOWN, Transfer
+from tests.replication.histories.transfers import check as check_transfers
 
 PARTITION = ("log", 0)
 PRODUCERS = {"i": "idempotent", "a": "all", "l": "leader"}
@@ -27,7 +29,7 @@ def ledger(*appends: tuple[str, int, float, float], seen: tuple[str, ...] = ()) 
 def test_a_history_without_anomalies_has_none() -> None:
     found = ledger(("i:1", 0, 0, 1), ("a:1", 1, 0, 1), ("i:2", 2, 2, 3), ("l:1", 3, 2, 3),
                    ("a:2", -1, 3, NEVER), seen=("i:1", "a:1", "i:2"))  # fmt: skip
-    final = {PARTITION: ["i:1", "a:1", "i:2", "l:1", "a:1"]}
+    final = {PARTITION: dict(enumerate(["i:1", "a:1", "i:2", "l:1", "a:1"]))}
     assert check(found, final, PRODUCERS, may_lose=False) == 0
     assert str(found.anomalies) == ""
 
@@ -43,14 +45,30 @@ def test_a_history_without_anomalies_has_none() -> None:
     ("real time", ledger(("a:1", 1, 0, 1), ("i:1", 0, 2, 3)), ["i:1", "a:1"]),
 ])  # fmt: skip
 def test_each_anomaly_is_found(kind: str, found: Ledger, final: list[str]) -> None:
-    check(found, {PARTITION: final}, PRODUCERS, may_lose=False)
+    check(found, {PARTITION: dict(enumerate(final))}, PRODUCERS, may_lose=False)
     assert {**found.anomalies.counts} == {kind: 1}
 
 
 def test_what_acks_1_was_told_may_be_lost_with_a_leader() -> None:
     found = ledger(("l:1", 0, 0, 1))
-    assert check(found, {PARTITION: []}, PRODUCERS, may_lose=True) == 1
+    assert check(found, {PARTITION: {}}, PRODUCERS, may_lose=True) == 1
     assert str(found.anomalies) == ""
+
+
+@pytest.mark.parametrize(("kinds", "transfer", "accounts"), [
+    ([], Transfer(COMMITTED, 2), [["t:0:-5"], ["t:0:5"]]),
+    ([], Transfer(UNKNOWN, 2), [[], []]),
+    (["aborted read"], Transfer(ABORTED), [["t:0:-5"], ["t:0:5"]]),
+    (["torn", "balance"], Transfer(UNKNOWN), [["t:0:-5"], []]),
+    (["torn"], Transfer(COMMITTED, 2), [["t:0:-5", "t:0:-5"], ["t:0:5", "t:0:5"]]),
+    (["lost"], Transfer(COMMITTED, 2), [[], []]),
+])  # fmt: skip
+def test_what_is_wrong_with_transfers_is_found(
+    kinds: list[str], transfer: Transfer, accounts: list[list[str]]
+) -> None:
+    found = Anomalies()
+    check_transfers(found, {"t:0": transfer}, accounts)
+    assert [*found.counts] == kinds
 
 
 def test_two_values_at_one_offset_are_found_when_they_are_seen() -> None:

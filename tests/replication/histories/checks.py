@@ -10,15 +10,18 @@ from tests.replication.histories.ledger import NEVER, Anomalies, Append, Ledger
 from tests.replication.histories.producers import KINDS
 from tests.replication.histories.site import Partition
 
-Lists = Mapping[Partition, list[str]]
+Lists = Mapping[Partition, Mapping[int, str]]  # by offset
 
 
 def check(ledger: Ledger, final: Lists, kinds: Mapping[str, str], may_lose: bool) -> int:
     """`kinds`: of producers. `may_lose`: a leader may have died with what acks=1 was told. Returns
     how many of these were lost."""
     anomalies = ledger.anomalies
-    for partition, values in final.items():
-        _what_was_seen_stays(anomalies, partition, ledger.seen[partition], values)
+    for partition, found in final.items():
+        values = [found[offset] for offset in sorted(found)]
+        if len(values) != max(found, default=-1) + 1:
+            anomalies.add("gap", f"{len(values)} records up to {max(found)} of {partition}")
+        what_was_seen_stays(anomalies, partition, ledger.seen[partition], found)
         own = [each for each in ledger.appends.values() if each.partition == partition]
         _times(anomalies, partition, values, own, kinds)
         _order(anomalies, partition, values, own, kinds)
@@ -26,7 +29,7 @@ def check(ledger: Ledger, final: Lists, kinds: Mapping[str, str], may_lose: bool
 
 
 def _lost(ledger: Ledger, final: Lists, kinds: Mapping[str, str], may_lose: bool) -> int:
-    there = {partition: {*values} for partition, values in final.items()}
+    there = {partition: {*found.values()} for partition, found in final.items()}
     lost_by_leaders = 0
     for value, each in ledger.appends.items():
         if each.acked_s == NEVER or value in there[each.partition]:
@@ -39,16 +42,13 @@ def _lost(ledger: Ledger, final: Lists, kinds: Mapping[str, str], may_lose: bool
     return lost_by_leaders
 
 
-def _what_was_seen_stays(
-    anomalies: Anomalies, partition: Partition, seen: Mapping[int, str], values: list[str]
+def what_was_seen_stays(
+    anomalies: Anomalies, partition: Partition, seen: Mapping[int, str], final: Mapping[int, str]
 ) -> None:
     for offset, value in seen.items():
-        if offset >= len(values):
-            anomalies.add("gone", f"{value} was seen at {partition} {offset}, the end is "
-                                  f"{len(values)}")  # fmt: skip
-        elif values[offset] != value:
+        if final.get(offset) != value:
             anomalies.add("gone", f"{value} was seen at {partition} {offset}, there is "
-                                  f"{values[offset]}")  # fmt: skip
+                                  f"{final.get(offset, 'nothing')}")  # fmt: skip
 
 
 def _times(

@@ -138,7 +138,8 @@ INTERPRETED: dict[str, tuple[Callable[[], None], tuple[str, ...]]] = {
 }
 def environment(mutant: str) -> dict[str, str]:
     """Of a broker, whose own package comes first in it."""
-    places = [*([str(mutant_engine())] if mutant in COMPILED else []), str(REPOSITORY)]
+    own = os.environ.get("HISTORY_PACKAGE", str(REPOSITORY))
+    places = [str(mutant_engine()) if mutant in COMPILED else own, str(REPOSITORY)]
     told = {"APPLIANCE_MUTANT": mutant} if mutant in COMPILED else {}
     return {**told, "PYTHONPATH": os.pathsep.join(places)}
 

@@ -37,11 +37,13 @@ def text_of(message: Any) -> str:
 
 
 class Following:
-    def __init__(self, site: Site, ledger: Ledger, name: str, partitions: int) -> None:
-        self.name, self._ledger = name, ledger
+    def __init__(
+        self, site: Site, ledger: Ledger, name: str, partitions: int, topic: str = "log"
+    ) -> None:
+        self.name, self._ledger, self._topic = name, ledger, topic
         self.positions = dict.fromkeys(range(partitions), 0)
         self._consumer = consumer(site, "nobody")
-        self._consumer.assign([TopicPartition("log", each, 0) for each in self.positions])
+        self._consumer.assign([TopicPartition(topic, each, 0) for each in self.positions])
         self._is_ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name)
         self._thread.start()
@@ -59,13 +61,13 @@ class Following:
             return
         partition, offset = message.partition(), message.offset()
         wanted = self.positions[partition]
-        if offset != wanted:
+        if offset < wanted or (offset > wanted and self._topic == "log"):  # else there are markers
             kind = "went back" if offset < wanted else "gap"
             self._ledger.anomalies.add(
                 kind, f"{self.name} got {offset} of {partition} instead of {wanted}"
             )
         self.positions[partition] = offset + 1
-        self._ledger.saw(self.name, ("log", partition), offset, text_of(message))
+        self._ledger.saw(self.name, (self._topic, partition), offset, text_of(message))
 
     def end(self) -> None:
         self._is_ending.set()
@@ -88,9 +90,9 @@ class Scanning:
             if self.scan(partition) is not None:
                 self.scans += 1
 
-    def scan(self, partition: Partition) -> list[str] | None:
-        """All values up to the high watermark; None: nobody answered in time."""
-        reader = consumer(self._site, "nobody")
+    def scan(self, partition: Partition) -> dict[int, str] | None:
+        """What may be seen, by offset; None: nobody answered in time."""
+        reader = consumer(self._site, "nobody", **{"enable.partition.eof": True})
         try:
             return self._scan(reader, partition)
         except KafkaException:
@@ -98,24 +100,29 @@ class Scanning:
         finally:
             reader.close()
 
-    def _scan(self, reader: Consumer, partition: Partition) -> list[str] | None:
+    def _scan(self, reader: Consumer, partition: Partition) -> dict[int, str] | None:
         least = self._ledger.acked_end(partition)
         place = TopicPartition(*partition, 0)
         _, watermark = reader.get_watermark_offsets(place, ASK_S)
+        reached = 0
         if watermark < least:
             self._ledger.anomalies.add("stale", f"{partition} ends at {watermark}, {least} was "
                                                 "acknowledged before")  # fmt: skip
         reader.assign([place])
         found: dict[int, str] = {}
         end = time.monotonic() + SCAN_S
-        while watermark > 0 and reader.position([place])[0].offset < watermark:
+        while reached < watermark:
             if time.monotonic() > end or self._is_ending.is_set():
                 return None
             for message in messages(reader, 0.2):
-                if message.error() is None:
+                error = message.error()
+                if error is None:
+                    reached = message.offset() + 1
                     found[message.offset()] = value = text_of(message)
                     self._ledger.saw("a scan", partition, message.offset(), value)
-        return [found[offset] for offset in sorted(found) if offset < watermark]
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    reached = max(reached, message.offset())
+        return {offset: value for offset, value in found.items() if offset < watermark}
 
     def end(self) -> None:
         self._is_ending.set()

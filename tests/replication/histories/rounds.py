@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.replication.histories import checks
+from tests.replication.histories import checks, transfers
 from tests.replication.histories.ensemble import ZooKeepers
 from tests.replication.histories.faults import Faults
 from tests.replication.histories.groups import PROTOCOLS, Group
@@ -20,12 +21,15 @@ from tests.replication.histories.readers import Following, Scanning
 from tests.replication.histories.schedule import BROKERS, Fault
 from tests.replication.histories.site import Partition, Site, site, until
 from tests.replication.histories.topics import MadeAndDeleted
+from tests.replication.histories.transfers import Transferring
 
 PARTITIONS = 4
 PRODUCERS = {"i1": "idempotent", "i2": "idempotent", "i3": "idempotent", "a1": "all", "a2": "all",
              "l1": "leader"}  # fmt: skip
+HAS_TRANSFERS = bool(int(os.environ.get("HISTORY_TRANSFERS", "0")))
 HEALED_S = 180.0
 GROUPS_S = 90.0  # more than twice a member's session, on a machine with much to do
+Final = dict[Partition, dict[int, str]]
 HARMLESS = {"stop", "clock", "slow", "ZooKeeper killed", "ZooKeeper paused",
             "cut from one ZooKeeper"}  # fmt: skip
 
@@ -40,6 +44,7 @@ class Result:
     lost_by_leaders: int = 0
     scans: int = 0
     commits: int = 0
+    transfers: int = 0  # committed
     topics: int = 0  # made or deleted
     healed_s: float = 0.0
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -52,7 +57,8 @@ class Result:
         return (
             f"seed {self.seed}, {self.seconds:.0f} s: {sum(self.acked.values())} acknowledged "
             f"({acked}; {self.lost_by_leaders} of acks=1 lost with leaders, {self.refused} refused)"
-            f", {self.scans} scans, {self.commits} commits, {self.topics} topics "
+            f", {self.scans} scans, {self.commits} commits, {self.transfers} "
+            f"transfers, {self.topics} topics "
             f"made or deleted; faults: {faults}; healed in "
             f"{self.healed_s:.1f} s; anomalies: {dict(self.counts) or 'none'}"
         )
@@ -74,6 +80,7 @@ def play(
         wrong = cluster.until_in_sync(time.monotonic() + HEALED_S)
         assert not wrong, wrong
         cluster.create("log", PARTITIONS, min_insync_replicas="2", retention_ms="-1")
+        cluster.create(transfers.TOPIC, transfers.ACCOUNTS, min_insync_replicas="2")
         with ExitStack() as stack:
             _play(seed, seconds, planned, cluster, ledger, result, stack)
     result.counts, result.words = dict(ledger.anomalies.counts), str(ledger.anomalies)
@@ -101,6 +108,13 @@ def _play(
     for group in groups:
         stack.callback(group.end)
     stack.callback(scanning.end)
+    tellers: list[Transferring] = []
+    if HAS_TRANSFERS:
+        accounts = Following(cluster, ledger, "accounts", transfers.ACCOUNTS, transfers.TOPIC)
+        stack.callback(accounts.end)
+        tellers += [Transferring(cluster, ledger, f"teller-{each}", seed) for each in range(2)]
+    for teller in tellers:
+        stack.callback(teller.end)
     topics = MadeAndDeleted(cluster, ledger, seed)
     stack.callback(topics.end)
     faults = Faults(cluster, planned)
@@ -112,9 +126,12 @@ def _play(
         ledger.anomalies.add("not healed", wrong)
     if not until(lambda: not topics.wrong(), GROUPS_S):
         ledger.anomalies.add("topics", topics.wrong())
+    for teller in tellers:
+        teller.end()
     _settle(cluster, ledger, producers, scanning)
     result.healed_s = time.monotonic() - began
-    final = _final(cluster, ledger, scanning)
+    final = _final(ledger, scanning, "log", PARTITIONS)
+    result.transfers = _balance(ledger, scanning, tellers)
     _follow_to_the_end(ledger, followers, groups, final)
     may_lose = not {*faults.done} <= HARMLESS
     result.lost_by_leaders = checks.check(ledger, final, PRODUCERS, may_lose)
@@ -142,22 +159,29 @@ def _settle(
     scanning.end()
 
 
-def _final(cluster: Site, ledger: Ledger, scanning: Scanning) -> dict[Partition, list[str]]:
-    found: dict[Partition, list[str]] = {}
-    for number in range(PARTITIONS):
-        partition = ("log", number)
-        values = scanning.scan(partition)
+def _final(ledger: Ledger, scanning: Scanning, topic: str, partitions: int) -> Final:
+    found = {}
+    for number in range(partitions):
+        values = scanning.scan((topic, number))
         if values is None:
-            ledger.anomalies.add("stuck", f"{partition} cannot be read")
-        found[partition] = values or []
+            ledger.anomalies.add("stuck", f"{topic}-{number} cannot be read to its end")
+        found[topic, number] = values or {}
     return found
+
+
+def _balance(ledger: Ledger, scanning: Scanning, tellers: list[Transferring]) -> int:
+    final = _final(ledger, scanning, transfers.TOPIC, transfers.ACCOUNTS)
+    for partition, values in final.items():
+        checks.what_was_seen_stays(ledger.anomalies, partition, ledger.seen[partition], values)
+    made = {name: each for teller in tellers for name, each in teller.transfers.items()}
+    return transfers.check(ledger.anomalies, made, [each.values() for each in final.values()])
 
 
 def _follow_to_the_end(
     ledger: Ledger,
     followers: list[Following],
     groups: list[Group],
-    final: Mapping[Partition, list[str]],
+    final: Final,
 ) -> None:
     ends = {number: len(values) for (_, number), values in final.items()}
     for follower in followers:

@@ -156,10 +156,17 @@ class DecidedEnds:
             if not marked.done():
                 marked.set_result(None)
 
+    def _ends(self, prepared: Transaction) -> bool:
+        """Whether this task still does. A broker that stopped to lead may begin again in the same
+        election, read what there is, and end it by another task: what this one finds out then is of
+        a transaction that may be over."""
+        is_this = self._ending.get(prepared.id) is asyncio.current_task()
+        return is_this and self._table.is_of_term(prepared)
+
     def _held_up(self, prepared: Transaction, error: ApplianceError) -> None:
         facts = {"transactional_id": prepared.id, "state": prepared.state.value}
-        if not self._table.is_of_term(prepared):
-            logger.info("another coordinator goes on with it", **facts)
+        if not self._ends(prepared):
+            logger.info("another one goes on with it", **facts)
             return
         logger.warning("a transaction cannot be ended yet", **facts, error=error)
         if self._table.is_in_cluster:
@@ -179,8 +186,8 @@ class DecidedEnds:
         marker = Marker(prepared.producer, prepared.is_commit, prepared.term_epoch)
         left = prepared.partitions - marked
         more, failure = await write_at_leaders(self.leaders, marker, left)
-        if not self._table.is_of_term(prepared):
-            raise EndsUnderWay(f"{prepared.id} is another broker's")
+        if not self._ends(prepared):
+            raise EndsUnderWay(f"{prepared.id} is another's to end")
         if failure is not None:
             self._marked[prepared.id] = marked | more
             raise failure

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
@@ -40,6 +41,7 @@ class Leaders:
     def __init__(self) -> None:
         self.leader: int | None = 3
         self.code = 0
+        self.held: dict[Partition, int] | None = None  # answered to the first when it is None again
         self.markers: list[tuple[Marker, list[Partition]]] = []
 
     def leader_of(self, place: Partition) -> int | None:
@@ -49,6 +51,10 @@ class Leaders:
         self, node: int, marker: Marker, places: Collection[Partition]
     ) -> Codes:
         self.markers.append((marker, sorted(places)))
+        if len(self.markers) == 1 and (codes := self.held) is not None:
+            while self.held is not None:
+                await asyncio.sleep(0.005)
+            return codes
         return dict.fromkeys(places, self.code)
 
     async def ask_coordinator(
@@ -93,6 +99,10 @@ def begun(member: Member, *places: tuple[str, int], is_v2: bool = True) -> TxnCl
 def state_at(member: Member, name: str = "id") -> str:
     """When nothing is on its way."""
     member.run(settled(member))
+    return described(member, name)
+
+
+def described(member: Member, name: str = "id") -> str:
     (found,) = member.ask(DescribeTransactionsRequest([name]), 0).transaction_states
     return str(found.error_code or found.transaction_state)
 
@@ -245,3 +255,24 @@ def test_an_end_that_is_held_up_is_tried_again_soon(pair: Pair) -> None:
     others.code = 0
     until(lambda: state_at(pair.one) == "CompleteCommit")
     assert client.add(T1) == [0]
+
+
+def test_what_an_end_of_before_finds_out_says_nothing_of_the_next_transaction(pair: Pair) -> None:
+    """A coordinator that paused was not followed by another: it goes on in the same election."""
+    others = pair.leaders_of_others
+    pair.move(pair.one)
+    client = begun(pair.one, T0, T1, is_v2=False)
+    others.held = {Partition(*T0): 0, Partition(*T1): 19}  # NOT_ENOUGH_REPLICAS
+    assert client.end() == 0
+    pair.elect(None, raised=0)
+    pair.elect(pair.one, raised=0)
+    pair.one.run(pair.one.broker.transactions.table.led.read_all())
+    until(lambda: described(pair.one) == "CompleteCommit")
+    others.held = None
+    assert state_at(pair.one) == "CompleteCommit"
+    del others.markers[:]
+    assert client.add(T0, T1) == [0, 0]
+    assert client.end(False) == 0
+    assert {place for _, places in others.markers for place in places} == {
+        Partition(*T0), Partition(*T1)
+    }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
@@ -41,7 +42,8 @@ class Leaders:
     def __init__(self) -> None:
         self.leader: int | None = 3
         self.code = 0
-        self.held: dict[Partition, int] | None = None  # answered to the first when it is None again
+        self.first: dict[Partition, int] = {}  # what the first is answered, when that `may_go`
+        self.may_go = threading.Event()
         self.markers: list[tuple[Marker, list[Partition]]] = []
 
     def leader_of(self, place: Partition) -> int | None:
@@ -51,10 +53,9 @@ class Leaders:
         self, node: int, marker: Marker, places: Collection[Partition]
     ) -> Codes:
         self.markers.append((marker, sorted(places)))
-        if len(self.markers) == 1 and (codes := self.held) is not None:
-            while self.held is not None:
-                await asyncio.sleep(0.005)
-            return codes
+        if self.first and len(self.markers) == 1:
+            await asyncio.to_thread(self.may_go.wait)
+            return self.first
         return dict.fromkeys(places, self.code)
 
     async def ask_coordinator(
@@ -262,13 +263,13 @@ def test_what_an_end_of_before_finds_out_says_nothing_of_the_next_transaction(pa
     others = pair.leaders_of_others
     pair.move(pair.one)
     client = begun(pair.one, T0, T1, is_v2=False)
-    others.held = {Partition(*T0): 0, Partition(*T1): 19}  # NOT_ENOUGH_REPLICAS
+    others.first = {Partition(*T0): 0, Partition(*T1): 19}  # NOT_ENOUGH_REPLICAS
     assert client.end() == 0
     pair.elect(None, raised=0)
     pair.elect(pair.one, raised=0)
     pair.one.run(pair.one.broker.transactions.table.led.read_all())
     until(lambda: described(pair.one) == "CompleteCommit")
-    others.held = None
+    others.may_go.set()
     assert state_at(pair.one) == "CompleteCommit"
     del others.markers[:]
     assert client.add(T0, T1) == [0, 0]

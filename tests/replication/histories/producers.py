@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
 from tests.replication.histories.ledger import Append, Ledger
 from tests.replication.histories.site import Site
@@ -51,7 +51,8 @@ class Appending:
         while not self._is_ending.is_set():
             self._send(number)
             number += 1
-            self._producer.poll(PAUSE_S)
+            with suppress(KafkaException):
+                self._producer.poll(PAUSE_S)
 
     def _send(self, number: int) -> None:
         value = f"{self.name}:{number}"
@@ -59,12 +60,17 @@ class Appending:
         append = Append(self.name, number, partition, time.monotonic())
         with self._ledger.guard:
             self._ledger.appends[value] = append
-        with suppress(BufferError):  # full: the next `poll` makes room
+        try:
             self._producer.produce(
                 "log", value, key=str(key_of(value)), partition=partition[1],
                 on_delivery=partial(self._note, append),
             )  # fmt: skip
             return
+        except BufferError:  # full: the next `poll` makes room
+            pass
+        except KafkaException as error:  # it has given up for good
+            self.fatal = self.fatal or str(error)
+            self._is_ending.set()
         with self._ledger.guard:
             del self._ledger.appends[value]
 
@@ -85,4 +91,6 @@ class Appending:
 
     def flush(self, timeout_s: float) -> int:
         """How many are neither acknowledged nor refused in time."""
-        return int(self._producer.flush(timeout_s))
+        with suppress(KafkaException):
+            return int(self._producer.flush(timeout_s))
+        return len(self._producer)

@@ -26,7 +26,7 @@ from tests.replication.histories.transfers import Transferring
 PARTITIONS = 4
 PRODUCERS = {"i1": "idempotent", "i2": "idempotent", "i3": "idempotent", "a1": "all", "a2": "all",
              "l1": "leader"}  # fmt: skip
-HAS_TRANSFERS = bool(int(os.environ.get("HISTORY_TRANSFERS", "0")))
+HAS_TRANSFERS = bool(int(os.environ.get("HISTORY_TRANSFERS", "1")))
 HEALED_S = 180.0
 GROUPS_S = 90.0  # more than twice a member's session, on a machine with much to do
 Final = dict[Partition, dict[int, str]]
@@ -151,8 +151,9 @@ def _settle(
 ) -> None:
     for each in producers:
         each.end()
+    end = time.monotonic() + HEALED_S
     for each in producers:
-        if left := each.flush(HEALED_S):
+        if left := each.flush(max(1.0, end - time.monotonic())):
             ledger.anomalies.add("stuck", f"{left} records of {each.name}")
         if each.fatal:
             ledger.anomalies.add("fatal", f"{each.name}: {each.fatal}")

@@ -109,7 +109,7 @@ def check(
             anomalies.add("never sent", f"{name}: {found}")
         elif transfer.outcome == ABORTED:
             anomalies.add("aborted read", f"{name} was aborted, and {found} is seen")
-        if len(found) != 2 or sum(found):
+        if len(found) != 2 or sum(found) != 0:
             anomalies.add("torn", f"{name}: {found}")
     for name, transfer in transfers.items():
         if transfer.outcome == COMMITTED and name not in changes:

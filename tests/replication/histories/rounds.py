@@ -15,6 +15,7 @@ from tests.replication.histories.ensemble import ZooKeepers
 from tests.replication.histories.faults import Faults
 from tests.replication.histories.groups import PROTOCOLS, Group
 from tests.replication.histories.ledger import NEVER, Ledger
+from tests.replication.histories.moving import Moving
 from tests.replication.histories.network import Network
 from tests.replication.histories.producers import Appending
 from tests.replication.histories.readers import Following, Scanning
@@ -27,6 +28,7 @@ PARTITIONS = 4
 PRODUCERS = {"i1": "idempotent", "i2": "idempotent", "i3": "idempotent", "a1": "all", "a2": "all",
              "l1": "leader"}  # fmt: skip
 HAS_TRANSFERS = bool(int(os.environ.get("HISTORY_TRANSFERS", "1")))
+HAS_MOVES = bool(int(os.environ.get("HISTORY_MOVES", "0")))
 HEALED_S = 180.0
 GROUPS_S = 90.0  # more than twice a member's session, on a machine with much to do
 Final = dict[Partition, dict[int, str]]
@@ -45,6 +47,7 @@ class Result:
     scans: int = 0
     commits: int = 0
     transfers: int = 0  # committed
+    moves: int = 0  # of partitions
     topics: int = 0  # made or deleted
     healed_s: float = 0.0
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -58,7 +61,7 @@ class Result:
             f"seed {self.seed}, {self.seconds:.0f} s: {sum(self.acked.values())} acknowledged "
             f"({acked}; {self.lost_by_leaders} of acks=1 lost with leaders, {self.refused} refused)"
             f", {self.scans} scans, {self.commits} commits, {self.transfers} "
-            f"transfers, {self.topics} topics "
+            f"transfers, {self.moves} moves, {self.topics} topics "
             f"made or deleted; faults: {faults}; healed in "
             f"{self.healed_s:.1f} s; anomalies: {dict(self.counts) or 'none'}"
         )
@@ -115,6 +118,9 @@ def _play(
         tellers += [Transferring(cluster, ledger, f"teller-{each}", seed) for each in range(2)]
     for teller in tellers:
         stack.callback(teller.end)
+    moving = Moving(cluster, seed, PARTITIONS) if HAS_MOVES else None
+    if moving:
+        stack.callback(moving.end)
     topics = MadeAndDeleted(cluster, ledger, seed)
     stack.callback(topics.end)
     faults = Faults(cluster, planned)
@@ -122,8 +128,13 @@ def _play(
     result.faults, result.told = faults.done, faults.told
     began = time.monotonic()
     topics.end()
+    if moving:
+        moving.end()
     if wrong := cluster.heal(HEALED_S):
         ledger.anomalies.add("not healed", wrong)
+    if moving and not moving.bring_home(HEALED_S):
+        ledger.anomalies.add("stuck", "partitions that were moved are not where they belong")
+    result.moves = moving.moves if moving else 0
     if not until(lambda: not topics.wrong(), GROUPS_S):
         ledger.anomalies.add("topics", topics.wrong())
     for teller in tellers:

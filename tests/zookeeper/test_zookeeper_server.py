@@ -17,6 +17,7 @@ from kazoo.client import KazooClient
 from appliance.cli.main import main
 from appliance.zookeeper.server import ZooKeeperServer, peers_in, settings_in
 from loadtest.ports import lasting_port, lasting_ports
+from tests.support.certificates import Authority
 from tests.support.zookeeper import DEADLINE_S
 
 pytestmark = pytest.mark.first
@@ -107,13 +108,20 @@ def test_half_an_ensemble_is_refused(wrong: list[str], tmp_path: Path) -> None:
 
 
 @pytest.mark.release("three JVMs; tests/replication/histories runs ensembles, too")
-def test_three_commands_are_one_ensemble(tmp_path: Path) -> None:
+def test_three_commands_are_one_ensemble_with_certificates(tmp_path: Path) -> None:
     port, ports = lasting_port(), lasting_ports(2)
     hosts = [f"127.0.0.{each}" for each in (1, 2, 3)]
+    authority = Authority(tmp_path / "tls")
+    tls = [each for name, value in {
+        "sslQuorum": "true",
+        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+        "ssl.quorum.keyStore.location": authority.keystore(*hosts),
+        "ssl.quorum.trustStore.location": authority.trust,
+    }.items() for each in ("--set", f"{name}={value}")]  # fmt: skip
     ensemble = ",".join(f"{each}:{ports[0]}:{ports[1]}" for each in hosts)
     with ExitStack() as stack:
         commands = [[sys.executable, "-m", "appliance", "zookeeper", "--port", str(port), "--id",
-                     str(number), "--ensemble", ensemble, "--data-dir", str(tmp_path / host)]
+                     str(number), "--ensemble", ensemble, "--data-dir", str(tmp_path / host), *tls]
                     for number, host in enumerate(hosts, 1)]  # fmt: skip
         processes = [stack.enter_context(running(each)) for each in commands]
         for each in processes:

@@ -341,7 +341,7 @@ ADDITIONS: dict[str, str] = {
         cluster_id TEXT NOT NULL
     )
     """,
-    # Users that were changed in this copy while the broker was stopped: the cluster is told of them.
+    # Users that were changed in this copy while the broker was stopped: the cluster is told.
     "users_changed_offline": """
     CREATE TABLE users_changed_offline (
         name TEXT PRIMARY KEY NOT NULL

@@ -31,12 +31,13 @@ def of_replicas(here: InCluster) -> Iterator[Finding]:
         if state is None or known is None:
             continue
         isr, count = len(state.isr), len(known.partitions[partition])
+        adding = known.adding.get(partition, ())  # as in Kafka, they are not missed until they came
         least = here.cluster.min_insync(topic, count)
         if isr < least:
             few.append(f"{log.name}: {isr} of {count} replicas are in sync, wanted {least} "
                        "(min.insync.replicas): nothing counts until one returns")  # fmt: skip
-        elif isr < count:
-            under.append(f"{log.name}: {isr} of {count} replicas are in sync")
+        elif isr < count - len(adding):
+            under.append(f"{log.name}: {isr} of {count - len(adding)} replicas are in sync")
     yield from first_of("failing", "replicas", few, "partitions have too few replicas in sync")
     yield from first_of("degraded", "replicas", under, "partitions have replicas behind")
     away = [f"{why} ({some(count, 'partition')})" for why, count in here.fetchers.troubles.items()]

@@ -92,8 +92,8 @@ class TopicRows:
             run("DELETE FROM local_replicas WHERE topic = ?", (topic,))
             _insert_here(run, topic, here)
             for number in gone:
-                place = "DELETE FROM partition_directories WHERE topic = ? AND partition = ?"
-                run(place, (topic, number))
+                for table in ("partition_directories", "partition_moves"):
+                    run(f"DELETE FROM {table} WHERE topic = ? AND partition = ?", (topic, number))
             insert_places(run, places)
 
     def has_replicated(self) -> bool:

@@ -1,10 +1,11 @@
-"""UnregisterBroker 0: always refuses. This broker is the whole cluster and cannot leave it.
+"""UnregisterBroker 0: always refuses, for there is nothing to do: a broker is registered as long as
+it runs, and no longer.
 
-Its own number gets INVALID_REQUEST, any other BROKER_ID_NOT_REGISTERED.
+One that lives gets INVALID_REQUEST, any other number BROKER_ID_NOT_REGISTERED.
 
 Rights: ALTER on the cluster.
 
-Left out: removing brokers, because there is one.
+Left out: nothing. What a broker has is moved off it by AlterPartitionReassignments.
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ def handle(
     broker: Broker, request: UnregisterBrokerRequest, call: Call
 ) -> UnregisterBrokerResponse:
     check_cluster(call, Operation.ALTER)
-    if request.broker_id == broker.node_id:
+    asked = request.broker_id
+    living = [each.node_id for each in broker.members.nodes(call.listener)]
+    if asked not in living:
+        text = f"got broker {asked}, there is {', '.join(map(str, living))}"
         return UnregisterBrokerResponse(
-            error_code=ErrorCode.INVALID_REQUEST,
-            error_message=f"broker {broker.node_id} is the only one: it is the cluster",
+            error_code=ErrorCode.BROKER_ID_NOT_REGISTERED, error_message=text
         )
-    return UnregisterBrokerResponse(
-        error_code=ErrorCode.BROKER_ID_NOT_REGISTERED,
-        error_message=f"got broker {request.broker_id}, there is only {broker.node_id}",
-    )
+    text = f"broker {asked} is the only one: it is the cluster"
+    if broker.topics.cluster is not None:
+        text = f"broker {asked} lives: stop it, and it is registered no more"
+    return UnregisterBrokerResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=text)

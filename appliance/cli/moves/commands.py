@@ -161,7 +161,7 @@ def replace(
     if not as_json:
         click.echo(words_of(node, mine, lost), err=True)
     if dry_run:
-        return put_plan(plan, as_json, report)
+        return put_plan(plan, as_json, report) if as_json or plan.moves else None
     if lost and begin_lost_anew:
         sure(f"Begin {some(len(lost), 'partition')} anew, without what only broker {node} had?",
              is_sure)  # fmt: skip

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from appliance.cli.moves.seen_cluster import BROKER, PREFERRED, TOPIC, SeenCluster, Sizes
+from appliance.cli.moves.seen_cluster import PREFERRED, SeenCluster, Sizes
 from appliance.cluster.forms import Key
 from appliance.cluster.plans import Move
 from appliance.errors import ApplianceError
@@ -77,16 +77,18 @@ def throttled(
     if rate is None:
         yield
         return
-    brokers = {str(node) for each in moves for node in (*each.of.replicas, *each.replicas)}
-    living = sorted(brokers & {*map(str, cluster.known)})
+    brokers = {node for each in moves for node in (*each.of.replicas, *each.replicas)}
+    living = sorted(brokers & {*cluster.known})
     topics = throttled_replicas(moves)
-    cluster.configure(TOPIC, topics)
-    cluster.configure(BROKER, {each: dict.fromkeys(RATES, str(rate)) for each in living})
     try:
+        cluster.configure_topics(topics)
+        for node in living:
+            cluster.configure_broker(node, dict.fromkeys(RATES, str(rate)))
         yield
     finally:
-        cluster.configure(BROKER, {each: dict.fromkeys(RATES) for each in living})
-        cluster.configure(TOPIC, {each: dict.fromkeys(THROTTLED) for each in topics})
+        cluster.configure_topics({each: dict.fromkeys(THROTTLED) for each in topics})
+        for node in living:
+            cluster.configure_broker(node, dict.fromkeys(RATES))
 
 
 def throttled_replicas(moves: Sequence[Move]) -> dict[str, dict[str, str]]:

@@ -46,6 +46,7 @@ AT_ONCE = 500  # partitions of a request
 TOPIC, BROKER = 2, 4  # kinds of resources with configs
 PREFERRED, UNCLEAN = 0, 1
 MIN_INSYNC = "min.insync.replicas"
+Values = Mapping[str, str | None]
 Sizes = dict[tuple[int, str, int], int]  # by broker, topic and partition
 
 
@@ -241,21 +242,31 @@ class SeenCluster:
             if each.error_code not in (0, ErrorCode.ELECTION_NOT_NEEDED)
         }
 
-    def configure(self, kind: int, wanted: Mapping[str, Mapping[str, str | None]]) -> None:
-        """By resource; None: as if it had not been set."""
-        alter = IncrementalAlterConfigsRequest
-        resources = [
-            alter.AlterConfigsResource(kind, name, [
-                alter.AlterableConfig(key, int(value is None), value)
-                for key, value in values.items()
-            ])
-            for name, values in wanted.items()
-        ]  # fmt: skip
-        answer = self.ask(ALTER_CONFIGS, alter(resources=resources))
-        for each in answer.responses:
-            if each.error_code:
-                raise refused(each.error_code, f"settings of {each.resource_name}",
-                              each.error_message)  # fmt: skip
+    def configure_topics(self, wanted: Mapping[str, Values]) -> None:
+        resources = [_resource(TOPIC, name, values) for name, values in wanted.items()]
+        request = IncrementalAlterConfigsRequest(resources=resources)
+        _check(self.ask(ALTER_CONFIGS, request))
+
+    def configure_broker(self, node: int, values: Values) -> None:
+        """Its own settings are told to itself, as in Kafka."""
+        request = IncrementalAlterConfigsRequest(resources=[_resource(BROKER, str(node), values)])
+        _check(self.ask_one(self._brokers[node], ALTER_CONFIGS, request))
+
+
+def _resource(kind: int, name: str, values: Values) -> Any:
+    """A value of None: as if it had not been set."""
+    alter = IncrementalAlterConfigsRequest
+    configs = [
+        alter.AlterableConfig(key, int(value is None), value) for key, value in values.items()
+    ]
+    return alter.AlterConfigsResource(kind, name, configs)
+
+
+def _check(answer: Any) -> None:
+    for each in answer.responses:
+        if each.error_code:
+            what = f"settings of {each.resource_name}"
+            raise refused(each.error_code, what, each.error_message)
 
 
 def _request(topics: Mapping[str, Mapping[int, list[int]]]) -> AlterPartitionReassignmentsRequest:

@@ -11,6 +11,7 @@ from appliance.cli.moves.carrying_out import (
     LOOK_S,
     carry_out,
     shown,
+    throttled,
     until_done,
     until_in_sync,
 )
@@ -58,38 +59,45 @@ def decommission(
             f"broker {node} does not live; living are {numbers(picture)}. What was on a dead one: "
             f"appliance cluster replace {node}", NOT_FOUND,
         )  # fmt: skip
-    moved, count = 0, 0
+    plan = plans.off(node, picture.partitions, picture.racks, fewer_replicas)
+    if dry_run:
+        check(plan, picture, node)
+        return put_plan(plan, as_json, {"broker": node})
+    done: list[Move] = []
     for _ in range(ROUNDS):
-        plan = off(cluster, picture, node, fewer_replicas)
-        if dry_run:
-            return put_plan(plan, as_json, {"broker": node})
+        done += finish(cluster, picture, node, throttle)
+        picture = cluster.picture()
+        plan = plans.off(node, picture.partitions, picture.racks, fewer_replicas)
+        check(plan, picture, node)
         if not plan.moves:
             break
         if not as_json:
             click.echo(told(plan), err=True)
         carry_out(cluster, plan.moves, throttle)
-        moved, count = moved + plan.size, count + len(plan.moves)
-        picture = cluster.picture()
+        done += plan.moves
     if left := picture.of(node):
         raise Failed(f"{some(len(left), 'partition')} came anew: {shown([*map(str, left)])}; "
                      "call it again", FAILED)  # fmt: skip
+    moved = Plan(done)
     if as_json:
-        return put_json({"broker": node, "partitions": count, "bytes": moved, "left": 0})
-    click.echo(f"broker {node} has no replica any more ({some(count, 'partition')}, {size(moved)} "
-               "moved): stop it, and its id is free")  # fmt: skip
+        return put_json({"broker": node, "partitions": len(done), "bytes": moved.size, "left": 0})
+    click.echo(f"broker {node} has no replica any more ({some(len(done), 'partition')}, "
+               f"{size(moved.size)} moved): stop it, and its id is free")  # fmt: skip
 
 
-def off(cluster: SeenCluster, picture: Picture, node: int, may_be_fewer: bool) -> Plan:
+def finish(
+    cluster: SeenCluster, picture: Picture, node: int, throttle: int | None
+) -> list[Move]:
     """What is under way from it already goes on, and is waited for first."""
     moving = cluster.moving()
-    under_way = [Move(each, moving[each.key][0]) for each in picture.of(node)
-                 if each.key in moving and node not in moving[each.key][0]]  # fmt: skip
+    under_way = [
+        Move(before(each, moving), moving[each.key][0]) for each in picture.of(node)
+        if each.key in moving and node not in moving[each.key][0]
+    ]  # fmt: skip
     if under_way:
-        until_done(cluster, [Move(before(each.of, moving), each.replicas) for each in under_way])
-        picture = cluster.picture()
-    plan = plans.off(node, picture.partitions, picture.racks, may_be_fewer)
-    check(plan, picture, node)
-    return plan
+        with throttled(cluster, under_way, throttle):
+            until_done(cluster, under_way)
+    return under_way
 
 
 def before(placed: Placed, moving: dict[Any, Any]) -> Placed:

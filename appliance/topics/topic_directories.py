@@ -71,8 +71,12 @@ def add_replicas(
     rows: TopicRows, log_dir: LogDirs, row: TopicRow, here: frozenset[int], config: LogConfig
 ) -> list[Log]:
     """Of a cluster's topic as `row` says it is now; the logs of the partitions that `here` has and
-    it had not. The decision is the cluster's: what fails is done when it is looked at again."""
+    it had not. The decision is the cluster's: what fails is done when it is looked at again. What
+    could not be removed when they left is set aside."""
     more = sorted(here - (row.here or frozenset()))
+    for number in more:
+        if row.here is not None and log_dir.holds(row.name, number):
+            log_dir.set_aside(row.name, number)
     places = log_dir.place(row.name, more, must=row.name in INTERNAL)
     rows.set_replicas(row.name, row.partitions, here, places)
     return _make(log_dir, row.name, row.id, more, config)

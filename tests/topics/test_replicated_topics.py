@@ -12,6 +12,7 @@ import pytest
 from appliance.broker.broker import Broker
 from appliance.catalog.log_directory_rows import Move
 from appliance.data_dir.log_dirs import LogDirs
+from appliance.errors import StorageIoFailed
 from appliance.topics.replicated_topics import ReplicatedTopics, Wanted
 from tests.support.logs import batch, values
 from tests.support.several_dirs import live
@@ -104,6 +105,26 @@ def test_what_is_wanted_again_when_its_turn_comes_stays(tmp_path: Path) -> None:
         turn.set()
         await asyncio.gather(before, agreeing)
         assert values(broker.topics["t"].log(0).read(0)) == ["0"]
+
+    live(tmp_path, use)
+
+
+def test_what_could_not_be_removed_is_not_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise StorageIoFailed("the disk")
+
+    async def use(broker: Broker) -> None:
+        found = await begun(broker, 0)
+        with monkeypatch.context() as patched:
+            patched.setattr(LogDirs, "delete_all", fail)
+            with pytest.raises(StorageIoFailed):
+                await found.agree(lambda: wanted(led={0: 6}))
+        assert broker.topics["t"].here == frozenset()
+        await found.agree(lambda: wanted(0))
+        assert broker.topics["t"].log(0).log_end_offset == 0
+        assert (folders(tmp_path), aside(tmp_path)) == (["t-0"], ["t-0"])
 
     live(tmp_path, use)
 

@@ -108,12 +108,20 @@ async def _of_topic(
             wanted[each.partition_index] = each.replicas
         except ApplianceError as error:
             faults[each.partition_index] = error
-    if wanted and await _fault(cluster, asked.name, wanted):
-        for number, replicas in wanted.items():
-            if fault := await _fault(cluster, asked.name, {number: replicas}):
-                faults[number] = fault
+    faults |= await _faults(cluster, asked.name, wanted)
     return [_row(each.partition_index, faults.get(each.partition_index))
             for each in asked.partitions]  # fmt: skip
+
+
+async def _faults(cluster: Cluster, topic: str, wanted: Wanted) -> dict[int, ApplianceError]:
+    fault = await _fault(cluster, topic, wanted) if wanted else None
+    if fault is None:
+        return {}
+    if len(wanted) == 1 or fault.kafka_code == ErrorCode.REQUEST_TIMED_OUT:
+        return dict.fromkeys(wanted, fault)
+    each = {number: await _fault(cluster, topic, {number: replicas})
+            for number, replicas in wanted.items()}  # fmt: skip
+    return {number: found for number, found in each.items() if found is not None}
 
 
 async def _fault(cluster: Cluster, topic: str, wanted: Wanted) -> ApplianceError | None:

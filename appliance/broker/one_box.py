@@ -21,7 +21,7 @@ from appliance.topics.topic import Topic
 from appliance.topics.topic_rows import TopicRow
 
 log = event_log.named("cluster")
-SHOWN_MAX = 5
+SHOWN_MAX, EPOCHS_MARGIN = 5, 1_000_000
 
 
 class ReplicasElsewhere(ApplianceError):
@@ -59,10 +59,10 @@ async def is_taken_in(broker: Broker) -> bool:
 
 
 def _own_topic(topic: Topic) -> OwnTopic:
-    """A log that is not open says nothing: nobody leads it before it is, and then by an epoch that
-    is above all others of its topic."""
-    known = [each.leader_epoch for each in topic.open_logs]
-    epochs = [max(known, default=0) if each is None else each.leader_epoch for each in topic.logs]
+    """A log that is not open says nothing: it is led when it is, by an epoch that is far above all
+    others of its topic."""
+    known = max((each.leader_epoch for each in topic.open_logs), default=0) + EPOCHS_MARGIN
+    epochs = [known if each is None else each.leader_epoch for each in topic.logs]
     return OwnTopic(topic.name, topic.id.bytes, epochs, topic.configs)
 
 

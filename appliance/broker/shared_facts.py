@@ -47,6 +47,7 @@ class SharedFacts:
         self._broker, self._cluster = broker, cluster
         self._nodes = cluster.facts
         self._rows = FactRows(broker.catalog)
+        self._joined = self._rows.cluster()  # whose copy this is; "": these are its own
         self._owners: dict[str, Owner] = {each.kind: each for each in broker.owners_of_facts()}
         self._root = NOTHING  # whose change is applied here
         self._session = 0  # in which everything was read
@@ -95,7 +96,7 @@ class SharedFacts:
         if self.trouble != text:
             log.error("users, rules and settings are not as the cluster has them", error=error)
         self.trouble, self._session = text, 0
-        if self._rows.cluster():
+        if self._joined:
             self._on_followed()  # by the copy that it has
         await asyncio.sleep(AGAIN_S)
         self._nodes.wake()
@@ -103,15 +104,9 @@ class SharedFacts:
     async def _catch_up(self) -> None:
         number = self._nodes.session.number
         root = await self._nodes.root()
-        joined = self._rows.cluster()
-        if joined and (joined != self._cluster.cluster_id or root == NOTHING):
-            raise Refused(
-                ErrorCode.INVALID_REQUEST,
-                f"the users, rules and settings here are a copy of those of cluster {joined}, and "
-                f"this ZooKeeper has {'none' if root == NOTHING else self._cluster.cluster_id}: "
-                "nothing is changed here",
-            )
-        if not joined:
+        if self._joined:
+            self._check_cluster(root)
+        if not self._joined:
             root = await self._join(root)
         elif number != self._session or self._is_ahead or root.folder != self._root.folder:
             await self._take_all(root)
@@ -120,6 +115,15 @@ class SharedFacts:
         self._root, self._session, self._is_ahead = root, number, False
         self.trouble = ""
         self._on_followed()
+
+    def _check_cluster(self, root: Root) -> None:
+        there = "none" if root == NOTHING else self._cluster.cluster_id
+        if there != self._joined:
+            raise Refused(
+                ErrorCode.INVALID_REQUEST,
+                f"the users, rules and settings here are a copy of those of cluster {self._joined} "
+                f"and this ZooKeeper has {there}: nothing is changed here",
+            )
 
     async def _take_changes(self, root: Root) -> None:
         places = root.since(self._root.number)
@@ -145,13 +149,15 @@ class SharedFacts:
     async def _publish_changed_users(self, root: Root, there: Mapping[str, Value]) -> None:
         """Somebody has changed them in this copy, and is who may: that is the way back in for who
         has lost the last password."""
-        names, own = self._rows.changed_users(), self._owners["users"].facts()
+        names = await asyncio.to_thread(self._rows.changed_users)
+        if not names:
+            return
+        own = self._owners["users"].facts()
         news = {name: own.get(name) for name in names if own.get(name) != there.get(name)}
         if news:
             await self._nodes.write(root, "users", news, is_secret=True)
             log.warning("the cluster has the users that were changed here offline", users=[*news])
-        if names:
-            await asyncio.to_thread(self._rows.forget_changed_users)
+        await asyncio.to_thread(self._rows.forget_changed_users)
         if news:
             raise Stale  # it is read anew
 
@@ -201,7 +207,8 @@ class SharedFacts:
         if root != NOTHING:
             found = await self._nodes.read_all(root, self._owners)
         own = self._own()
-        if root == NOTHING or (_is_empty(found) and not _is_empty(own)):
+        is_unset = _is_empty(found) and not self._nodes.troubles
+        if root == NOTHING or (is_unset and not _is_empty(own)):
             root = await self._seed(root, own, found)
             await self._remember()
             await self._nodes.read_all(root, self._owners)
@@ -248,6 +255,7 @@ class SharedFacts:
 
     async def _remember(self) -> None:
         await asyncio.to_thread(self._rows.set_cluster, self._cluster.cluster_id)
+        self._joined = self._cluster.cluster_id
 
     # Changed here
 

@@ -34,7 +34,7 @@ from appliance.cluster.session import AWAY, ChangeRefused, Session
 from appliance.errors import Refused
 from appliance.protocol.errors import ErrorCode
 
-CHANGES_MAX, PLACES_MAX = 50, 1000  # listed; of one change
+CHANGES_MAX, LISTED_BYTES_MAX = 50, 100_000  # of the changes that are listed
 BYTES_MAX = 900_000  # that ZooKeeper takes at a time
 VALUE_BYTES_MAX = 700_000
 NAME_IN_SET_MAX = 64
@@ -62,10 +62,15 @@ class Root:
 
     def after(self, places: Iterable[Place] | None) -> Root:
         known = None if places is None else tuple(places)
-        if known is not None and len(known) > PLACES_MAX:
-            known = None
-        changes = (*self.changes, (self.number + 1, known))[-CHANGES_MAX:]
-        return Root(self.folder, self.number + 1, changes)
+        found = Root(self.folder, self.number + 1, ((self.number + 1, known),))
+        if len(found.node) > LISTED_BYTES_MAX:
+            return Root(self.folder, self.number + 1, ((self.number + 1, None),))
+        for each in reversed(self.changes[1 - CHANGES_MAX :]):
+            longer = Root(found.folder, found.number, (each, *found.changes))
+            if len(longer.node) > LISTED_BYTES_MAX:
+                break
+            found = longer
+        return found
 
     @property
     def node(self) -> bytes:

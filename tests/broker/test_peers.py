@@ -8,15 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from appliance import config
+from appliance.broker.inter_broker_security import InterBrokerSecurity
 from appliance.broker.peers import Peers, PeerUnreachable
 from appliance.config import Address
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from appliance.protocol.messages.metadata import MetadataRequest
 from appliance.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
-from appliance.testing import running_broker
+from appliance.testing import Login, RunningBroker, running_broker
+from tests.support.certificates import Authority
 
 TIMEOUT_S = 10.0
+PASSWORD = "correct horse battery"
 Marker = WriteTxnMarkersRequest.WritableTxnMarker
 Topic = WriteTxnMarkersRequest.WritableTxnMarkerTopic
 
@@ -27,9 +31,13 @@ def address(tmp_path: Path) -> Iterator[Address]:
         yield Address.parse(broker.bootstrap)
 
 
-def asked(where: Address | None, job: Callable[[Peers], Awaitable[None]]) -> None:
+def asked(
+    where: Address | None,
+    job: Callable[[Peers], Awaitable[None]],
+    security: InterBrokerSecurity | None = None,
+) -> None:
     async def run() -> None:
-        peers = Peers(lambda node: where if node == 2 else None, "broker-1")
+        peers = Peers(lambda node: where if node == 2 else None, "broker-1", security)
         try:
             await job(peers)
         finally:
@@ -113,3 +121,49 @@ def test_what_is_no_answer_is_told(answer: bytes) -> None:
             await peers.ask(2, MetadataRequest(), 12, TIMEOUT_S)
 
     asyncio.run(serve(handle, job))
+
+
+# Over TLS, with a login
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    folder = tmp_path_factory.mktemp("secured")
+    settings = {"connection.failed.authentication.delay.ms": "1"}
+    with running_broker(
+        folder / "data", settings, logins=[Login("broker", PASSWORD)], tls=True
+    ) as broker:
+        yield broker
+
+
+def security(broker: RunningBroker, folder: Path, **given: str) -> InterBrokerSecurity:
+    password = folder / "password"
+    password.touch(0o600)
+    password.write_text(given.get("password", PASSWORD))
+    return InterBrokerSecurity(config.load(pairs=[
+        f"data.dir={folder}/data", "listeners=SASL_SSL://127.0.0.1:0",
+        f"ssl.keystore.location={Authority(folder / 'own').keystore()}",
+        f"ssl.truststore.location={given.get('trust', broker.ca_file)}",
+        "inter.broker.user=broker", f"inter.broker.password.file={password}",
+    ]))  # fmt: skip
+
+
+def test_requests_go_over_tls_after_a_login(secured: RunningBroker, tmp_path: Path) -> None:
+    async def job(peers: Peers) -> None:
+        for _ in range(2):
+            answer = await peers.ask(2, MetadataRequest(topics=[]), 12, TIMEOUT_S)
+            assert [each.node_id for each in answer.brokers] == [1]
+
+    asked(Address.parse(secured.bootstrap), job, security(secured, tmp_path))
+
+
+def test_a_wrong_password_or_authority_is_said(secured: RunningBroker, tmp_path: Path) -> None:
+    async def is_refused(peers: Peers, why: str) -> None:
+        with pytest.raises(PeerUnreachable, match=why):
+            await peers.ask(2, MetadataRequest(topics=[]), 12, TIMEOUT_S)
+
+    where, other = Address.parse(secured.bootstrap), Authority(tmp_path / "other", "Other")
+    asked(where, lambda peers: is_refused(peers, "Authentication failed"),
+          security(secured, tmp_path, password="something else"))  # fmt: skip
+    asked(where, lambda peers: is_refused(peers, "CERTIFICATE_VERIFY_FAILED"),
+          security(secured, tmp_path, trust=str(other.trust)))  # fmt: skip

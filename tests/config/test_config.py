@@ -294,3 +294,36 @@ def test_a_listener_has_settings_of_its_own_from_every_source(tmp_path: Path) ->
 def test_super_users_may_have_commas() -> None:
     found = load(pairs=["super.users=User:CN=ann,O=us;User:bob"]).access.super_users
     assert found.all == ("User:CN=ann,O=us", "User:bob")
+
+
+IN_CLUSTER = ["zookeeper.connect=127.0.0.1:1", "zookeeper.format=cluster"]
+BY_LOGIN = ["listeners=SASL_PLAINTEXT://127.0.0.1:1", *IN_CLUSTER]
+BY_TLS = ["listeners=SSL://127.0.0.1:1", "ssl.keystore.location=a.pem", *IN_CLUSTER]
+AS_USER = ["inter.broker.user=a", "inter.broker.password.file=b"]
+
+
+@pytest.mark.parametrize(
+    ("told", "wanted"),
+    [
+        (["inter.broker.listener.name=B"], "got B, and no listener has this name; wanted one of"),
+        (BY_TLS, "the certificates of other brokers cannot be checked; wanted ssl.truststore"),
+        (BY_LOGIN, "inter.broker.user: got '', and listener SASL_PLAINTEXT wants a login"),
+        ([*BY_LOGIN, AS_USER[0]], "wanted it, and inter.broker.password.file"),
+        ([*BY_LOGIN, *AS_USER, "sasl.mechanism.inter.broker.protocol=PLAIN"],
+         "got PLAIN, which listener SASL_PLAINTEXT does not offer; wanted one of SCRAM"),
+    ],
+)  # fmt: skip
+def test_brokers_of_a_cluster_can_come_to_each_other(told: list[str], wanted: str) -> None:
+    with pytest.raises(SettingInvalid, match=re.escape(wanted)):
+        load(pairs=told)
+    if "zookeeper.format=cluster" in told:  # one box asks nobody
+        load(pairs=[each for each in told if each not in IN_CLUSTER])
+
+
+def test_the_listener_of_brokers() -> None:
+    two = "listeners=A://127.0.0.1:1,B://127.0.0.1:2"
+    told = [two, "listener.security.protocol.map=A:PLAINTEXT,B:SASL_PLAINTEXT", *IN_CLUSTER]
+    assert load(pairs=told).inter_broker_listener.name == "A"
+    found = load(pairs=[*told, "inter.broker.listener.name=B", *AS_USER])
+    assert (found.inter_broker_listener.name, found.inter_broker_protocol) == (
+        "B", "SASL_PLAINTEXT")  # fmt: skip

@@ -37,6 +37,7 @@ from appliance.config import Address
 from appliance.config.dynamic_broker_config import BrokerConfigs
 from appliance.data_dir.partition_names import Key
 from appliance.process import event_log
+from appliance.topics import empty_replicas
 from appliance.topics.replicated_topics import ReplicatedTopics
 from appliance.topics.topic import OFFSETS, TRANSACTIONS, Topic
 from appliance.zookeeper.cluster_health import RegisteredBroker
@@ -116,7 +117,7 @@ class InCluster:
         self.on_topics([*self.cluster.topics, *self.broker.topics])
         jobs = (
             self.topics.run, self.in_sync.run, self.roles.watch_session, self._cuts.run,
-            self.fetchers.watch, self._failed.run,
+            self.fetchers.watch, self._failed.run, self._begin_empty_ones_anew,
         )  # fmt: skip
         self._tasks += [asyncio.create_task(kept(each)) for each in jobs]
 
@@ -194,6 +195,13 @@ class InCluster:
         self.facts.on_session()
         self.broker.cluster_id = self.cluster.cluster_id or self.broker.cluster_id
         self.roles.apply_all()
+
+    async def _begin_empty_ones_anew(self) -> None:
+        while True:
+            await asyncio.sleep(AGAIN_S)
+            for key in sorted(self.fetchers.stranded):
+                topics, change = self.broker.topics, self.broker.change
+                await empty_replicas.begin_anew(topics, change, self.fetchers.stop, key)
 
     def _limit_followers(self, configs: BrokerConfigs) -> None:
         leader, follower = rates(configs)

@@ -52,6 +52,7 @@ class ReplicaFetchers:
     ) -> None:
         self.troubles: dict[str, int] = {}  # why something is not followed, and how much
         self.lags: dict[Key, int] = {}  # records that count and are not here yet
+        self.stranded: set[Key] = set()  # empty, and beyond their leaders' ends
         self.quota = FollowersQuota()
         self._node_id = node_id
         self._config = config
@@ -143,6 +144,10 @@ class ReplicaFetchers:
             self.lags = {
                 (each.topic, each.partition): max(0, each.watermark - each.log_end_offset)
                 for one in seen for each in one.states
+            }  # fmt: skip
+            self.stranded = {
+                (each.topic, each.partition) for one in seen for each in one.states
+                if each.error == ErrorCode.OFFSET_OUT_OF_RANGE
             }  # fmt: skip
             for text in self.troubles.keys() - self._told:
                 events.warning("a leader is not followed", why=text)

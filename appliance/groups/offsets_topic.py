@@ -160,7 +160,8 @@ class OffsetsTopic:
 
 
 def refusal(error: ApplianceError) -> ApplianceError:
-    """In words that clients of groups know: what may pass is to be asked for again."""
+    """In words that clients of groups know: what may pass is to be asked for again. So is, as from
+    Kafka, what others did not have in time, and what may count yet: it is the same then."""
     if isinstance(error, GroupRefused):
         return error
     if isinstance(error, BatchLargerThanSegment):

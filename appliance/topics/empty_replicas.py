@@ -1,0 +1,55 @@
+"""An empty replica that begins behind the end of its leader is begun anew.
+
+Only an unclean election makes that: the log here began where a former leader's did, or was cut down
+to its start. It has no record that could be compared with the leader's, and a log cannot go back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from appliance._log import Log
+from appliance.config import topic_config
+from appliance.data_dir import partition_metadata
+from appliance.data_dir.partition_names import Key
+from appliance.process import event_log
+from appliance.process.detached_tasks import Changes
+from appliance.topics.topics import Topics
+
+events = event_log.named("replication")
+
+
+async def begin_anew(
+    topics: Topics, change: Changes, stop: Callable[[Key], None], key: Key
+) -> None:
+    """Its files are set aside, as all that records might be in. After `stop` nobody fetches for
+    it."""
+    await change(_begin_anew(topics, stop, key))
+
+
+async def _begin_anew(topics: Topics, stop: Callable[[Key], None], key: Key) -> None:
+    name, number = key
+    topic, log = topics.get(name), topics.served_log(name, number)
+    if topic is None or log is None or not topic.is_replicated or not is_empty(log):
+        return  # it was deleted meanwhile, or has something by now
+    config = topic_config.readable(topic.configs, topics.base)[0][1]
+
+    def replace() -> tuple[Path, Log]:
+        place = topics.log_dir.set_aside(name, number)
+        fresh = topics.log_dir.create(name, number, config)
+        partition_metadata.write(Path(fresh.directory), topic.id)
+        return place, fresh
+
+    stop(key)
+    topic.logs = [None if each == number else it for each, it in enumerate(topic.logs)]
+    place, fresh = await asyncio.to_thread(replace)
+    topic.put_log(number, fresh)
+    topics.show(topic)
+    events.warning("an empty replica began behind its leader's end: it begins anew",
+                   partition=fresh.name, began=log.log_start_offset, set_aside=place)  # fmt: skip
+
+
+def is_empty(log: Log) -> bool:
+    return log.role == "follower" and log.log_start_offset == log.log_end_offset > 0

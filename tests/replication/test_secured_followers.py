@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import socket
+import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -208,3 +210,29 @@ def test_a_password_that_others_can_read_is_not_used(fetch_from: Any, tmp_path: 
     login_config(tmp_path).password_file.chmod(0o644)
     fetcher = fetch_from()
     assert "has mode 0644" in until(lambda: fetcher.failure)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (struct.pack(">i", 1 << 30), "what came is no answer"),
+        (struct.pack(">i", -1), "what came is no answer"),
+        (struct.pack(">i", 4) + bytes(4), "the login at the leader failed"),
+        (b"", "the leader closed the connection"),
+    ],
+)
+def test_what_is_no_answer_to_a_login(tmp_path: Path, answer: bytes, why: str) -> None:
+    """Nothing is kept of one that claims to be large."""
+    replication = login_config(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as server, one_log(tmp_path / "log") as log:
+        log.follow(1, 1)
+        fetcher = Fetcher(1, *server.getsockname(), 2, 1, replication, None,
+                          InterBrokerLogin(replication))  # fmt: skip
+        fetcher.add(TOPIC_ID.bytes, "t", 0, log)
+        fetcher.start()
+        server.settimeout(30)
+        with server.accept()[0] as connection:
+            connection.recv(1000)
+            connection.sendall(answer)
+        assert why in until(lambda: fetcher.failure)
+        assert fetcher.stop(5000)

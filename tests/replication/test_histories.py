@@ -79,7 +79,7 @@ def summary(results: list[Result]) -> str:
 
 
 @pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
-@pytest.mark.release("minutes of faults; the gate has one of each kind in test_three_brokers")
+@pytest.mark.release("minutes; tests/replication/test_three_brokers.py has a few of the faults")
 @pytest.mark.parametrize("seed", range(SEED, SEED + ROUNDS))
 def test_what_is_acknowledged_survives_all_faults(
     seed: int,

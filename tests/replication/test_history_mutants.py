@@ -27,7 +27,7 @@ WHY_NOT = network.why_not() or loop_disk.why_not()
 
 
 @pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
-@pytest.mark.release("minutes of faults for each bug")
+@pytest.mark.release("minutes for each; tests/replication/test_history_checks.py has the checks")
 @pytest.mark.parametrize("mutant", ALL)
 def test_the_mutant_is_found(
     mutant: str,

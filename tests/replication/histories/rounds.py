@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from tests.replication.histories import checks, transfers
@@ -162,13 +163,19 @@ def _settle(
 ) -> None:
     for each in producers:
         each.end()
-    end = time.monotonic() + HEALED_S
+    for each in producers:
+        if each.fatal:
+            ledger.anomalies.add("fatal", f"{each.name}: {each.fatal}")
+    end = time.monotonic() + _patience_s(ledger, HEALED_S)
     for each in producers:
         if left := each.flush(max(1.0, end - time.monotonic())):
             ledger.anomalies.add("stuck", f"{left} records of {each.name}")
-        if each.fatal:
-            ledger.anomalies.add("fatal", f"{each.name}: {each.fatal}")
     scanning.end()
+
+
+def _patience_s(ledger: Ledger, wanted_s: float) -> float:
+    """Where something is wrong already, what else is will not be waited for."""
+    return 5.0 if ledger.anomalies.counts else wanted_s
 
 
 def _final(ledger: Ledger, scanning: Scanning, topic: str, partitions: int) -> Final:
@@ -197,10 +204,13 @@ def _follow_to_the_end(
 ) -> None:
     ends = {number: len(values) for (_, number), values in final.items()}
     for follower in followers:
-        if not until(lambda follower=follower: follower.positions == ends, GROUPS_S):  # type: ignore[misc]
+        def is_there(follower: Following = follower) -> bool:
+            return follower.positions == ends
+
+        if not until(is_there, _patience_s(ledger, GROUPS_S)):
             ledger.anomalies.add("stuck", f"{follower.name} is at {follower.positions}, not {ends}")
     for group in groups:
-        if not until(lambda group=group: group.has_all(ends), GROUPS_S):  # type: ignore[misc]
+        if not until(partial(group.has_all, ends), _patience_s(ledger, GROUPS_S)):
             ledger.anomalies.add("stuck", f"{group.name} lacks {group.left(ends)} at the end")
         elif missed := group.passed_over(ends):
             ledger.anomalies.add("passed over", f"{group.name}: {missed}")

@@ -79,7 +79,9 @@ class Cluster:
         self._view = view = View(session, listener)
         self._telling = Telling(session, view, node_id)
         self._lives = lives = Lives(session, view.reading, member, before_life)
-        self._membership = Membership(session, lives, self._telling, listener)
+        self._membership = Membership(
+            session, lives, self._telling, listener, view.was_read
+        )
         self._controller = Controller(
             session, view, lives, self._membership, self.min_insync, self.is_unclean, rebalance
         )

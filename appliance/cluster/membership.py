@@ -23,8 +23,15 @@ AGAIN_S, AWAY_S = 0.5, 0.05  # nobody reports the end of a stranger's session to
 
 class Membership:
     def __init__(
-        self, session: Session, lives: Lives, telling: Telling, listener: Listener
+        self,
+        session: Session,
+        lives: Lives,
+        telling: Telling,
+        listener: Listener,
+        was_read: asyncio.Event,
     ) -> None:
+        """`was_read`: what this broker should have is known."""
+        self._was_read = was_read
         self.life = 0  # not registered
         self.refusal: Exception | None = None
         self.readers: list[Callable[[], None]] = []  # called when a life begins
@@ -70,6 +77,8 @@ class Membership:
                 self._failed(error)
 
     async def _agree(self) -> None:
+        # Else nothing seems to be lost, and an empty disk keeps its places in the ISR.
+        await self._was_read.wait()
         number = self._session.number
         is_same = number == self.of_session and self.life
         if is_same and await self._lives.is_ours(self.wake):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 
 import pytest
 from kazoo.security import OPEN_ACL_UNSAFE
 
+from appliance.cluster.reading import Reading
+from appliance.cluster.table import TopicNews
 from appliance.zookeeper.nodes import NodeIdTaken
 from tests.support.clusters import Clusters, die, expire, run, until
 from tests.support.registration import Looker
@@ -132,6 +135,36 @@ def test_a_life_is_kept_before_it_is_raised(clusters: Clusters, look: Looker) ->
             assert kept == [(0, 1, 0), (1, 2, 1)]
             await until(lambda: one.leads(("t", 1)))
             await until(lambda: one.states["t", 0].leader == -1)
+
+    run(work())
+
+
+def test_what_is_lost_is_asked_when_it_is_known_what_there_should_be(
+    clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long it takes to read that."""
+    topics = Reading.topics
+
+    async def slowly(self: Reading) -> list[TopicNews]:
+        await asyncio.sleep(0.5)
+        return await topics(self)
+
+    async def work() -> None:
+        async with clusters.started(1, 2) as (one, two):
+            await one.create_topic("t", [[1, 2], [2, 1]])
+            assert await two.settled("t", 20)
+            await die(two)
+            monkeypatch.setattr(Reading, "topics", slowly)
+            again = clusters.make(2)
+            everything = [("t", 0), ("t", 1)]  # its disk is empty
+            ear = clusters.ears[2]
+            monkeypatch.setattr(ear, "lost_replicas", lambda: [
+                each for each in everything if each[0] in again.topics])  # fmt: skip
+            await again.start()
+            for each in everything:
+                await until(lambda each=each: (  # type: ignore[misc]
+                    one.leads(each) and one.states[each].isr == (1,)
+                ))  # fmt: skip
 
     run(work())
 

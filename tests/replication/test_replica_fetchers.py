@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from appliance._log import Log
+from appliance.broker.inter_broker_security import InterBrokerSecurity
 from appliance.broker.replica_fetchers import ReplicaFetchers
 from appliance.cluster.forms import LivingBroker
+from appliance.config import BrokerConfig
 from appliance.config.listeners import Listeners, Protocols
 from tests.support.logs import batch, until
 from tests.support.replica_site import REPLICATION, ReplicaNode
@@ -25,7 +27,8 @@ def pair(tmp_path: Path) -> Iterator[tuple[ReplicaNode, ReplicaNode, ReplicaFetc
     """1 leads, and 2 has heard of that, but not where it is."""
     with ExitStack() as stack:
         leader, follower = (ReplicaNode(tmp_path / f"{each}", each, FOLLOWED) for each in (1, 2))
-        fetchers = ReplicaFetchers(2, REPLICATION)
+        security = InterBrokerSecurity(BrokerConfig(data_dir=tmp_path))
+        fetchers = ReplicaFetchers(2, REPLICATION, security)
         for each in (leader.stop, follower.stop, fetchers.close):
             stack.callback(each)
         leader.lead(1, [2])

@@ -15,6 +15,7 @@ from tests.replication.histories.site import Partition, Site
 
 ASK_S = 8.0
 SCAN_S = 60.0
+STILL_S = 2.0
 BATCH = 2000
 
 
@@ -123,6 +124,21 @@ class Scanning:
                 elif error.code() == KafkaError._PARTITION_EOF:
                     reached = max(reached, message.offset())
         return {offset: value for offset, value in found.items() if offset < watermark}
+
+    def until_still(self, partitions: list[Partition]) -> None:
+        """What acks=1 was told may be seen later than that."""
+        before = None
+        while before != (before := [self._watermark(each) for each in partitions]):
+            time.sleep(STILL_S)
+
+    def _watermark(self, partition: Partition) -> int:
+        reader = consumer(self._site, "nobody")
+        try:
+            return int(reader.get_watermark_offsets(TopicPartition(*partition), ASK_S)[1])
+        except KafkaException:
+            return -1
+        finally:
+            reader.close()
 
     def end(self) -> None:
         self._is_ending.set()

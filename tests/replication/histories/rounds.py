@@ -180,6 +180,7 @@ def _patience_s(ledger: Ledger, wanted_s: float) -> float:
 
 def _final(ledger: Ledger, scanning: Scanning, topic: str, partitions: int) -> Final:
     found = {}
+    scanning.until_still([(topic, number) for number in range(partitions)])
     for number in range(partitions):
         values = scanning.scan((topic, number))
         if values is None:

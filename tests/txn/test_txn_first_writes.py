@@ -24,7 +24,8 @@ class Asked:
         self.may_answer = asyncio.Event()
         self.refused: Refused = {}
         self.log = SimpleNamespace(role="leader", election=3)
-        self.writes = FirstWrites(self.ask, lambda topic, partition: self.log)  # type: ignore[arg-type, return-value]
+        found: Any = lambda topic, partition: self.log  # noqa: E731
+        self.writes = FirstWrites(self.ask, found)
 
     async def ask(
         self, name: str, producer: Producer, places: frozenset[Partition], may_add: bool

@@ -386,7 +386,8 @@ def told_of_damage(damage: Damage) -> str:
 
 def of_owners(broker: Broker) -> Iterator[Finding]:
     for owner in (
-        broker.groups.availability, broker.transactions.loading, broker.share_partitions.loading
+        broker.groups.availability, broker.transactions.loading, broker.share_partitions.loading,
+        broker.transactions.table.led, broker.share_partitions.state_coordinator.led,
     ):  # fmt: skip
         if owner.fault:
             yield Finding("failing", "groups and transactions", owner.fault)

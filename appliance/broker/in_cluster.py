@@ -26,6 +26,7 @@ from appliance.broker.members import ClusterMembers
 from appliance.broker.peers import Peers
 from appliance.broker.replica_fetchers import ReplicaFetchers, address_of
 from appliance.broker.replica_roles import Coordinators, ReplicaRoles
+from appliance.broker.share_peers import SharePeers
 from appliance.broker.shared_facts import SharedFacts
 from appliance.broker.transaction_peers import TransactionPeers
 from appliance.broker.unclean_cuts import UncleanCuts
@@ -39,7 +40,7 @@ from appliance.data_dir.partition_names import Key
 from appliance.process import event_log
 from appliance.topics import empty_replicas
 from appliance.topics.replicated_topics import ReplicatedTopics
-from appliance.topics.topic import OFFSETS, TRANSACTIONS, Topic
+from appliance.topics.topic import OFFSETS, SHARE_STATE, TRANSACTIONS, Topic
 from appliance.zookeeper.cluster_health import RegisteredBroker
 from appliance.zookeeper.consumer_nodes import ConsumerNodes
 
@@ -59,6 +60,7 @@ class InCluster:
         self.fetchers = ReplicaFetchers(config.node_id, config.replication, self.security)
         coordinators: dict[str, Coordinators] = {
             OFFSETS: broker.groups, TRANSACTIONS: broker.transactions,
+            SHARE_STATE: broker.share_partitions.state_coordinator,
         }  # fmt: skip
         self.roles = ReplicaRoles(topics, self.fetchers, coordinators)
         self.cluster = Cluster(
@@ -93,6 +95,10 @@ class InCluster:
         broker.transactions.join(
             TransactionPeers(broker.node_id, broker.members, self._peers, broker.transactions)
         )
+        broker.share_partitions.join(SharePeers(
+            broker.node_id, broker.members, self._peers, broker.group_places,
+            broker.share_partitions.state_coordinator,
+        ))  # fmt: skip
         broker.producer_ids.take_from(self.cluster.producer_ids)
 
     def _member(self) -> Member:

@@ -72,6 +72,9 @@ class GroupPlaces:
             OFFSETS, config.offsets_partitions, config.offsets_segment_bytes
         )
 
+    def share_state_topic(self) -> Topic | None:
+        return self._topics.get(SHARE_STATE)
+
     def share_state_logs(self) -> list[Log]:
         return self._topics.logs_of(SHARE_STATE)
 

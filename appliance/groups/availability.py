@@ -121,12 +121,6 @@ class Availability:
             text = f"group {group_id}: {OFFSETS}-{number} is led here, and is being read"
             raise GroupRefused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text)
 
-    def check_alone(self, what: str) -> None:
-        """Of what only a broker without a cluster does."""
-        if self.terms is not None:
-            text = f"{what} are not served in a cluster yet"
-            raise GroupRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
-
     def of_partition(self, groups: Collection[str], partition: int) -> set[str]:
         """Those that stand there."""
         topic = self._topics.offsets_topic()

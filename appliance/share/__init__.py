@@ -11,6 +11,8 @@ states            what a record can be, and what its reader may say of it
 session           which partitions a member fetches
 state_log         the bytes of it in `__share_group_state`, and their way back
 state_store       when they are written, and deleted
+state_coordinator in a cluster: the states that stand here
+led_states        in a cluster: those of the share partitions that are led here
 partition_states  where groups are: made, set anew, deleted
 entry             a share partition in service: who reads its log, who waits
 entries           all of them: their locks, and changes on their way to the disk

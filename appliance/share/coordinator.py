@@ -34,6 +34,7 @@ from appliance.process.detached_tasks import Tasks, let_go, outcome
 from appliance.protocol import ErrorCode
 from appliance.share.assignor import SIMPLE
 from appliance.share.group import ShareGroup
+from appliance.share.partition_states import States
 from appliance.share.partitions import SharePartitions
 from appliance.topics.internal_topic import Record
 
@@ -57,9 +58,12 @@ class ShareCoordinator:
         self._groups = groups
         self._topics = topics
         self._partitions = partitions
-        self._states = partitions.states
         self._loading = partitions.loading
         self._tasks = Tasks()
+
+    @property
+    def _states(self) -> States:
+        return self._partitions.states
 
     async def settled(self) -> None:
         """After the last change that has begun."""
@@ -87,6 +91,8 @@ class ShareCoordinator:
         group = self._groups.groups.get(group_id)
         if not isinstance(group, ShareGroup) or group.is_dead or not self._loading.is_loaded:
             return None
+        if self._groups.availability.terms is not None:
+            return None  # in a cluster it is not known here where it is
         offsets: dict[Partition, int] = {}
         for topic_id, partition in group.shared.initialized:
             name = self._topics.topic_name(topic_id)
@@ -112,13 +118,11 @@ class ShareCoordinator:
         self._groups.arm(group)
 
     def check_loaded(self) -> None:
-        self._groups.availability.check_alone("share groups")
         self._groups.availability.check_loaded()
         self._loading.check_loaded()
 
     def check(self, group_id: str) -> None:
         """Whether what there is of this group is known."""
-        self._groups.availability.check_alone("share groups")
         self._groups.availability.check(group_id)
         self._loading.check_loaded()
 
@@ -293,6 +297,8 @@ class ShareCoordinator:
         is as if it had never been. Whoever reaches the port can make such groups."""
         if not isinstance(group, ShareGroup) or not group.is_empty or not self._loading.is_loaded:
             return
+        if self._groups.availability.terms is not None:
+            return  # in a cluster it is not known here where it begins
         state = group.shared
         starts = [
             self._states.start_offset(group.id, *place)

@@ -8,15 +8,98 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
+from appliance.errors import ApplianceError
 from appliance.process.detached_tasks import LoggedTasks
+from appliance.protocol import ErrorCode
+from appliance.share.led_states import Persister
 from appliance.share.partition import SharePartition
 from appliance.share.served_partition import UNDECIDED
 from appliance.share.served_partitions import Entries
+from appliance.share.state_coordinator import StateCoordinator
 from appliance.share.state_log import SharePartitionKey, Stored
 from appliance.share.state_store import StateStore
 from appliance.topics.internal_topic_loading import Loading
+
+
+class States(Protocol):
+    """`PartitionStates`, or in a cluster `StatesInCluster`."""
+
+    def start_offset(self, group: str, topic_id: UUID, partition: int) -> int | None:
+        """None: nothing is known of it, or not here. -1: its first fetch decides."""
+        ...
+
+    async def progress(self, group: str, topic_id: UUID, partition: int) -> Progress | None:
+        """None: nothing is known of it."""
+        ...
+
+    async def initialize(
+        self, group: str, topic_id: UUID, partition: int, state_epoch: int,
+        start_offset: int = UNDECIDED,
+    ) -> None: ...  # fmt: skip
+
+    async def set_start_offset(
+        self, group: str, topic_id: UUID, partition: int, state_epoch: int, offset: int
+    ) -> None: ...
+
+    async def delete(self, group: str, topic_id: UUID, partition: int) -> None: ...
+
+    async def forget_topic(self, topic_id: UUID) -> None: ...
+
+    async def forget(self, is_lost: Callable[[SharePartitionKey], bool]) -> None: ...
+
+    async def prune(self) -> None: ...
+
+
+class Progress(NamedTuple):
+    start_offset: int
+    delivery_complete_count: int  # of records past the start that are done
+
+
+@dataclass(eq=False)
+class StatesInCluster:
+    """Each at its share coordinator."""
+
+    _own: StateCoordinator  # of those that stand here
+    _persister: Persister
+
+    def start_offset(self, group: str, topic_id: UUID, partition: int) -> int | None:
+        return None
+
+    async def progress(self, group: str, topic_id: UUID, partition: int) -> Progress | None:
+        try:
+            found = await self._persister.summary(SharePartitionKey(group, topic_id, partition))
+        except ApplianceError as error:
+            if error.kafka_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                return None
+            raise
+        return Progress(found.start_offset, found.delivery_complete_count)
+
+    async def initialize(
+        self, group: str, topic_id: UUID, partition: int, state_epoch: int,
+        start_offset: int = UNDECIDED,
+    ) -> None:  # fmt: skip
+        key = SharePartitionKey(group, topic_id, partition)
+        await self._persister.initialize(key, state_epoch, start_offset)
+
+    async def set_start_offset(
+        self, group: str, topic_id: UUID, partition: int, state_epoch: int, offset: int
+    ) -> None:
+        await self.initialize(group, topic_id, partition, state_epoch, offset)
+
+    async def delete(self, group: str, topic_id: UUID, partition: int) -> None:
+        await self._persister.delete(SharePartitionKey(group, topic_id, partition))
+
+    async def forget_topic(self, topic_id: UUID) -> None:
+        await self._own.forget_topic(topic_id)
+
+    async def forget(self, is_lost: Callable[[SharePartitionKey], bool]) -> None:
+        raise AssertionError("at a start nothing is read in a cluster")
+
+    async def prune(self) -> None:
+        await self._own.prune()
 
 
 @dataclass(eq=False)
@@ -35,6 +118,12 @@ class PartitionStates:
         """Of records past the start that are done; -1: nothing is known of it."""
         own = self._known(SharePartitionKey(group, topic_id, partition))
         return -1 if own is None else own.partition.delivery_complete_count
+
+    async def progress(self, group: str, topic_id: UUID, partition: int) -> Progress | None:
+        own = self._known(SharePartitionKey(group, topic_id, partition))
+        if own is None:
+            return None
+        return Progress(own.partition.start_offset, own.partition.delivery_complete_count)
 
     def _known(self, key: SharePartitionKey) -> Stored | None:
         self._loading.check_loaded()

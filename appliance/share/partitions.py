@@ -24,14 +24,17 @@ from appliance.errors import ApplianceError
 from appliance.machine.believed_time import WallClock
 from appliance.process import event_log
 from appliance.process.detached_tasks import LoggedTasks
+from appliance.protocol import ErrorCode
 from appliance.share import served_partitions
 from appliance.share.fetching import Answer, Fetching, Given, Refuses, Wanted, refuses_nothing
+from appliance.share.led_states import LedStates, Persister
 from appliance.share.partition import Acknowledgement, SharePartition
-from appliance.share.partition_states import PartitionStates
+from appliance.share.partition_states import PartitionStates, States, StatesInCluster
 from appliance.share.reading import reset_offset
 from appliance.share.served_partition import UNDECIDED, Entry, limits_of
 from appliance.share.served_partitions import Entries
 from appliance.share.session import Member, Session, ShareSessions, TopicPartition
+from appliance.share.state_coordinator import StateCoordinator
 from appliance.share.state_log import SharePartitionKey
 from appliance.share.state_store import StatePlaces, StateStore
 from appliance.share.states import ShareRefused
@@ -76,13 +79,23 @@ class SharePartitions:
         self._clock_ms, self._wall = clock_ms, wall or WallClock()
         self._tasks = LoggedTasks(logger, "a share partition")
         self._store = StateStore(config.share_state, places, self._wall.latest_ms)
+        self.state_coordinator = StateCoordinator(  # in a cluster
+            config.share_state, places, self._wall.latest_ms
+        )
+        self._led: LedStates | None = None  # in a cluster
         self.loading = Loading(self._load, ShareRefused, WORDS, logger)
         self._entries = Entries(places, self._store, clock_ms, self._tasks)
-        self.states = PartitionStates(self.loading, self._store, self._entries, self._tasks)
+        self.states: States = PartitionStates(self.loading, self._store, self._entries, self._tasks)
         self._threads = ThreadPoolExecutor(READ_THREADS, "share-fetch")
         self._fetches: dict[int, set[asyncio.Task[None]]] = {}  # by connection
         self._pruning: asyncio.TimerHandle | None = None
         self._stopped = asyncio.Event()
+
+    def join(self, persister: Persister) -> None:
+        """It is one of a cluster: states are at share coordinators, this broker or others."""
+        self._led = led = LedStates(persister, self._entries.log)
+        self._entries.join(led)
+        self.states = StatesInCluster(self.state_coordinator, persister)
 
     # Life
 
@@ -92,6 +105,9 @@ class SharePartitions:
         self.loading.start()
 
     async def _load(self) -> None:
+        if self._places.is_in_cluster:  # each partition is read when this broker is elected
+            self._prune_later()
+            return
         try:
             faults = await self._store.load()
         except TopicUnavailable as error:
@@ -123,6 +139,7 @@ class SharePartitions:
         if self._pruning is not None:
             self._pruning.cancel()
         self._stopped.set()
+        self.state_coordinator.led.stop()
         self._entries.stop()
 
     async def close(self) -> None:
@@ -133,6 +150,7 @@ class SharePartitions:
         await self._tasks.settled()
         self._entries.close()
         await self._store.close()
+        await self.state_coordinator.led.close()
         await asyncio.to_thread(self._threads.shutdown)
 
     # Sessions
@@ -166,6 +184,21 @@ class SharePartitions:
         for entry in self._entries.of_group(member.group):
             if entry.stored.partition.release(member.id, config.delivery_count_limit):
                 self._entries.freed(entry, config)
+        if self._led is not None and not self.sessions.has_group(member.group):
+            self._tasks.run(self._retire(self._led, member.group))
+
+    async def _retire(self, led: LedStates, group: str) -> None:
+        """In a cluster: nobody reads for the group here any more. Who does next reads the states
+        again, which the group may have set anew meanwhile."""
+        entries = list(self._entries.of_group(group))
+        storing = {each.storing for each in entries if each.storing is not None}
+        if storing:
+            await asyncio.wait(storing)
+        if not self.sessions.has_group(group):
+            keys = [each.key for each in entries]
+            led.forget(keys)
+            for each in keys:
+                self._entries.drop(each, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     # Fetching
 
@@ -185,6 +218,8 @@ class SharePartitions:
     ) -> Answer:
         """Of the session's partitions, but for those that are refused."""
         answer: Answer = {}
+        if self._led is not None:
+            refuses = await self._refuses_in_cluster(self._led, session, refuses)
         entries = [
             entry
             for each in session.in_turn()
@@ -211,6 +246,22 @@ class SharePartitions:
         )
         session.waiter = fetching.waiter
         return answer | await fetching.run()
+
+    async def _refuses_in_cluster(
+        self, led: LedStates, session: Session, refuses: Refuses
+    ) -> Refuses:
+        """What is not led here, or no longer, and what its share coordinator does not tell."""
+        group = session.member.group
+        places = [each for each in session.partitions if refuses(each) is None]
+        unread = await led.read([SharePartitionKey(group, *each) for each in places])
+
+        def refuses_led(place: TopicPartition) -> ApplianceError | None:
+            key = SharePartitionKey(group, *place)
+            if (error := refuses(place) or unread.get(key)) is not None:
+                return error
+            return None if self._entries.find(key) is None else self._entries.refusal_of(key)
+
+        return refuses_led
 
     def _find(
         self, group: str, each: TopicPartition, answer: Answer, refuses: Refuses
@@ -239,9 +290,11 @@ class SharePartitions:
             loop = asyncio.get_running_loop()
             offset = await loop.run_in_executor(self._threads, reset_offset, *args)
             own = entry.stored
-            own.partition, own.leader_epoch = SharePartition(offset), entry.log.leader_epoch
+            own.partition = SharePartition(offset)
+            if self._led is None:
+                own.leader_epoch = entry.log.leader_epoch
             try:
-                await self._store.snapshot(entry.key, own)
+                await (self._led or self._store).snapshot(entry.key, own)
             except ApplianceError:
                 own.partition = SharePartition(UNDECIDED)
                 raise

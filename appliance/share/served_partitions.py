@@ -20,11 +20,11 @@ from appliance.errors import ApplianceError
 from appliance.process.detached_tasks import LoggedTasks, settle
 from appliance.protocol import ErrorCode
 from appliance.share.fetch_waits import EntryWaits
+from appliance.share.led_states import FENCED
 from appliance.share.runs import NEVER_MS
 from appliance.share.served_partition import Entry
 from appliance.share.session import TopicPartition
-from appliance.share.state_log import SharePartitionKey
-from appliance.share.state_store import StateStore
+from appliance.share.state_log import SharePartitionKey, Stored
 from appliance.share.states import ShareRefused
 from appliance.topics.topic import Topic
 
@@ -35,11 +35,21 @@ class Topics(Protocol):
     def share_group_config(self, group_id: str) -> ShareGroupsConfig: ...
 
 
+class Store(Protocol):
+    """Where states are kept: `StateStore`, or in a cluster `LedStates`."""
+
+    def find(self, key: SharePartitionKey) -> Stored | None: ...
+
+    async def store(self, key: SharePartitionKey, own: Stored) -> None: ...
+
+    async def snapshot(self, key: SharePartitionKey, own: Stored) -> None: ...
+
+
 class Entries:
     def __init__(
         self,
         topics: Topics,
-        store: StateStore,
+        store: Store,
         clock_ms: Callable[[], int],
         tasks: LoggedTasks,
     ) -> None:
@@ -52,6 +62,11 @@ class Entries:
         self._changing: set[SharePartitionKey] = set()
         self.waits = EntryWaits(topics.share_group_config)
         self._is_stopped = False
+        self._is_in_cluster = False
+
+    def join(self, store: Store) -> None:
+        """It is one of a cluster: only what is led here is served."""
+        self._store, self._is_in_cluster = store, True
 
     def start(self) -> None:
         """On the event loop."""
@@ -86,11 +101,16 @@ class Entries:
         """From its first use on."""
         log = self.log(key)
         entry = self.find(key)
+        if entry is not None and self._is_in_cluster:
+            entry = self._of_this_election(entry)
         if entry is not None:
             if entry.log is not log:
                 self._follow(entry, log)
             return entry
         own = self._store.find(key)
+        if own is None and self._is_in_cluster:
+            text = f"{key.owner}: its state is not read yet"
+            raise ShareRefused(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
         if own is None or key in self._changing:
             raise ShareRefused(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -101,6 +121,12 @@ class Entries:
         self._entries.setdefault(key.group, {})[key.topic_partition] = entry
         self.changed(entry, self._config_of(entry))
         return entry
+
+    def _of_this_election(self, entry: Entry) -> Entry | None:
+        if entry.stored is self._store.find(entry.key):
+            return entry
+        self.drop(entry.key, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return None
 
     def _follow(self, entry: Entry, log: Log) -> None:
         """The partition was opened again, and the log that the entry has is closed for good. What
@@ -123,7 +149,23 @@ class Entries:
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"{topic.name} has no partition {key.partition}, only {len(topic.logs)} of them",
             )
-        return topic.log(key.partition)
+        log = topic.log(key.partition)
+        if self._is_in_cluster and log.role != "leader":
+            text = f"{log.name}: node {log.leader} leads it since epoch {log.election}"
+            raise ShareRefused(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
+        return log
+
+    def refusal_of(self, key: SharePartitionKey) -> ApplianceError | None:
+        """In a cluster: why what was read of it is not served any more."""
+        entry = self.find(key)
+        try:
+            log = self.log(key)
+        except ApplianceError as error:
+            return error
+        if entry is None or entry.stored.leader_epoch != log.election:
+            text = f"{log.name} is led in another election now"
+            return ShareRefused(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
+        return None
 
     def _config_of(self, entry: Entry) -> ShareGroupsConfig:
         return self._topics.share_group_config(entry.key.group)
@@ -136,7 +178,7 @@ class Entries:
         async with self.turn(key):
             self._changing.add(key)
             try:
-                self._drop(key)
+                self.drop(key)
                 yield
             finally:
                 self._changing.discard(key)
@@ -145,14 +187,16 @@ class Entries:
         """Held by whoever writes for a share partition."""
         return self._turns.setdefault(key, asyncio.Lock())
 
-    def _drop(self, key: SharePartitionKey) -> None:
+    def drop(
+        self, key: SharePartitionKey, code: ErrorCode = ErrorCode.FENCED_STATE_EPOCH
+    ) -> None:
         """Who waits for it is told."""
         entry = self._entries.get(key.group, {}).pop(key.topic_partition, None)
         if entry is None:
             return
         entry.is_gone = True
-        code = ErrorCode.FENCED_STATE_EPOCH
-        entry.settle_with(ShareRefused(code, f"{key.owner} was reset or deleted meanwhile"))
+        text = f"{key.owner} was reset or deleted meanwhile, or is led by another broker"
+        entry.settle_with(ShareRefused(code, text))
         entry.wake_all()
         if entry.timer is not None:
             entry.timer.cancel()
@@ -190,6 +234,8 @@ class Entries:
             for change, told in changes:
                 own.undo(change)
                 settle(told, error)
+            if self._is_in_cluster and error.kafka_code in FENCED:
+                self.drop(entry.key, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             raise
         for change, told in changes:
             own.settle(change)

@@ -89,6 +89,9 @@ class ShareSessions:
     def all(self) -> list[Session]:
         return [*self._sessions.values()]
 
+    def has_group(self, group: str) -> bool:
+        return any(each.group == group for each in self._sessions)
+
     def of_connection(self, connection: int) -> list[Member]:
         return [*self._of_connection.get(connection, ())]
 

@@ -21,6 +21,7 @@ from appliance.protocol import ErrorCode
 from appliance.share.state_log import SharePartitionKey, Stored, replay, snapshot, tombstone, update
 from appliance.share.states import ShareRefused
 from appliance.topics.internal_topic import InternalTopic, Record, Write, partition_of
+from appliance.topics.topic import Topic
 
 logger = event_log.named("share_state")
 
@@ -31,6 +32,13 @@ class StatePlaces(Protocol):
         ...
 
     async def make_share_state_topic(self) -> Sequence[Log | None]: ...
+
+    @property
+    def is_in_cluster(self) -> bool: ...
+
+    def share_state_topic(self) -> Topic | None:
+        """None before the first use."""
+        ...
 
 
 class StateStore:

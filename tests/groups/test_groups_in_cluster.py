@@ -19,7 +19,6 @@ from appliance.protocol.messages.delete_groups import DeleteGroupsRequest
 from appliance.protocol.messages.describe_groups import DescribeGroupsRequest
 from appliance.protocol.messages.find_coordinator import FindCoordinatorRequest
 from appliance.protocol.messages.offset_delete import OffsetDeleteRequest
-from appliance.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from appliance.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from appliance.topics.topic import OFFSETS
 from tests.support.consumer_group_client import Member as NewMember
@@ -74,15 +73,6 @@ def test_the_leader_of_its_partition_is_a_groups_coordinator(tmp_path: Path) -> 
         old = each.ask(FindCoordinatorRequest("g", 0), 3)
         assert (old.error_code, old.node_id, old.port) == (0, 2, 9002)
     pair.close()
-
-
-def test_what_is_not_served_in_a_cluster_says_so(pair: TwoBrokers) -> None:
-    pair.move(pair.one)
-    asked = FindCoordinatorRequest(key_type=2, coordinator_keys=[f"g:{'A' * 22}:0"])
-    (found,) = pair.one.ask(asked, 6).coordinators
-    assert found.error_message == "share groups are not served in a cluster yet"
-    beat = ShareGroupHeartbeatRequest("s", "m", 0, None, ["t"])
-    assert pair.one.ask(beat, 1).error_code == NOT_AVAILABLE
 
 
 def code_of_commit(client: GroupClient) -> int:

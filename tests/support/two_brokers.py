@@ -14,7 +14,7 @@ from appliance._log import Log
 from appliance.broker.broker import Broker
 from appliance.broker.members import NOBODY, Node, OneBroker, Placement
 from appliance.broker.replica_roles import Coordinators
-from appliance.config import GroupsConfig, TransactionsConfig
+from appliance.config import GroupsConfig, ShareStateConfig, TransactionsConfig
 from appliance.config.topic_config import Configs
 from appliance.protocol.messages.list_groups import ListGroupsRequest
 from appliance.topics.replicated_topics import ReplicatedTopics, Wanted
@@ -38,7 +38,10 @@ class Member(Control):
         transactions: TransactionsConfig,
     ) -> None:  # fmt: skip
         self.node, self._cluster = node, cluster
-        super().__init__(path / str(node), groups=groups, transactions=transactions)
+        super().__init__(
+            path / str(node), groups=groups, transactions=transactions,
+            share_state=ShareStateConfig(partitions=PARTITIONS),
+        )  # fmt: skip
 
     async def _start(self) -> None:
         self.broker.topics.cluster = Agreed(self._cluster, self.broker)

@@ -86,8 +86,10 @@ class Pair(TwoBrokers):
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Pair]:
     made = Pair(tmp_path)
-    yield made
-    made.close()
+    try:
+        yield made
+    finally:
+        made.close()
 
 
 def begun(member: Member, *places: tuple[str, int], is_v2: bool = True) -> TxnClient:

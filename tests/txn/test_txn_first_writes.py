@@ -23,9 +23,8 @@ class Asked:
     def __init__(self) -> None:
         self.may_answer = asyncio.Event()
         self.refused: Refused = {}
-        self.log = SimpleNamespace(role="leader", election=3)
-        found: Any = lambda topic, partition: self.log  # noqa: E731
-        self.writes = FirstWrites(self.ask, found)
+        self.log: Any = SimpleNamespace(role="leader", election=3)
+        self.writes = FirstWrites(self.ask, lambda topic, partition: self.log)
 
     async def ask(
         self, name: str, producer: Producer, places: frozenset[Partition], may_add: bool

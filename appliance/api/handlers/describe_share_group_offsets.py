@@ -3,7 +3,7 @@
 All records before the start offset are processed; later ones may be in part. The lag counts the
 unprocessed records from there to the end of the partition. Both are -1, without an error, if the
 group has no state there or has not read yet. Without topics, all topics with a state of the group
-are returned.
+are returned. In a cluster the lag of a partition that another broker leads is -1.
 
 Rights: DESCRIBE on the group and on the topic; of all topics the response has those that may be
 described.
@@ -33,6 +33,7 @@ KEY = 90
 VERSIONS = (0, 1)
 
 NONE = -1
+NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 Asked = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
 Answer = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition
@@ -40,33 +41,27 @@ TopicAnswer = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsRespons
 GroupAnswer = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
 
 
-def handle(
+async def handle(
     broker: Broker, request: DescribeShareGroupOffsetsRequest, call: Call
 ) -> DescribeShareGroupOffsetsResponse:
     asked = distinct(request.groups, lambda each: each.group_id)
-    groups = [_group(broker, call, each) for each in asked]
+    groups = [await _group(broker, call, each) for each in asked]
     return DescribeShareGroupOffsetsResponse(groups=groups)
 
 
-def _group(broker: Broker, call: Call, asked: Asked) -> GroupAnswer:
+async def _group(broker: Broker, call: Call, asked: Asked) -> GroupAnswer:
     answer = GroupAnswer(group_id=asked.group_id)
     try:
         check_group(call, Operation.DESCRIBE, asked.group_id)
         check_group_id(asked.group_id)
         broker.share_groups.check(asked.group_id)
-        answer.topics = [
-            TopicAnswer(
-                topic_name=name,
-                topic_id=topic.id if topic else NO_UUID,
-                partitions=[
-                    _partition(broker, asked.group_id, topic, each) for each in partitions
-                ],
-            )
-            if may_topic(call, Operation.DESCRIBE, name)
-            else _hidden(name, partitions)
-            for name, topic, partitions in _topics(broker, asked)
-            if asked.topics is not None or may_topic(call, Operation.DESCRIBE, name)
-        ]
+        for name, topic, partitions in _topics(broker, asked):
+            if may_topic(call, Operation.DESCRIBE, name):
+                rows = [await _partition(broker, asked.group_id, topic, each)
+                        for each in partitions]  # fmt: skip
+                answer.topics.append(TopicAnswer(name, topic.id if topic else NO_UUID, rows))
+            elif asked.topics is not None:
+                answer.topics.append(_hidden(name, partitions))
     except ApplianceError as error:
         answer.error_code, answer.error_message = error.kafka_code, str(error)
     return answer
@@ -97,22 +92,23 @@ def _topics(
         yield name, broker.topics.get(name), partitions
 
 
-def _partition(broker: Broker, group_id: str, topic: Topic | None, partition: int) -> Answer:
+async def _partition(broker: Broker, group_id: str, topic: Topic | None, partition: int) -> Answer:
     answer = Answer(partition_index=partition, start_offset=NONE)
     if topic is None:
         return answer
     states = broker.share_partitions.states
-    start_offset = states.start_offset(group_id, topic.id, partition)
-    if start_offset is None or start_offset == NONE:
-        return answer
-    answer.start_offset = start_offset
     try:
+        found = await states.progress(group_id, topic.id, partition)
+        if found is None or found.start_offset == NONE:
+            return answer
+        answer.start_offset = found.start_offset
         log = find_log(topic, partition)
     except ApplianceError as error:
+        if broker.topics.cluster is not None and error.kafka_code == NOT_LEADER:
+            return answer  # the lag is another broker's to tell
         answer.error_code, answer.error_message = error.kafka_code, str(error)
         return answer
     answer.leader_epoch = log.leader_epoch
-    done = states.delivery_complete_count(group_id, topic.id, partition)
-    if done != NONE:
-        answer.lag = max(0, log.high_watermark - start_offset - done)
+    done = found.delivery_complete_count
+    answer.lag = max(0, log.high_watermark - found.start_offset - done)
     return answer

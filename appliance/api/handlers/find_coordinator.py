@@ -1,7 +1,7 @@
 """FindCoordinator 0-6: the coordinator of a group, a transactional id or a share group: this
 broker. In a cluster that of a group is the leader of its partition of `__consumer_offsets`, that of
-a transactional id the leader of its partition of `__transaction_state`; who asks first has that
-topic made.
+a transactional id the leader of its partition of `__transaction_state`, that of a share partition
+the leader of its partition of `__share_group_state`; who asks first has that topic made.
 
 From version 4 on a request has many keys. An unknown type of key, and a share key other than
 GROUP:TOPIC-ID:PARTITION, gets INVALID_REQUEST. Without an error the message is null up to version
@@ -10,7 +10,7 @@ GROUP:TOPIC-ID:PARTITION, gets INVALID_REQUEST. Without an error the message is 
 Rights: DESCRIBE on the group or the transactional id; for share groups CLUSTER_ACTION on the
 cluster.
 
-Left out: in a cluster share groups, which get COORDINATOR_NOT_AVAILABLE.
+Left out: nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from appliance.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from appliance.topics.topic import OFFSETS, TRANSACTIONS
+from appliance.topics.internal_topic import partition_of
+from appliance.topics.topic import OFFSETS, SHARE_STATE, TRANSACTIONS
 
 KEY = 10
 VERSIONS = (0, 6)
@@ -88,8 +89,6 @@ async def _find_in_cluster(broker: Broker, key_type: int, key: str, call: Call) 
     try:
         _check_rights(key_type, key, call)
         _check(key_type, key, call.version)
-        if key_type == SHARE:
-            broker.groups.availability.check_alone("share groups")
         node = await _coordinator(broker, key_type, key, call.listener)
     except ApplianceError as error:
         return _refusal(key, error)
@@ -100,6 +99,9 @@ async def _coordinator(broker: Broker, key_type: int, key: str, listener: int) -
     if key_type == GROUP:
         what, topic = "group", OFFSETS
         number = await broker.groups.table.topic.partition_of(key)
+    elif key_type == SHARE:
+        what, topic = "share partition", SHARE_STATE
+        number = partition_of(key, len(await broker.group_places.make_share_state_topic()))
     else:
         what, topic = "transactional id", TRANSACTIONS
         number = await broker.transactions.table.place_of(key)

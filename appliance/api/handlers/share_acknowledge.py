@@ -6,7 +6,7 @@ response. Epoch -1 ends the member's session and releases its acquired records.
 
 Rights: READ on the group and on the topic.
 
-Left out: current leaders, because there is one broker.
+Left out: current leaders, which clients ask Metadata for.
 """
 
 from __future__ import annotations

@@ -13,7 +13,10 @@ start (share.auto.offset.reset) is on disk before its first read. A member's ses
 
 Rights: READ on the group and on the topic, again when rules change while the fetch waits.
 
-Left out: dead letter queues (Kafka 4.4); current leaders, because there is one broker; the quota
+In a cluster the state is with the share coordinator, and read at a group's first fetch in an
+election; a broker that does not lead, or ceases to, answers NOT_LEADER_OR_FOLLOWER.
+
+Left out: dead letter queues (Kafka 4.4); current leaders, which clients ask Metadata for; the quota
 consumer_byte_rate, which counts only Fetch. As in Kafka, the membership of the member is not
 checked.
 """

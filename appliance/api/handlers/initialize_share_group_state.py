@@ -1,0 +1,55 @@
+"""InitializeShareGroupState 0: brokers of a cluster make the state of share partitions, or set
+where they begin.
+
+One that is there stays as it is unless a start offset is given; then what was in flight is
+forgotten. A state epoch below the present one gets FENCED_STATE_EPOCH. On all replicas in sync
+before the response.
+
+Rights: CLUSTER_ACTION on the cluster.
+
+Left out: nothing.
+"""
+
+from __future__ import annotations
+
+from appliance.access.acls import Operation
+from appliance.api.handlers.authorization import check_cluster
+from appliance.api.handlers.call import Call
+from appliance.broker.broker import Broker
+from appliance.errors import ApplianceError
+from appliance.protocol.messages.initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+    InitializeShareGroupStateResponse,
+)
+from appliance.share.state_log import SharePartitionKey
+
+KEY = 83
+VERSIONS = (0, 0)
+
+Asked = InitializeShareGroupStateRequest.PartitionData
+Row = InitializeShareGroupStateResponse.PartitionResult
+Result = InitializeShareGroupStateResponse.InitializeStateResult
+
+
+async def handle(
+    broker: Broker, request: InitializeShareGroupStateRequest, call: Call
+) -> InitializeShareGroupStateResponse:
+    check_cluster(call, Operation.CLUSTER_ACTION)
+    results = []
+    for topic in request.topics:
+        rows = [
+            await _one(broker, SharePartitionKey(request.group_id, topic.topic_id, each.partition),
+                       each)
+            for each in topic.partitions
+        ]  # fmt: skip
+        results.append(Result(topic.topic_id, rows))
+    return InitializeShareGroupStateResponse(results)
+
+
+async def _one(broker: Broker, key: SharePartitionKey, asked: Asked) -> Row:
+    states = broker.share_partitions.state_coordinator
+    try:
+        await states.initialize(key, asked.state_epoch, asked.start_offset)
+        return Row(key.partition)
+    except ApplianceError as error:
+        return Row(key.partition, error.kafka_code, str(error))

@@ -1,0 +1,154 @@
+"""What the state of share partitions is asked of: the leaders of `__share_group_state`, this broker
+or others, by Kafka's APIs of share group states.
+
+Who asks cannot do without the answer, so it asks again for a while, as long as there is no
+coordinator, or it is reading.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from appliance.broker.members import NOBODY, Members
+from appliance.broker.peers import Peers
+from appliance.errors import ApplianceError
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.delete_share_group_state import DeleteShareGroupStateRequest
+from appliance.protocol.messages.initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+)
+from appliance.protocol.messages.read_share_group_state import ReadShareGroupStateRequest
+from appliance.protocol.messages.read_share_group_state_summary import (
+    ReadShareGroupStateSummaryRequest,
+)
+from appliance.protocol.messages.write_share_group_state import WriteShareGroupStateRequest
+from appliance.share.runs import StateBatch
+from appliance.share.state_coordinator import State, StateCoordinator, Summary
+from appliance.share.state_log import SharePartitionKey
+from appliance.share.state_store import StatePlaces
+from appliance.share.states import RecordState, ShareRefused
+from appliance.topics.topic import SHARE_STATE
+
+ASK_S = 10.0
+AGAIN_S, AGAIN_MAX_S = 0.02, 0.5
+
+LATER = frozenset({
+    int(ErrorCode.NOT_COORDINATOR), int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+    int(ErrorCode.COORDINATOR_NOT_AVAILABLE), int(ErrorCode.NETWORK_EXCEPTION),
+})  # fmt: skip
+
+Found = TypeVar("Found")
+
+
+@dataclass(eq=False)
+class SharePeers:
+    _node_id: int
+    _members: Members
+    _peers: Peers
+    _places: StatePlaces
+    _own: StateCoordinator
+
+    async def initialize(
+        self, key: SharePartitionKey, state_epoch: int, start_offset: int
+    ) -> None:
+        asked = InitializeShareGroupStateRequest
+        row = asked.PartitionData(key.partition, state_epoch, start_offset)
+        request = asked(key.group, [asked.InitializeStateData(key.topic_id, [row])])
+        own = self._own.initialize
+        await self._ask(key, lambda: own(key, state_epoch, start_offset), request, 0, _nothing)
+
+    async def read(self, key: SharePartitionKey, leader_epoch: int) -> State:
+        asked = ReadShareGroupStateRequest
+        row = asked.PartitionData(key.partition, leader_epoch)
+        request = asked(key.group, [asked.ReadStateData(key.topic_id, [row])])
+        return await self._ask(
+            key, lambda: self._own.read(key, leader_epoch), request, 0,
+            lambda found: State(found.state_epoch, found.start_offset, [
+                StateBatch(each.first_offset, each.last_offset, RecordState(each.delivery_state),
+                           each.delivery_count)
+                for each in found.state_batches
+            ]),
+        )  # fmt: skip
+
+    async def write(self, key: SharePartitionKey, leader_epoch: int, change: State) -> None:
+        asked = WriteShareGroupStateRequest
+        rows = [asked.StateBatch(*each) for each in change.batches]
+        row = asked.PartitionData(
+            key.partition, change.state_epoch, leader_epoch, change.start_offset,
+            state_batches=rows,
+        )  # fmt: skip
+        request = asked(key.group, [asked.WriteStateData(key.topic_id, [row])])
+        own = self._own.write
+        await self._ask(key, lambda: own(key, leader_epoch, change), request, 1, _nothing)
+
+    async def summary(self, key: SharePartitionKey) -> Summary:
+        asked = ReadShareGroupStateSummaryRequest
+        request = asked(key.group, [asked.ReadStateSummaryData(
+            key.topic_id, [asked.PartitionData(key.partition, -1)])])  # fmt: skip
+
+        async def own() -> Summary:
+            return self._own.summary(key)
+
+        return await self._ask(key, own, request, 1, lambda found: Summary(
+            found.state_epoch, found.leader_epoch, found.start_offset,
+            found.delivery_complete_count))  # fmt: skip
+
+    async def delete(self, key: SharePartitionKey) -> None:
+        asked = DeleteShareGroupStateRequest
+        row = asked.PartitionData(key.partition)
+        request = asked(key.group, [asked.DeleteStateData(key.topic_id, [row])])
+        await self._ask(key, lambda: self._own.delete(key), request, 0, _nothing)
+
+    # At whom
+
+    async def _ask(
+        self,
+        key: SharePartitionKey,
+        own: Callable[[], Awaitable[Found]],
+        request: Any,
+        version: int,
+        found: Callable[[Any], Found],
+    ) -> Found:
+        end_s, wait_s = time.monotonic() + ASK_S, AGAIN_S
+        while True:
+            try:
+                node = await self._coordinator_of(key)
+                if node == self._node_id:
+                    return await own()
+                answer = await self._peers.ask(node, request, version, ASK_S)
+                return found(_row(answer, node))
+            except ApplianceError as error:
+                if error.kafka_code not in LATER or time.monotonic() >= end_s:
+                    raise
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, AGAIN_MAX_S)
+
+    async def _coordinator_of(self, key: SharePartitionKey) -> int:
+        if self._places.share_state_topic() is None:
+            try:
+                await self._places.make_share_state_topic()
+            except ApplianceError as error:
+                raise ShareRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
+        number = self._own.led.number_of(key.owner)
+        node = None if number is None else self._members.leader_of(SHARE_STATE, number)
+        if node is None or node == NOBODY:
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            raise ShareRefused(code, f"{key.owner} has no share coordinator now")
+        return node
+
+
+def _row(answer: Any, node: int) -> Any:
+    """Of the only partition that was asked for."""
+    ((row,),) = [each.partitions for each in answer.results]
+    if row.error_code:
+        text = row.error_message or "it has refused it"
+        raise ShareRefused(row.error_code, f"share coordinator {node}: {text}")
+    return row
+
+
+def _nothing(row: Any) -> None:
+    return None

@@ -1,0 +1,194 @@
+"""Share coordinators follow their partitions of `__share_group_state`: two brokers, and the test
+says who leads. Leaders of share partitions are fenced by their election and the group's epoch."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from appliance.broker.replica_roles import Coordinators
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.delete_share_group_state import DeleteShareGroupStateRequest
+from appliance.protocol.messages.initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+)
+from appliance.protocol.messages.read_share_group_state import ReadShareGroupStateRequest
+from appliance.protocol.messages.read_share_group_state_summary import (
+    ReadShareGroupStateSummaryRequest,
+)
+from appliance.protocol.messages.write_share_group_state import WriteShareGroupStateRequest
+from appliance.share.state_log import SharePartitionKey
+from appliance.topics.topic import SHARE_STATE
+from tests.support.two_brokers import (
+    LOADING,
+    NOT_COORDINATOR,
+    Member,
+    TwoBrokers,
+    appended_in,
+)
+
+TOPIC = uuid.UUID(int=7)
+AVAILABLE, ACKNOWLEDGED = 0, 2
+Batch = tuple[int, int, int, int]  # first, last, state, delivery count
+
+
+class Pair(TwoBrokers):
+    topic = SHARE_STATE
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        for each in self.both:
+            each.run(each.broker.group_places.make_share_state_topic())
+
+    def coordinator(self, member: Member) -> Coordinators:
+        return member.broker.share_partitions.state_coordinator
+
+    def loaded(self, member: Member) -> None:
+        member.run(member.broker.share_partitions.state_coordinator.led.read_all())
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    made = Pair(tmp_path)
+    try:
+        made.move(made.one)
+        yield made
+    finally:
+        made.close()
+
+
+def row_of(answer: Any) -> Any:
+    ((row,),) = [each.partitions for each in answer.results]
+    return row
+
+
+def initialize(member: Member, state_epoch: int = 1, start_offset: int = 0) -> int:
+    asked = InitializeShareGroupStateRequest
+    rows = [asked.PartitionData(0, state_epoch, start_offset)]
+    answer = member.ask(asked("g", [asked.InitializeStateData(TOPIC, rows)]), 0)
+    return int(row_of(answer).error_code)
+
+
+def read(member: Member, leader_epoch: int) -> tuple[int, int, list[Batch]]:
+    asked = ReadShareGroupStateRequest
+    topic = asked.ReadStateData(TOPIC, [asked.PartitionData(0, leader_epoch)])
+    row = row_of(member.ask(asked("g", [topic]), 0))
+    batches = [(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
+               for each in row.state_batches]  # fmt: skip
+    return row.error_code, row.start_offset, batches
+
+
+def written(
+    leader_epoch: int, start_offset: int, batches: Sequence[Batch] = (), state_epoch: int = 1
+) -> WriteShareGroupStateRequest:
+    asked = WriteShareGroupStateRequest
+    rows = [asked.StateBatch(*each) for each in batches]
+    one = asked.PartitionData(0, state_epoch, leader_epoch, start_offset, state_batches=rows)
+    return asked("g", [asked.WriteStateData(TOPIC, [one])])
+
+
+def write(
+    member: Member, leader_epoch: int, start_offset: int, batches: Sequence[Batch] = ()
+) -> int:
+    answer = member.ask(written(leader_epoch, start_offset, batches), 1)
+    return int(row_of(answer).error_code)
+
+
+def number_in(pair: Pair) -> int:
+    """Where all of it stands."""
+    states = pair.one.broker.share_partitions.state_coordinator
+    return states.led.number_of(SharePartitionKey("g", TOPIC, 0).owner) or 0
+
+
+def summary(member: Member) -> tuple[int, int, int, int]:
+    asked = ReadShareGroupStateSummaryRequest
+    topic = asked.ReadStateSummaryData(TOPIC, [asked.PartitionData(0, -1)])
+    row = row_of(member.ask(asked("g", [topic]), 1))
+    return row.error_code, row.start_offset, row.leader_epoch, row.delivery_complete_count
+
+
+def delete(member: Member) -> int:
+    asked = DeleteShareGroupStateRequest
+    topic = asked.DeleteStateData(TOPIC, [asked.PartitionData(0)])
+    return int(row_of(member.ask(asked("g", [topic]), 0)).error_code)
+
+
+def test_what_was_written_is_read_at_the_next_coordinator(pair: Pair) -> None:
+    assert initialize(pair.one) == 0
+    assert read(pair.one, 5) == (0, 0, [])
+    assert write(pair.one, 5, 0, [(0, 3, AVAILABLE, 1), (4, 6, ACKNOWLEDGED, 1)]) == 0
+    assert write(pair.one, 5, 2) == 0
+    pair.move(pair.two)
+    assert read(pair.one, 5)[0] == NOT_COORDINATOR
+    assert read(pair.two, 5) == (0, 2, [(2, 3, AVAILABLE, 1), (4, 6, ACKNOWLEDGED, 1)])
+    assert summary(pair.two) == (0, 2, 5, 3)
+    assert not pair.one.broker.share_partitions.state_coordinator._stored
+
+
+def test_many_writes_become_one_record_and_what_is_older_is_deleted(pair: Pair) -> None:
+    assert initialize(pair.one) == 0
+    count = pair.one.broker.config.share_state.updates_per_snapshot
+    for number in range(count + 2):
+        assert write(pair.one, 1, number) == 0
+    states = pair.one.broker.share_partitions.state_coordinator
+    pair.one.run(states.prune())
+    assert pair.one.log(number_in(pair)).log_start_offset >= count
+    pair.move(pair.two)
+    assert summary(pair.two)[:2] == (0, count + 1)
+
+
+def test_former_leaders_are_fenced(pair: Pair) -> None:
+    """From the moment in which the next one has read, also at the next coordinator."""
+    assert initialize(pair.one) == 0
+    assert write(pair.one, 5, 1) == 0
+    assert read(pair.one, 6)[0] == 0
+    assert write(pair.one, 5, 2) == ErrorCode.FENCED_LEADER_EPOCH
+    pair.move(pair.two)
+    assert read(pair.two, 5)[0] == ErrorCode.FENCED_LEADER_EPOCH
+    assert write(pair.two, 5, 2) == ErrorCode.FENCED_LEADER_EPOCH
+    assert summary(pair.two)[1:3] == (1, 6)
+
+
+def test_what_was_read_before_a_group_began_elsewhere_is_fenced(pair: Pair) -> None:
+    assert initialize(pair.one, 1) == 0
+    assert write(pair.one, 5, 9, [(9, 9, AVAILABLE, 1)]) == 0
+    assert initialize(pair.one, 2, 4) == 0
+    assert write(pair.one, 5, 10) == ErrorCode.FENCED_STATE_EPOCH
+    assert initialize(pair.one, 1, 0) == ErrorCode.FENCED_STATE_EPOCH
+    assert read(pair.one, 5) == (0, 4, [])
+    assert initialize(pair.one, 3, -1) == 0  # it is there
+    assert read(pair.one, 5) == (0, 4, [])
+
+
+def test_where_a_group_begins_may_be_decided_by_its_first_fetch(pair: Pair) -> None:
+    assert initialize(pair.one, 1, -1) == 0
+    assert read(pair.one, 5) == (0, -1, [])
+    assert write(pair.one, 5, 30) == 0
+    pair.move(pair.two)
+    assert read(pair.two, 6) == (0, 30, [])
+
+
+def test_what_is_deleted_is_not_there(pair: Pair) -> None:
+    assert initialize(pair.one) == 0
+    assert delete(pair.one) == delete(pair.one) == 0
+    assert read(pair.one, 5)[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert write(pair.one, 5, 1) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    pair.move(pair.two)
+    assert summary(pair.two)[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_nothing_is_served_before_the_partition_was_read(pair: Pair) -> None:
+    assert initialize(pair.one) == 0
+    with pair.replication.held():
+        sent = appended_in(number_in(pair), pair.one, lambda: pair.one.send(written(5, 1), 1))
+        pair.elect(pair.one)
+        assert row_of(pair.one.answer(sent)).error_code == NOT_COORDINATOR
+        found = [initialize(pair.one), read(pair.one, 5)[0], write(pair.one, 5, 1),
+                 summary(pair.one)[0], delete(pair.one)]  # fmt: skip
+        assert found == [LOADING] * 5
+    pair.loaded(pair.one)
+    assert summary(pair.one)[:2] == (0, 1)

@@ -39,7 +39,7 @@ class Site:
 
     def __init__(self, folder: Path, zookeeper: ZooKeeperServer) -> None:
         self.zookeeper = str(zookeeper.address)
-        settings = {**STORAGE, "zookeeper.connect": self.zookeeper}
+        settings = {**STORAGE, "zookeeper.format": "original", "zookeeper.connect": self.zookeeper}
         self.broker = Appliance(folder / "broker", settings)
 
     def fill(self, topic: str, size: int, count: int) -> None:

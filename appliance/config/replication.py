@@ -13,7 +13,7 @@ RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 @dataclass(frozen=True)
 class ReplicationConfig(Part):
-    """Of a cluster (zookeeper.format=cluster): how many replicas there are, and how a broker
+    """Of a cluster (zookeeper.connect): how many replicas there are, and how a broker
     follows: by one thread and one connection for each broker that it follows."""
 
     factor: int = setting(

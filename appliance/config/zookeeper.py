@@ -1,4 +1,4 @@
-"""Registration in a ZooKeeper."""
+"""The ZooKeeper of a cluster, or of registrations."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ CLUSTER = "cluster"  # of zookeeper.format
 
 @dataclass(frozen=True)
 class ZooKeeperConfig(Part):
-    """Registration in a ZooKeeper, for clients and tools that look for brokers there."""
+    """A ZooKeeper that makes brokers one cluster, or says where each is found."""
 
     ensemble: Ensemble = setting(
         "zookeeper.connect",
         NO_ENSEMBLE,
-        "The ZooKeeper in which this broker and its topics are registered, with the path. Only "
-        "clients of Kafka's original design look for brokers there.",
+        "The ZooKeeper, with the path, whose brokers are one cluster, or in which this broker is "
+        "to be found by clients of Kafka's original design (zookeeper.format).",
         default_words="none",
     )
     format: str = setting(
         "zookeeper.format",
-        "original",
-        "How nodes are written: the original host:port and number of partitions, or the JSON of "
-        "Kafka 0.8 to 3.x for tools that read that; both say where this broker is found. cluster: "
-        "that JSON, and all brokers of the path are one cluster, whose topics have replicas.",
-        choices=("original", "json", CLUSTER),
+        CLUSTER,
+        "What the brokers of the path are to each other. cluster: all are one, whose topics have "
+        "replicas; nodes are the JSON of Kafka 0.8 to 3.x. original and json: each is by itself, "
+        "and is only to be found there, by host:port and number of partitions, or by that JSON.",
+        choices=(CLUSTER, "original", "json"),
     )
     auth_file: Path = setting(
         "zookeeper.auth.file",

@@ -20,6 +20,12 @@ from appliance.upgrade.catalog_dry_run import DryRun, dry_run
 
 ROOM_BYTES = 4 << 20  # for the journal's next generation and small files, beside the catalog
 
+BECOMES_A_CLUSTER = (
+    "zookeeper.connect is set, and zookeeper.format is cluster, its default: topics of this box's "
+    "own become a cluster's at the start, and an older build is refused from then on. If the "
+    "broker is only to be found in that ZooKeeper, set zookeeper.format=original"
+)
+
 
 class Migration(NamedTuple):
     what: str
@@ -90,7 +96,10 @@ def plan(config: BrokerConfig) -> Plan:
     if not made.refused:
         made.migrations += migrations(directory, told, tried)
     _reckon_space(made, tried)
-    _look_back(made, tried, {} if told is None else told.needs)
+    needs = {} if told is None else told.needs
+    _look_back(made, tried, needs)
+    if config.is_in_cluster and not data_format.REPLICATED.keys() & needs.keys():
+        made.notes.append(BECOMES_A_CLUSTER)
     if tried is not None:
         stored = tried.configs
         _, faults = dynamic_broker_config.stored(

@@ -25,7 +25,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer
 @pytest.fixture
 def site(server: ZooKeeperServer, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Site]:
     root = "/" + re.sub(r"\W", "-", request.node.name)
-    settings = {"zookeeper.connect": f"{server.address}{root}"}
+    settings = {"zookeeper.format": "original", "zookeeper.connect": f"{server.address}{root}"}
     with running_broker(tmp_path, settings) as broker:
         site = Site(server, root, broker)
         site.create("t", 4)

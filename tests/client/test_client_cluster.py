@@ -162,6 +162,7 @@ def root(server: ZooKeeperServer, request: pytest.FixtureRequest) -> str:
 
 def registered(root: str, node_id: int, **settings: str) -> dict[str, str]:
     return {
+        "zookeeper.format": "original",
         "zookeeper.connect": root,
         "zookeeper.session.timeout.ms": str(SESSION_MS),
         "zookeeper.connection.timeout.ms": "10000",

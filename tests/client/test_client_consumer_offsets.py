@@ -146,7 +146,7 @@ def test_a_stream_begins_at_the_new_topic_if_it_may(storage: str, site: Site) ->
 
 def test_without_zookeeper_a_commit_says_so(tmp_path: Path) -> None:
     with serving_zookeeper_in(tmp_path / "zookeeper") as server:
-        settings = {"zookeeper.connect": str(server.address)}
+        settings = {"zookeeper.format": "original", "zookeeper.connect": str(server.address)}
         with running_broker(tmp_path / "data", settings) as broker:
             site = Site(server, "", broker)
             site.create("t", 1)

@@ -101,7 +101,7 @@ def test_streams_end_with_the_connector(site: Site) -> None:
 def test_a_broker_that_comes_back_elsewhere_is_found(
     server: ZooKeeperServer, tmp_path: Path
 ) -> None:
-    settings = {"zookeeper.connect": f"{server.address}/elsewhere"}
+    settings = {"zookeeper.format": "original", "zookeeper.connect": f"{server.address}/elsewhere"}
     with running_broker(tmp_path, settings) as broker:
         site = Site(server, "/elsewhere", broker)
         site.create("t", 1)

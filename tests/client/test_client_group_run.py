@@ -109,6 +109,7 @@ class Run:
     def start_broker(self, number: NodeId) -> None:
         settings = {
             "node.id": number,
+            "zookeeper.format": "original",
             "zookeeper.connect": self.server.address,
             "zookeeper.session.timeout.ms": BROKER_SESSION_MS,
         }

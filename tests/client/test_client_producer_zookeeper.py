@@ -25,6 +25,7 @@ def test_producers_follow_the_brokers_in_zookeeper(tmp_path: Path) -> None:
         def start(number: int) -> RunningBroker:
             settings = {
                 "node.id": str(number),
+                "zookeeper.format": "original",
                 "zookeeper.connect": root,
                 "zookeeper.connection.timeout.ms": "10000",
             }
@@ -53,6 +54,7 @@ def test_a_killed_broker_of_zookeeper_is_waited_for_or_left(tmp_path: Path) -> N
         def start(number: int) -> Serving:
             settings = {
                 "node.id": number,
+                "zookeeper.format": "original",
                 "zookeeper.connect": root,
                 "zookeeper.session.timeout.ms": 1000,
                 "zookeeper.connection.timeout.ms": 10000,

@@ -180,10 +180,11 @@ def test_a_fetcher_outlives_any_error_of_the_look_for_leaders(
 def test_a_mistake_in_reading_zookeeper_is_read_again(
     server: ZooKeeperServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = "/read-again"
+    place = f"{server.address}/read-again"
+    settings = {"zookeeper.format": "original", "zookeeper.connect": place}
     with (
-        running_broker(tmp_path, {"zookeeper.connect": f"{server.address}{root}"}) as broker,
-        Cluster(ClientConfig(zk_connect=f"{server.address}{root}")) as cluster,
+        running_broker(tmp_path, settings) as broker,
+        Cluster(ClientConfig(zk_connect=place)) as cluster,
     ):
         calls = plant(monkeypatch, Registry, "_look_again_at_topics")
         create(broker, "a", 1)

@@ -27,7 +27,8 @@ def test_brokers_of_a_path_are_shown_as_one(server: ZooKeeperServer, tmp_path: P
     with ExitStack() as stack:
         brokers = {}
         for number, partitions in ((1, 2), (2, 3)):
-            settings = {"node.id": str(number), "zookeeper.connect": place,
+            settings = {"node.id": str(number), "zookeeper.format": "original",
+                        "zookeeper.connect": place,
                         "zookeeper.connection.timeout.ms": "10000"}  # fmt: skip
             broker = stack.enter_context(running_broker(tmp_path / str(number), settings))
             admin = AdminClient({"bootstrap.servers": broker.bootstrap})
@@ -62,7 +63,7 @@ def test_a_path_without_brokers_and_a_zookeeper_that_is_away_are_told(
 def test_each_broker_tells_of_all_and_of_itself_without_asking(
     server: ZooKeeperServer, tmp_path: Path
 ) -> None:
-    settings = {"zookeeper.connect": f"{server.address}/told",
+    settings = {"zookeeper.format": "original", "zookeeper.connect": f"{server.address}/told",
                 "zookeeper.connection.timeout.ms": "10000"}  # fmt: skip
     with running_broker(tmp_path / "2", {**settings, "node.id": "2"}) as other:
         pages = f"2=http://{other.admin}"
@@ -84,7 +85,8 @@ def test_each_broker_tells_of_all_and_of_itself_without_asking(
 
 def test_authorities_that_cannot_be_read_are_told(server: ZooKeeperServer, tmp_path: Path) -> None:
     where = ("--zookeeper", f"{server.address}/authorities", "--ca-file", str(tmp_path / "none"))
-    settings = {"zookeeper.connect": where[1], "zookeeper.connection.timeout.ms": "10000"}
+    settings = {"zookeeper.format": "original", "zookeeper.connect": where[1],
+                "zookeeper.connection.timeout.ms": "10000"}  # fmt: skip
     with running_broker(tmp_path / "data", settings):
         code, said = command(*where)
     assert (code, "No such file" in said) == (1, True)

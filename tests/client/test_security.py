@@ -76,6 +76,7 @@ def settings_of(authority: Authority, server: ZooKeeperServer, keys: Path) -> di
         "ssl.keystore.location": str(authority.keystore()),
         "ssl.truststore.location": str(authority.trust),
         "super.users": "User:CN=carl",
+        "zookeeper.format": "original",
         "zookeeper.connect": f"{server.address}{ROOT}",
     }
 

@@ -53,7 +53,7 @@ class EmbeddedCluster:
     def in_cluster(self) -> dict[str, str]:
         auth = {"zookeeper.auth.file": str(self.login_file)} if self.logs_in else {}
         return {
-            "zookeeper.connect": self.zookeeper, "zookeeper.format": "cluster",
+            "zookeeper.connect": self.zookeeper,
             "zookeeper.session.timeout.ms": str(SESSION_MS),
             **auth,
         }  # fmt: skip

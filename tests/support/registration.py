@@ -46,6 +46,7 @@ class Looker:
     @property
     def settings(self) -> dict[str, str]:
         return {
+            "zookeeper.format": "original",
             "zookeeper.connect": f"{self.server.address}{self.root}",
             "zookeeper.session.timeout.ms": str(LONG_MS),
             "zookeeper.connection.timeout.ms": "10000",  # of a machine that does much else

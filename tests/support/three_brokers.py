@@ -46,7 +46,6 @@ class Brokers:
                 **{
                     "node.id": node,
                     "zookeeper.connect": self.zookeeper,
-                    "zookeeper.format": "cluster",
                     "zookeeper.session.timeout.ms": SESSION_MS,
                     **settings,
                 },

@@ -149,6 +149,14 @@ def test_settings_that_are_no_more_are_named_all(tmp_path: Path) -> None:
                               "are read"]  # fmt: skip
 
 
+def test_a_box_that_becomes_a_cluster_is_told_so(tmp_path: Path) -> None:
+    directory = recorded(STOPPED, tmp_path / "data")
+    place = ("--data-dir", directory, "--set", "zookeeper.connect=127.0.0.1:2181/kafka")
+    (note,) = plan_of(*place)["notes"]
+    assert "set zookeeper.format=original" in note
+    assert plan_of(*place, "--set", "zookeeper.format=original")["notes"] == []
+
+
 def test_a_directory_that_is_not_mounted_is_refused(tmp_path: Path) -> None:
     found = plan_of("--data-dir", tmp_path, "--set", "data.marker=77", code=10)
     assert "Is its file system mounted?" in found["refused"][0]

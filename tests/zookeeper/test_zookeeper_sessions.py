@@ -29,6 +29,7 @@ def test_a_taken_id_ends_the_start_and_names_the_other(look: Looker, tmp_path: P
         command += ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
         command += ["--set", "storage.low.water.bytes=0", "--set", "storage.reserve.bytes=0"]
         command += ["--zookeeper", f"{look.server.address}{look.root}"]
+        command += ["--set", "zookeeper.format=original"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
         assert (done.returncode, done.stdout) == (1, "")
         assert f"{look.root}/brokers/ids/1 in ZooKeeper is taken by {one.bootstrap}" in done.stderr
@@ -146,6 +147,7 @@ def test_a_topic_deleted_unheard_goes_with_the_next_start(look: Looker, tmp_path
 def test_it_starts_without_zookeeper_and_registers_later(tmp_path: Path) -> None:
     with zookeeper_in(tmp_path / "zookeeper") as server:
         settings = {
+            "zookeeper.format": "original",
             "zookeeper.connect": f"127.0.0.1:{lasting_port()},{server.address}",
             "zookeeper.connection.timeout.ms": "100",
             "zookeeper.session.timeout.ms": str(LONG_MS),

@@ -42,6 +42,7 @@ def secure(
 def settings(secure: ZooKeeperServer, authority: Authority, **more: object) -> dict[str, str]:
     given = {
         "connect": f"127.0.0.1:{secure.more[SECURE]}/tls",
+        "format": "original",
         "ssl.client.enable": "true",
         "ssl.truststore.location": authority.trust,
         "ssl.keystore.location": authority.keystore("broker", file="client.pem"),

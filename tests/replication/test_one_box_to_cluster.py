@@ -9,8 +9,14 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicCollection
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    Producer,
+    TopicCollection,
+)
 
+from appliance.catalog.fact_rows import BEFORE
 from appliance.cli.main import main
 from appliance.cluster.taking_in import NamesTaken
 from appliance.errors import ApplianceError
@@ -64,6 +70,15 @@ def topic_ids(cluster: EmbeddedCluster, node: int) -> dict[str, str]:
     return {name: each.replace("/", "_").replace("+", "-") for name, each in ids.items()}
 
 
+def transact(cluster: EmbeddedCluster, node: int, topic: str, value: str) -> None:
+    producer = Producer({"bootstrap.servers": cluster.running[node].bootstrap,
+                         "transactional.id": "writer"})  # fmt: skip
+    producer.init_transactions(DEADLINE_S)
+    producer.begin_transaction()
+    producer.produce(topic, value)
+    producer.commit_transaction(DEADLINE_S)
+
+
 def epochs(cluster: EmbeddedCluster, node: int) -> list[int]:
     """Of the batches of t, in their order."""
     files = sorted((cluster.folder / str(node) / "t-0").glob("*.log"))
@@ -88,8 +103,9 @@ def test_one_box_becomes_a_cluster_and_one_box_again(cluster: EmbeddedCluster) -
     assert take(member, 2) == ["a", "b"]
     member.commit(asynchronous=False)
     assert cluster.produce(1, "t", ["c"]) == []
+    transact(cluster, 1, "transacted", "x")
     ids = topic_ids(cluster, 1)
-    assert {*ids} == {"t", "__consumer_offsets"}
+    assert {*ids} == {"t", "transacted", "__consumer_offsets", "__transaction_state"}
     cluster.stop(1)
 
     cluster.start(1)
@@ -108,11 +124,11 @@ def test_one_box_becomes_a_cluster_and_one_box_again(cluster: EmbeddedCluster) -
     code, said = leave(cluster, 1)
     assert code == REFUSED
     assert "0 are not in this directory, and 1 have replicas elsewhere (of-two-0" in said
-    with pytest.raises(ApplianceError, match="3 topics of a cluster"):
+    with pytest.raises(ApplianceError, match="5 topics of a cluster"):
         cluster.start(1, is_one_box=True)
     code, said = leave(cluster, 1, "--keep-what-is-here")
     assert code == 0, said
-    assert "3 topics of the cluster are this broker's own now" in said
+    assert "5 topics of the cluster are this broker's own now" in said
 
     cluster.start(1, is_one_box=True)
     assert {name: topic_ids(cluster, 1)[name] for name in ids} == ids
@@ -121,6 +137,8 @@ def test_one_box_becomes_a_cluster_and_one_box_again(cluster: EmbeddedCluster) -
     member.close()
     assert cluster.produce(1, "t", ["e"], **{"enable.idempotence": True}) == []
     assert cluster.values(1, "t", 5) == ["a", "b", "c", "d", "e"]
+    transact(cluster, 1, "transacted", "y")
+    assert cluster.values(1, "transacted", 2) == ["x", "y"]
     first, *_, in_cluster, last = epochs(cluster, 1)
     assert first < in_cluster <= last
     assert cluster.may_log_in(1, "ann", "ann's password")
@@ -190,3 +208,20 @@ def test_without_zookeeper_it_serves_as_one_box(cluster: EmbeddedCluster) -> Non
     cluster.zookeeper = place
     cluster.start(1)
     assert cluster.values(1, "t", 2) == ["a", "b"]
+
+
+def test_whose_users_and_rules_are_the_clusters(cluster: EmbeddedCluster) -> None:
+    """Those of the first broker that has any; a later one's own are kept aside."""
+    for node, name in ((2, "bob"), (3, "carl")):
+        cluster.start(node, is_one_box=True)
+        cluster.make_user(node, name, f"{name}'s password")
+        cluster.stop(node)
+    cluster.start(1)
+    cluster.start(2)
+    eventually(lambda: cluster.iterations(1, "bob") == [4096])
+    assert cluster.may_log_in(1, "bob", "bob's password")
+    cluster.start(3)
+    assert cluster.iterations(3, "carl") == []
+    assert cluster.may_log_in(3, "bob", "bob's password")
+    kept = {node: (cluster.folder / str(node) / BEFORE).exists() for node in (1, 2, 3)}
+    assert kept == {1: False, 2: False, 3: True}

@@ -34,6 +34,7 @@ SETTINGS = {
     "connection.failed.authentication.delay.ms": "1",
     "super.users": "User:ANONYMOUS",  # at the first listener
     "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
     "connections.max.reauth.ms": "0",
 }
 LOGIN = "broker:zookeeper-password"

@@ -21,10 +21,14 @@ from appliance.groups.availability import Availability, Term
 from appliance.groups.group_config_overrides import GroupConfigs
 from appliance.groups.modern_group import TopicFacts
 from appliance.topics.topic import OFFSETS, SHARE_STATE, TRANSACTIONS, Topic
-from appliance.topics.topics import Topics
+from appliance.topics.topics import COMPACTED, Topics
 from appliance.txn.producer_ids import ProducerIds
 
 KEPT_FOR_EVER = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+
+# In a cluster what is decided is on two disks at least, where there are two replicas: Kafka's
+# default of transaction.state.log.min.isr and share.coordinator.state.topic.min.isr.
+ON_TWO = {"min.insync.replicas": "2"}
 
 
 class GroupPlaces:
@@ -81,8 +85,9 @@ class GroupPlaces:
     async def make_share_state_topic(self) -> Sequence[Log | None]:
         config = self._config.share_state
         return await self._topics.internal(
-            SHARE_STATE, config.partitions, config.segment_bytes, KEPT_FOR_EVER
-        )
+            SHARE_STATE, config.partitions, config.segment_bytes,
+            {**KEPT_FOR_EVER, **ON_TWO} if self.is_in_cluster else KEPT_FOR_EVER,
+        )  # fmt: skip
 
 
 @dataclass(eq=False)
@@ -113,8 +118,9 @@ class TransactionPlaces:
 
     async def make_transaction_topic(self) -> Sequence[Log | None]:
         return await self._topics.internal(
-            TRANSACTIONS, self._config.log_partitions, self._config.log_segment_bytes
-        )
+            TRANSACTIONS, self._config.log_partitions, self._config.log_segment_bytes,
+            {**COMPACTED, **ON_TWO} if self.is_in_cluster else COMPACTED,
+        )  # fmt: skip
 
     def find_log(self, topic: str, partition: int) -> Log | None:
         """None: there is no such partition, for certain. Raises where it is not served."""

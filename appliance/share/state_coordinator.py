@@ -124,8 +124,12 @@ class StateCoordinator:
             own = self._find(key)
             _check_leader(key, leader_epoch, own)
             if leader_epoch > own.leader_epoch:
-                own.leader_epoch = leader_epoch
-                await self._update(term, key, own, [])
+                before, own.leader_epoch = own.leader_epoch, leader_epoch
+                try:
+                    await self._update(term, key, own, [])
+                except ApplianceError:
+                    own.leader_epoch = before  # asked again it is written again
+                    raise
             return State(
                 own.state_epoch, own.partition.start_offset, own.partition.take_whole()
             )

@@ -177,6 +177,7 @@ def test_a_coordinator_killed_between_decision_and_markers(
         make_topic(three)
         control = ClusterControl(three)
         control.coordinator("any")
+        three.configure(TRANSACTIONS, **{"min.insync.replicas": "1"})  # one of two will be killed
         found = three.until(TRANSACTIONS, lambda each: len(each.isrs) == 2)
         coordinator = found.leader
         (paused,) = {*ALL} - {*found.replicas}

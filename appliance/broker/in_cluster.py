@@ -22,6 +22,7 @@ from appliance.broker.failed_replicas import FailedReplicas
 from appliance.broker.followers_traffic import rates
 from appliance.broker.in_sync_replicas import InSyncReplicas
 from appliance.broker.inter_broker_security import InterBrokerSecurity
+from appliance.broker.kept_lives import KeptLives
 from appliance.broker.members import ClusterMembers
 from appliance.broker.peers import Peers
 from appliance.broker.replica_fetchers import ReplicaFetchers, address_of
@@ -82,6 +83,8 @@ class InCluster:
         self._cuts = UncleanCuts(self.fetchers, broker.ledger)
         self._failed = FailedReplicas(self.cluster, topics)
         self._tasks: list[asyncio.Task[None]] = []
+        self._kept_lives = KeptLives(broker.log_dir)
+        self.cluster.keep_lives_by(self._kept_lives.keep)
         self.roles.cluster = self.cluster
         self.roles.may_lead = False  # before it is known who may do what
         broker.facts.cluster = self.facts
@@ -224,7 +227,7 @@ class InCluster:
         plane.put_racks(config.rack, {each.node_id: each.rack for each in others if each.rack})
 
     def lost_replicas(self) -> Collection[Key]:
-        return self.roles.lost(self.broker.node_id)
+        return {*self.roles.lost(self.broker.node_id), *self._kept_lives.lost()}
 
     def _is_here(self, name: str, partition: int) -> bool:
         topic = self.broker.topics.get(name)

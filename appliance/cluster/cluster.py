@@ -119,6 +119,10 @@ class Cluster:
         log.warning("away: the broker registers later", waited_s=round(waited_s, 1),
                     **({"error": why} if why else {}))  # fmt: skip
 
+    def keep_lives_by(self, before_life: BeforeLife) -> None:
+        """As `before_life`. Before the start."""
+        self._lives.before_life = before_life
+
     async def close(self) -> None:
         """Ends the session: this broker is gone for the others at once."""
         for task in self._tasks:

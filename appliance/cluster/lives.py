@@ -56,7 +56,7 @@ class Lives:
         self, session: Session, reading: Reading, member: Member, before_life: BeforeLife
     ) -> None:
         self._session, self._reading, self._member = session, reading, member
-        self._before_life = before_life
+        self.before_life = before_life
         self._sessions = remembered(member.data_dir)  # of nodes that may be there, and are ours
         self.own_sessions = {*self._sessions}  # all that were ever known to be
         self.node_id = member.node_id
@@ -116,7 +116,7 @@ class Lives:
             with suppress(NodeExistsError):
                 await self._session.create(self._lives, b"")
             _, stat = await self._session.get(self._lives)
-            await self._before_life(int(stat.version), int(stat.version) + 1)
+            await self.before_life(int(stat.version), int(stat.version) + 1)
             try:
                 await self._session.change().set(self._lives, b"", stat.version).commit()
             except ChangeRefused as refused:

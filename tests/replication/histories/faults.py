@@ -119,6 +119,18 @@ class Faults:
         machine.do(machine.lose_all)
         return lambda: machine.do(machine.start)
 
+    def _old_copy(self, names: tuple[str, ...], amount: float) -> Undo:
+        """Its disk is copied. In its next life the copy is put back in the place of the disk."""
+        machine = self.site.machines[names[0]]
+        for job in (machine.copy_disk, machine.end, machine.start):
+            machine.do(job)
+
+        def undo() -> None:
+            machine.do(machine.put_copy_back)
+            machine.do(machine.start)
+
+        return undo
+
     def _full_disk(self, names: tuple[str, ...], amount: float) -> Undo:
         machine = self.site.machines[names[0]]
         machine.do(machine.fill_disk)

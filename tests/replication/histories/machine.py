@@ -155,6 +155,23 @@ class Machine:
         self.disk.format()
         self.disk.mount()
 
+    def copy_disk(self) -> None:
+        """As a power cut would leave it now."""
+        self._copy(self.disk.image, self._old_image)
+
+    def put_copy_back(self) -> None:
+        self.lose_power()
+        self._unmount()
+        self._copy(self._old_image, self.disk.image)
+        self.disk.mount()
+
+    def _copy(self, image: Path, to: Path) -> None:
+        subprocess.run(["cp", "--sparse=always", str(image), str(to)], check=True)
+
+    @property
+    def _old_image(self) -> Path:
+        return self.folder / "old.img"
+
     def _mount_again(self) -> None:
         self._unmount()
         self.disk.mount()

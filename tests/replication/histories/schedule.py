@@ -24,6 +24,7 @@ KINDS: dict[str, tuple[int, float, float]] = {
     "all killed": (1, 0.0, 1.0),
     "returns alone": (2, 0.2, 1.5),
     "new disk": (1, 0.3, 1.5),
+    "old copy": (1, 0.5, 2.0),
     "full disk": (2, 0.5, 2.0),
     "dead disk": (2, 0.3, 1.5),
     "clock": (2, 0.5, 2.0),
@@ -39,6 +40,7 @@ KINDS: dict[str, tuple[int, float, float]] = {
     "ZooKeeper paused": (2, 0.2, 2.0),
     "ZooKeeper lost": (1, 0.2, 2.5),
 }
+LOSSES = ("new disk", "old copy")
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,10 @@ def schedule(
         fault = Fault(at_s, lasts_s, kind, places, chance.random())
         if at_s + lasts_s > seconds - LAST_S:
             return found
-        if kind == "new disk":  # a second one, before all is copied again, would be too many
-            wanted.remove(kind)
+        if kind in LOSSES:  # a second one, before all is copied again, would be too many
+            wanted = [each for each in wanted if each not in LOSSES]
+            if not wanted:
+                return [*found, fault]
         found.append(fault)
         is_together = chance.random() < TOGETHER
         at_s += chance.uniform(0, lasts_s) if is_together else lasts_s

@@ -1,0 +1,78 @@
+"""Which of the directories of records are older copies: restored from a backup of the disk, say.
+
+Before this broker's life is raised in ZooKeeper each directory gets the next one, on disk. So a
+directory that has neither ZooKeeper's life nor the next was not there in between: what it has may
+be older than what was promised, and it is as good as lost until its leaders have told the rest
+(rule 8 of `docs/replication.md`). A copy that was made and put back within one life is not found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+from appliance.data_dir import durable_directories
+from appliance.data_dir.log_dirs import LogDirs
+from appliance.data_dir.partition_names import Key
+from appliance.errors import ApplianceError
+from appliance.process import event_log
+
+events = event_log.named("replication")
+
+NAME = "cluster-life"
+SIZE = 20  # always the same, so that a full disk has room for the next one, too
+NEVER = 0  # no life came before
+
+
+class KeptLives:
+    def __init__(self, log_dirs: LogDirs) -> None:
+        self._log_dirs = log_dirs
+        self._copies: frozenset[Key] = frozenset()
+
+    def lost(self) -> Collection[Key]:
+        """What stands in copies, as they were found at the last `keep`."""
+        return self._copies
+
+    async def keep(self, former: int, life: int) -> None:
+        self._copies = await asyncio.to_thread(self._keep, former, life)
+
+    def _keep(self, former: int, life: int) -> frozenset[Key]:
+        copies: set[Key] = set()
+        for each in self._log_dirs.directories:
+            if each.logs is None:
+                continue
+            file = each.path / NAME
+            kept, held = _kept(file), each.logs.held()
+            if held and former != NEVER and kept not in (former, life):
+                events.error(
+                    "a directory is an older copy: its partitions are copied from their leaders",
+                    path=each.path, life=kept, in_zookeeper=former, partitions=len(held),
+                )  # fmt: skip
+                copies |= {*held}
+            _write(file, life)
+        return frozenset(copies)
+
+
+def _kept(file: Path) -> int | None:
+    """None: none, or none that can be read."""
+    try:
+        return int(file.read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def _write(file: Path, life: int) -> None:
+    """In its place: of half a number nobody takes the half for it, for it is as good as none."""
+    data = f"{life:0{SIZE - 1}}\n".encode()
+    try:
+        fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.pwrite(fd, data, 0)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        durable_directories.sync_name(file.parent)
+    except OSError as error:
+        raise ApplianceError(f"{file}: this broker's life cannot be kept: {error}") from error

@@ -1,0 +1,74 @@
+"""Directories that were put back from an older copy are taken for lost."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from appliance.broker.kept_lives import NAME, KeptLives
+from appliance.data_dir.record_dir import RecordDir
+from appliance.errors import ApplianceError
+from tests.support.logs import log_config, opened
+
+
+@dataclass
+class Directories:
+    directories: list[RecordDir]
+
+
+Lives = Callable[[int, int], list[tuple[str, int]]]
+
+
+@pytest.fixture
+def lives(tmp_path: Path) -> Iterator[Lives]:
+    """A partition in each of two directories; what is lost when a life begins."""
+    with ExitStack() as stack:
+        found = [RecordDir(tmp_path / each) for each in ("0", "1")]
+        for number, each in enumerate(found):
+            each.path.mkdir()
+            each.logs = stack.enter_context(opened(each.path))
+            each.logs.create("t", number, log_config())
+
+        def begin(former: int, life: int) -> list[tuple[str, int]]:
+            kept = KeptLives(Directories(found))  # type: ignore[arg-type]
+            asyncio.run(kept.keep(former, life))
+            return sorted(kept.lost())
+
+        yield begin
+
+
+def test_a_directory_that_was_there_is_not_lost(lives: Lives) -> None:
+    assert lives(0, 1) == []
+    assert lives(1, 2) == []
+    assert lives(2, 3) == []
+    assert lives(2, 3) == [], "whether ZooKeeper had taken it was not known"
+
+
+def test_an_older_copy_is_lost_with_all_that_it_has(lives: Lives, tmp_path: Path) -> None:
+    lives(0, 1)
+    shutil.copy(tmp_path / "1" / NAME, tmp_path / "copy")
+    assert lives(1, 2) == []
+    shutil.copy(tmp_path / "copy", tmp_path / "1" / NAME)
+    assert lives(2, 3) == [("t", 1)]
+    assert lives(3, 4) == [], "its leaders have told it the rest, or it is in no ISR"
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_bytes(b"0000x\0")])
+def test_without_a_readable_life_a_directory_is_lost(
+    damage: Callable[[Path], object], lives: Lives, tmp_path: Path
+) -> None:
+    lives(0, 1)
+    damage(tmp_path / "0" / NAME)
+    assert lives(1, 2) == [("t", 0)]
+
+
+def test_where_it_cannot_be_written_no_life_begins(lives: Lives, tmp_path: Path) -> None:
+    (tmp_path / "0" / NAME).mkdir()
+    with pytest.raises(ApplianceError, match="life cannot be kept"):
+        lives(0, 1)

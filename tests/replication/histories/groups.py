@@ -28,7 +28,7 @@ class Group:
         self.name, self.protocol = f"group-{protocol}", protocol
         self.consumed: dict[int, set[int]] = defaultdict(set)
         self.commits = 0
-        self._floors: dict[int, int] = defaultdict(int)  # acknowledged commits
+        self._floors: dict[int, int] = {}  # acknowledged commits
         self._site, self._ledger, self._random = site, ledger, random.Random(seed)
         self._guard = threading.Lock()
         self._is_ending = threading.Event()
@@ -71,7 +71,7 @@ class Group:
             self.commits += 1
             for place in done or ():
                 if place.error is None and place.offset == ends[place.partition]:
-                    known = self._floors[place.partition]
+                    known = self._floors.get(place.partition, 0)
                     self._floors[place.partition] = max(known, place.offset)
 
     def _take(self, message: Any) -> None:
@@ -103,12 +103,12 @@ class Group:
 
     def has_all(self, ends: dict[int, int]) -> bool:
         with self._guard:
-            return all(self._floors[each] >= end for each, end in ends.items())
+            return all(self._floors.get(each, 0) >= end for each, end in ends.items())
 
     def left(self, ends: dict[int, int]) -> dict[int, int]:
         with self._guard:
-            return {each: end - self._floors[each] for each, end in ends.items()
-                    if self._floors[each] < end}  # fmt: skip
+            left = {each: end - self._floors.get(each, 0) for each, end in ends.items()}
+        return {each: count for each, count in left.items() if count > 0}
 
     def passed_over(self, ends: dict[int, int]) -> dict[int, int]:
         """How many records nobody of the group got."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from uuid import UUID
 
-from appliance.protocol import NO_UUID
+from appliance.protocol import API, NO_UUID
 from appliance.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from appliance.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from appliance.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
@@ -396,6 +397,16 @@ def share_fetch(n: Names, member: str = "C" * 22) -> ShareFetchRequest:
     )  # fmt: skip
 
 
+def share_state(api: str, n: Names) -> Any:
+    """What brokers ask of a share coordinator, of one partition."""
+    request = next(each.request for each in API.values() if each.name == api)
+    topic = next(value for name, value in vars(request).items() if name.endswith("Data")
+                 and name != "PartitionData")  # fmt: skip
+    fields = request.PartitionData.__dataclass_fields__
+    row = request.PartitionData(*[[] if name == "state_batches" else 0 for name in fields])
+    return request(n.sharers, [topic(n.topic_id, [row])])
+
+
 def share_acknowledge(n: Names) -> ShareAcknowledgeRequest:
     """Nothing is acquired."""
     acks = ShareAcknowledgeRequest.AcknowledgementBatch(0, 0, [1])
@@ -539,6 +550,26 @@ TABLE: dict[str, list[Row]] = {
     "WriteTxnMarkers": [
         Row(1, write_markers, on_cluster(ALTER)),
         Row(1, write_markers, on_cluster(CLUSTER_ACTION)),
+    ],
+    "InitializeShareGroupState": [
+        Row(0, partial(share_state, "InitializeShareGroupState"), on_cluster(CLUSTER_ACTION),
+            told(3, 16)),
+    ],
+    "ReadShareGroupState": [
+        Row(0, partial(share_state, "ReadShareGroupState"), on_cluster(CLUSTER_ACTION),
+            told(3, 16)),
+    ],
+    "WriteShareGroupState": [
+        Row(0, partial(share_state, "WriteShareGroupState"), on_cluster(CLUSTER_ACTION),
+            told(3, 16)),
+    ],
+    "DeleteShareGroupState": [
+        Row(0, partial(share_state, "DeleteShareGroupState"), on_cluster(CLUSTER_ACTION),
+            told(3, 16)),
+    ],
+    "ReadShareGroupStateSummary": [
+        Row(0, partial(share_state, "ReadShareGroupStateSummary"), on_cluster(CLUSTER_ACTION),
+            told(3, 16)),
     ],
     "TxnOffsetCommit": [
         Row(5, txn_offset_commit,

@@ -30,21 +30,23 @@ Row = DeleteShareGroupStateResponse.PartitionResult
 async def handle(
     broker: Broker, request: DeleteShareGroupStateRequest, call: Call
 ) -> DeleteShareGroupStateResponse:
-    check_cluster(call, Operation.CLUSTER_ACTION)
     results = []
     for topic in request.topics:
         rows = [
-            await _one(broker, SharePartitionKey(request.group_id, topic.topic_id, each.partition),
-                       each)
+            await _one(
+                broker, call, SharePartitionKey(request.group_id, topic.topic_id, each.partition),
+                each,
+            )
             for each in topic.partitions
         ]  # fmt: skip
         results.append(DeleteShareGroupStateResponse.DeleteStateResult(topic.topic_id, rows))
     return DeleteShareGroupStateResponse(results)
 
 
-async def _one(broker: Broker, key: SharePartitionKey, asked: Asked) -> Row:
+async def _one(broker: Broker, call: Call, key: SharePartitionKey, asked: Asked) -> Row:
     states = broker.share_partitions.state_coordinator
     try:
+        check_cluster(call, Operation.CLUSTER_ACTION)
         await states.delete(key)
         return Row(key.partition)
     except ApplianceError as error:

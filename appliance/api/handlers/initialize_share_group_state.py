@@ -34,21 +34,23 @@ Result = InitializeShareGroupStateResponse.InitializeStateResult
 async def handle(
     broker: Broker, request: InitializeShareGroupStateRequest, call: Call
 ) -> InitializeShareGroupStateResponse:
-    check_cluster(call, Operation.CLUSTER_ACTION)
     results = []
     for topic in request.topics:
         rows = [
-            await _one(broker, SharePartitionKey(request.group_id, topic.topic_id, each.partition),
-                       each)
+            await _one(
+                broker, call, SharePartitionKey(request.group_id, topic.topic_id, each.partition),
+                each,
+            )
             for each in topic.partitions
         ]  # fmt: skip
         results.append(Result(topic.topic_id, rows))
     return InitializeShareGroupStateResponse(results)
 
 
-async def _one(broker: Broker, key: SharePartitionKey, asked: Asked) -> Row:
+async def _one(broker: Broker, call: Call, key: SharePartitionKey, asked: Asked) -> Row:
     states = broker.share_partitions.state_coordinator
     try:
+        check_cluster(call, Operation.CLUSTER_ACTION)
         await states.initialize(key, asked.state_epoch, asked.start_offset)
         return Row(key.partition)
     except ApplianceError as error:

@@ -31,21 +31,23 @@ Row = ReadShareGroupStateResponse.PartitionResult
 async def handle(
     broker: Broker, request: ReadShareGroupStateRequest, call: Call
 ) -> ReadShareGroupStateResponse:
-    check_cluster(call, Operation.CLUSTER_ACTION)
     results = []
     for topic in request.topics:
         rows = [
-            await _one(broker, SharePartitionKey(request.group_id, topic.topic_id, each.partition),
-                       each)
+            await _one(
+                broker, call, SharePartitionKey(request.group_id, topic.topic_id, each.partition),
+                each,
+            )
             for each in topic.partitions
         ]  # fmt: skip
         results.append(ReadShareGroupStateResponse.ReadStateResult(topic.topic_id, rows))
     return ReadShareGroupStateResponse(results)
 
 
-async def _one(broker: Broker, key: SharePartitionKey, asked: Asked) -> Row:
+async def _one(broker: Broker, call: Call, key: SharePartitionKey, asked: Asked) -> Row:
     states = broker.share_partitions.state_coordinator
     try:
+        check_cluster(call, Operation.CLUSTER_ACTION)
         found = await states.read(key, asked.leader_epoch)
         batches = [ReadShareGroupStateResponse.StateBatch(*each) for each in found.batches]
         return Row(

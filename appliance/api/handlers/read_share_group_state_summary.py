@@ -31,21 +31,23 @@ Result = ReadShareGroupStateSummaryResponse.ReadStateSummaryResult
 async def handle(
     broker: Broker, request: ReadShareGroupStateSummaryRequest, call: Call
 ) -> ReadShareGroupStateSummaryResponse:
-    check_cluster(call, Operation.CLUSTER_ACTION)
     results = []
     for topic in request.topics:
         rows = [
-            await _one(broker, SharePartitionKey(request.group_id, topic.topic_id, each.partition),
-                       each)
+            await _one(
+                broker, call, SharePartitionKey(request.group_id, topic.topic_id, each.partition),
+                each,
+            )
             for each in topic.partitions
         ]  # fmt: skip
         results.append(Result(topic.topic_id, rows))
     return ReadShareGroupStateSummaryResponse(results)
 
 
-async def _one(broker: Broker, key: SharePartitionKey, asked: Asked) -> Row:
+async def _one(broker: Broker, call: Call, key: SharePartitionKey, asked: Asked) -> Row:
     states = broker.share_partitions.state_coordinator
     try:
+        check_cluster(call, Operation.CLUSTER_ACTION)
         found = states.summary(key)
         return Row(
             key.partition, state_epoch=found.state_epoch, leader_epoch=found.leader_epoch,

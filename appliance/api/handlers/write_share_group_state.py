@@ -35,21 +35,23 @@ Row = WriteShareGroupStateResponse.PartitionResult
 async def handle(
     broker: Broker, request: WriteShareGroupStateRequest, call: Call
 ) -> WriteShareGroupStateResponse:
-    check_cluster(call, Operation.CLUSTER_ACTION)
     results = []
     for topic in request.topics:
         rows = [
-            await _one(broker, SharePartitionKey(request.group_id, topic.topic_id, each.partition),
-                       each)
+            await _one(
+                broker, call, SharePartitionKey(request.group_id, topic.topic_id, each.partition),
+                each,
+            )
             for each in topic.partitions
         ]  # fmt: skip
         results.append(WriteShareGroupStateResponse.WriteStateResult(topic.topic_id, rows))
     return WriteShareGroupStateResponse(results)
 
 
-async def _one(broker: Broker, key: SharePartitionKey, asked: Asked) -> Row:
+async def _one(broker: Broker, call: Call, key: SharePartitionKey, asked: Asked) -> Row:
     states = broker.share_partitions.state_coordinator
     try:
+        check_cluster(call, Operation.CLUSTER_ACTION)
         batches = [
             StateBatch(each.first_offset, each.last_offset, RecordState(each.delivery_state),
                        each.delivery_count)

@@ -13,6 +13,13 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from appliance.client.config import ClientConfig
+from appliance.client.connection import Address, Connection
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.alter_partition_reassignments import API as ALTER
+from appliance.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+)
 from appliance.zookeeper.server import ZooKeeperServer
 from tests.support.acknowledged import Acknowledged, producing, until
 from tests.support.three_brokers import DEADLINE_S, Brokers, brokers
@@ -72,6 +79,19 @@ def test_a_partition_grows_moves_and_shrinks_under_a_producer(three: Brokers) ->
         "InvalidReplicationAssignmentError", "UnknownTopicOrPartitionError"}  # fmt: skip
     told = three.reassign("t", {0: None})
     assert [each.__name__ for each in told.values()] == ["NoReassignmentInProgressError"]
+    assert factor_refused(three, second) == ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def factor_refused(cluster: Brokers, node: int) -> int:
+    """Of a request that forbids another number of replicas, as kafka-reassign-partitions can."""
+    alter = AlterPartitionReassignmentsRequest
+    topic = alter.ReassignableTopic("t", [alter.ReassignablePartition(0, [1, 2])])
+    request = alter(allow_replication_factor_change=False, topics=[topic])
+    address = Address.parse(cluster.address(node))
+    with Connection(address, ClientConfig(broker_list=str(address))) as client:
+        (found,) = client.ask(ALTER, request).responses
+    code: int = found.partitions[0].error_code
+    return code
 
 
 @pytest.mark.release("three brokers for each kind of end; the rules are in tests/cluster")
@@ -149,6 +169,7 @@ class TestInTheMiddle:
             assert three.reassign("t", {0: [added, replicas[1]]}) == {}
             three.until("t", lambda each: {*each.isrs} == {replicas[0], added})
             assert {each["adding_replicas"][0] for each in three.moving().values()} == {added}
+            assert {*three.partition("t").replicas} == {1, 2, 3}, "as Metadata of Kafka has it"
             assert three.reassign("t", {0: None}) == {}
             moving = three.moving()
             three.start(replicas[1])

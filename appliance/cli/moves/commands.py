@@ -28,6 +28,7 @@ from appliance.process.spoken import size, some
 NODE = click.argument("node", metavar="ID", type=click.IntRange(0))
 ROUNDS = 100  # of a decommission: clients may go on to make topics
 SHOWN_MAX = 20
+EMPTY_S = 60.0
 
 
 # Off a living broker
@@ -78,11 +79,23 @@ def decommission(
     if left := picture.of(node):
         raise Failed(f"{some(len(left), 'partition')} came anew: {shown([*map(str, left)])}; "
                      "call it again", FAILED)  # fmt: skip
+    until_empty(cluster, node)
     moved = Plan(done)
     if as_json:
         return put_json({"broker": node, "partitions": len(done), "bytes": moved.size, "left": 0})
     click.echo(f"broker {node} has no replica any more ({some(len(done), 'partition')}, "
                f"{size(moved.size)} moved): stop it, and its id is free")  # fmt: skip
+
+
+def until_empty(cluster: SeenCluster, node: int) -> None:
+    """By its own word: it has deleted what it had."""
+    end = time.monotonic() + EMPTY_S
+    while there := cluster.sizes_at(cluster.known[node]):
+        if time.monotonic() >= end:
+            names = [f"{topic}-{partition}" for _, topic, partition in there]
+            raise Failed(f"broker {node} still has {some(len(names), 'partition')} that the others "
+                         f"have: {shown(names)}; see its log", FAILED)  # fmt: skip
+        time.sleep(LOOK_S)
 
 
 def finish(
@@ -173,20 +186,21 @@ def replace(
     if lost and begin_lost_anew:
         sure(f"Begin {some(len(lost), 'partition')} anew, without what only broker {node} had?",
              is_sure)  # fmt: skip
+    if begin_lost_anew:
+        keys |= {each.key for each in lost}
     if other in (None, node):
         wait_for(cluster, picture, node, as_json)
-        if begin_lost_anew:
-            begin_anew(cluster, [Move(each, last(each.replicas, node, node)) for each in lost])
-            keys |= {each.key for each in lost}
+        begin_anew(cluster, [
+            Move(each, last(each.replicas, node, node)) for each in lost if each.key in keys
+        ])  # fmt: skip
         until_in_sync(cluster, node, keys)
     else:
-        if begin_lost_anew:
-            begin_anew(cluster, [
-                Move(each.of, last(each.of.replicas, node, each.adding[0]))
-                for each in plan.moves if each.of in lost
-            ])  # fmt: skip
-            keys |= {each.key for each in lost}
-        carry_out(cluster, [each for each in plan.moves if each.of.key in keys], throttle)
+        moves = [each for each in plan.moves if each.of.key in keys]
+        begin_anew(cluster, [
+            Move(each.of, last(each.of.replicas, node, each.adding[0]))
+            for each in moves if each.of in lost
+        ])  # fmt: skip
+        carry_out(cluster, moves, throttle)
     if as_json:
         return put_json({**report, "begun_anew": begin_lost_anew and bool(lost)})
     click.echo(f"{some(len(keys), 'partition')} of broker {node}: all replicas are in sync")
@@ -229,7 +243,8 @@ def last(replicas: tuple[int, ...], node: int, other: int) -> tuple[int, ...]:
 
 
 def begin_anew(cluster: SeenCluster, moves: list[Move]) -> None:
-    """Led by the first of these that lives, and from then on waited for as all others."""
+    """Led by the first of these that lives, and from then on waited for as all others. Who has
+    nothing comes last: it would be elected with what it has."""
     if faults := cluster.reassign(moves):
         raise Failed(f"{len(faults)} refused: {shown(faults)}", REFUSED)
     refused = cluster.elect([each.of.key for each in moves], UNCLEAN)

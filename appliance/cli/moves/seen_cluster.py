@@ -3,6 +3,7 @@ Kafka's protocol. Whichever broker answers is asked; for its own bytes each is."
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from appliance.cluster.plans import Move, Placed
 from appliance.config import Ensemble
 from appliance.errors import ApplianceError
 from appliance.process.exit_codes import FAILED, NOT_FOUND, REFUSED, UNREACHABLE, Failed
+from appliance.process.spoken import some
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.alter_partition_reassignments import API as ALTER
 from appliance.protocol.messages.alter_partition_reassignments import (
@@ -39,9 +41,10 @@ from appliance.protocol.messages.metadata import API as METADATA
 from appliance.protocol.messages.metadata import MetadataRequest
 from appliance.zookeeper.cluster import ReadTree, connected, explained, is_number
 from appliance.zookeeper.cluster_health import ClusterUnread
-from appliance.zookeeper.nodes import IDS
+from appliance.zookeeper.nodes import IDS, TOPICS
 
 ZOOKEEPER_S = 10.0
+HEARD_S, LOOK_S = 5.0, 0.2  # so long brokers may not have heard of a topic
 AT_ONCE = 500  # partitions of a request
 TOPIC, BROKER = 2, 4  # kinds of resources with configs
 PREFERRED, UNCLEAN = 0, 1
@@ -67,6 +70,7 @@ class Picture:
     partitions: list[Placed]
     sizes: Sizes = field(default_factory=dict)
     unasked: dict[int, str] = field(default_factory=dict)  # who did not tell its sizes, and why
+    unseen: list[str] = field(default_factory=list)  # topics in ZooKeeper that nobody told of
 
     @property
     def racks(self) -> dict[int, str]:
@@ -81,6 +85,7 @@ class SeenCluster:
         self._ensemble, self._security = ensemble, security
         self._connections: dict[Address, Connection] = {}
         self._brokers: dict[int, Seen] = {}
+        self._topics: set[str] = set()  # in ZooKeeper
 
     def __enter__(self) -> Self:
         return self
@@ -95,6 +100,7 @@ class SeenCluster:
         with connected(self._ensemble, ZOOKEEPER_S) as client, explained(str(self._ensemble)):
             tree = ReadTree(client, self._ensemble.root, ZOOKEEPER_S)
             names = sorted(filter(is_number, tree.children_of(IDS)), key=int)
+            self._topics = {*tree.children_of(TOPICS)}
             nodes = tree.contents(f"{IDS}/{each}" for each in names)
         found = {}
         for name in names:
@@ -140,7 +146,22 @@ class SeenCluster:
             connection = self._connections[broker.address] = Connection(broker.address, config)
         return connection.ask(api, request)
 
-    def picture(self, with_sizes: bool = True) -> Picture:
+    def picture(self, with_sizes: bool = True, may_be_part: bool = False) -> Picture:
+        """Refused where brokers do not tell of a topic that ZooKeeper has: who may not see all
+        would be told that there is nothing more. `may_be_part`: the picture says so itself."""
+        end = time.monotonic() + HEARD_S
+        found = self._picture(with_sizes)
+        while found.unseen and time.monotonic() < end:  # made or deleted just now
+            time.sleep(LOOK_S)
+            found = self._picture(with_sizes)
+        if found.unseen and not may_be_part:
+            raise Failed(
+                f"brokers tell nothing of {some(len(found.unseen), 'topic')} that ZooKeeper has, "
+                f"{found.unseen[0]} among them: the login needs DESCRIBE on all topics", REFUSED,
+            )  # fmt: skip
+        return found
+
+    def _picture(self, with_sizes: bool) -> Picture:
         brokers = self.brokers()
         answer = self.ask(METADATA, MetadataRequest(topics=None, allow_auto_topic_creation=False))
         partitions = [
@@ -150,6 +171,7 @@ class SeenCluster:
             for each in topic.partitions
         ]  # fmt: skip
         found = Picture(answer.controller_id, brokers, partitions)
+        found.unseen = sorted(self._topics - {topic.name for topic in answer.topics})
         if with_sizes:
             self._measure(found)
         return found

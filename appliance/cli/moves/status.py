@@ -21,8 +21,10 @@ KINDS = {
     "under_replicated": "with replicas that are not in sync",
     "offline": "with replicas on brokers that do not live",
     "moving": "on their way to other brokers",
+    "unseen": "topics in ZooKeeper of which brokers tell nothing: DESCRIBE on them is missing",
 }
 UNWELL = ("without_leader", "under_min_isr", "under_replicated", "offline")
+KNOWN = (*UNWELL, "unseen")
 
 
 @click.command(cls=Command)
@@ -31,13 +33,13 @@ def status(cluster: SeenCluster, as_json: bool) -> None:
     """Show brokers, their lives, the controller, and partitions that lack something.
 
     Exit code 10: a partition has no leader, too few replicas in sync, or one that is away."""
-    picture = cluster.picture()
+    picture = cluster.picture(may_be_part=True)
     answer = described(picture, cluster)
     if as_json:
         put_json(answer)
     else:
         put(answer, picture)
-    if any(answer[kind] for kind in UNWELL):
+    if any(answer[kind] for kind in KNOWN):
         click.get_current_context().exit(UNHEALTHY)
 
 
@@ -69,6 +71,7 @@ def described(picture: Picture, cluster: SeenCluster) -> dict[str, Any]:
                        - {*picture.brokers}),
         "partitions": len(picture.partitions),
         **{kind: [*map(str, each)] for kind, each in found.items()},
+        "unseen": picture.unseen,
     }  # fmt: skip
 
 

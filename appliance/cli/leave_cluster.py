@@ -29,7 +29,7 @@ def leave_cluster(keeps: bool, as_json: bool, **options: Any) -> None:
 
     Topics keep their ids, records, groups and users. ZooKeeper (--zookeeper) is asked where the
     partitions are: this broker must have all of them, and no other broker any. Nothing is changed
-    in ZooKeeper."""
+    in ZooKeeper: remove the path there, or take another one for the next cluster."""
     config = load_config(**or_of_the_service(options))
     try:
         topics, empty = asyncio.run(_leave(config, keeps))

@@ -19,6 +19,7 @@ from confluent_kafka import (
 from appliance.catalog.fact_rows import BEFORE
 from appliance.cli.main import main
 from appliance.cluster.taking_in import NamesTaken
+from appliance.config import SettingInvalid
 from appliance.errors import ApplianceError
 from appliance.process.exit_codes import REFUSED
 from appliance.record import _batch
@@ -217,6 +218,10 @@ def test_whose_users_and_rules_are_the_clusters(cluster: EmbeddedCluster) -> Non
         cluster.make_user(node, name, f"{name}'s password")
         cluster.stop(node)
     cluster.start(1)
+    cluster.logs_in = False
+    with pytest.raises(SettingInvalid, match=r"zookeeper\.auth\.file: got none, and 1 users"):
+        cluster.start(2)
+    cluster.logs_in = True
     cluster.start(2)
     eventually(lambda: cluster.iterations(1, "bob") == [4096])
     assert cluster.may_log_in(1, "bob", "bob's password")

@@ -11,11 +11,13 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from tests.replication.histories.ledger import Ledger
+from tests.replication.histories.schedule import BROKERS
 from tests.replication.histories.site import Partition, Site
 
 ASK_S = 8.0
 SCAN_S = 60.0
 STILL_S = 2.0
+TOLD_S = 1.0
 BATCH = 2000
 
 
@@ -144,3 +146,37 @@ class Scanning:
         self._is_ending.set()
         self._thread.join()
         self._is_ending.clear()
+
+
+class Asking:
+    """Asks one broker after the other how far a partition goes, of whoever leads it by its
+    word: one that is no leader any more, and does not know, must not answer as if it were."""
+
+    def __init__(self, site: Site, ledger: Ledger, seed: int, partitions: int) -> None:
+        self._site, self._ledger = site, ledger
+        self._partitions, self._random = partitions, random.Random(f"asking {seed}")
+        self._is_ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="asking")
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._is_ending.wait(self._random.uniform(0.05, 0.3)):
+            name = self._random.choice(BROKERS)
+            asking = consumer(self._site, "nobody", **{
+                "bootstrap.servers": self._site.address(name)})  # fmt: skip
+            self._ask(name, asking, ("log", self._random.randrange(self._partitions)))
+            asking.close()
+
+    def _ask(self, name: str, asking: Consumer, partition: Partition) -> None:
+        least = self._ledger.acked_end(partition)
+        try:
+            _, told = asking.get_watermark_offsets(TopicPartition(*partition), TOLD_S)
+        except KafkaException:
+            return
+        if told < least:
+            self._ledger.anomalies.add("stale", f"by {name} {partition} ends at {told}, {least} "
+                                                "was acknowledged before")  # fmt: skip
+
+    def end(self) -> None:
+        self._is_ending.set()
+        self._thread.join()

@@ -19,7 +19,7 @@ from tests.replication.histories.ledger import NEVER, Ledger
 from tests.replication.histories.moving import Moving
 from tests.replication.histories.network import Network
 from tests.replication.histories.producers import Appending
-from tests.replication.histories.readers import Following, Scanning
+from tests.replication.histories.readers import Asking, Following, Scanning
 from tests.replication.histories.schedule import BROKERS, Fault
 from tests.replication.histories.site import Partition, Site, site, until
 from tests.replication.histories.topics import MadeAndDeleted
@@ -112,6 +112,7 @@ def _play(
     for group in groups:
         stack.callback(group.end)
     stack.callback(scanning.end)
+    stack.callback(Asking(cluster, ledger, seed, PARTITIONS).end)
     tellers: list[Transferring] = []
     if HAS_TRANSFERS:
         accounts = Following(cluster, ledger, "accounts", transfers.ACCOUNTS, transfers.TOPIC)

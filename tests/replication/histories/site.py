@@ -46,7 +46,7 @@ class Site:
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(f"{self.network.address(each)}:{PORT}" for each in BROKERS)
+        return ",".join(map(self.address, BROKERS))
 
     def start(self, *names: str) -> None:
         for name in names:
@@ -105,11 +105,12 @@ class Site:
         """By what each of them tells."""
         return next(filter(None, map(self._told_by, BROKERS)), "")
 
+    def address(self, name: str) -> str:
+        return f"{self.network.address(name)}:{PORT}"
+
     def _metadata(self, name: str) -> Any:
-        address = f"{self.network.address(name)}:{PORT}"
-        return AdminClient({"bootstrap.servers": address, "log_level": 2}).list_topics(
-            timeout=ASK_S
-        )
+        asking = AdminClient({"bootstrap.servers": self.address(name), "log_level": 2})
+        return asking.list_topics(timeout=ASK_S)
 
     def topics_by_broker(self) -> dict[str, set[str]]:
         return {each: {*self._metadata(each).topics} for each in BROKERS}

@@ -17,6 +17,7 @@ from appliance.errors import LeaderEpochOld
 from appliance.groups import offsets_topic_loading
 from appliance.groups.offsets import Offsets
 from appliance.groups.offsets_topic_replay import replay
+from appliance.groups.records import OffsetCommitValue, Partition
 from appliance.groups.states import State
 from appliance.topics import internal_topic
 from appliance.topics.topic import OFFSETS
@@ -300,3 +301,18 @@ def test_a_stop_in_the_middle_of_a_load_ends(pair: TwoBrokers) -> None:
         pair.one.run(pair.one.broker.groups.close())
     assert pair.one.is_answered(sent)
     assert pair.one.broker.groups.availability.terms[1].groups == set()
+
+
+def test_what_a_transaction_holds_of_a_group_that_is_not_there_goes_with_its_partition(
+    pair: TwoBrokers,
+) -> None:
+    """Nothing of that group counts yet: there is only what an open transaction has of it."""
+    pair.move(pair.one)
+    coordinator = pair.one.broker.groups
+    place = Partition("t", 0)
+    held = OffsetCommitValue(5, 0, "", 0)
+    coordinator.offsets.hold(7, "g", {place: held}, 0)
+    assert "g" not in coordinator.table.groups
+    pair.move(pair.two)
+    assert not coordinator.offsets.is_held("g")
+    assert not coordinator.offsets.held_groups(7)

@@ -109,6 +109,19 @@ def test_what_a_transaction_held_never_was_when_it_aborts() -> None:
     assert (offsets_of(offsets), offsets.is_unstable("g", T0)) == ({}, False)
 
 
+def test_in_a_cluster_each_partition_has_its_own_marker() -> None:
+    offsets = Offsets()
+    offsets.hold(7, "g", {T0: value(5)}, 0)
+    offsets.hold(7, "h", {T0: value(6)}, 0)
+    offsets.end(7, True, {"g"})
+    assert (offsets_of(offsets), offsets_of(offsets, "h")) == ({T0: 5}, {})
+    assert (offsets.is_unstable("g", T0), offsets.is_unstable("h", T0)) == (False, True)
+    assert [*offsets.all_held()] == ["h"]
+    offsets.end(7, True, {"h"})
+    assert offsets_of(offsets, "h") == {T0: 6}
+    assert [*offsets.all_held()] == []
+
+
 def test_a_later_commit_outside_of_the_transaction_stays() -> None:
     offsets = Offsets()
     offsets.hold(7, "g", {T0: value(5)}, 10)

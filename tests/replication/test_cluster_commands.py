@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from kazoo.client import KazooClient
 
 from appliance.cli.main import main
 from appliance.zookeeper.server import ZooKeeperServer
 from tests.support.acknowledged import producing, until
-from tests.support.three_brokers import Brokers, brokers
+from tests.support.three_brokers import DEADLINE_S, Brokers, brokers
 
 
 @pytest.fixture
@@ -142,3 +143,18 @@ def test_another_box_takes_the_place_of_a_dead_one_and_all_is_evened(three: Brok
     assert answer(three, "rebalance", "--dry-run")["moves"] == []
     for each in range(4):
         assert three.everything("t", each) == [f"{each}-{i}" for i in range(100)]
+
+
+@pytest.mark.release("the same look at a cluster is in the gate")
+def test_a_topic_that_brokers_tell_nothing_of_is_not_taken_for_none(three: Brokers) -> None:
+    three.create("t", factor=2)
+    client = KazooClient(three.zookeeper)
+    client.start(DEADLINE_S)
+    client.create("/brokers/topics/strange", b"somebody else's")
+    client.stop()
+    client.close()
+    code, said = command(three, "decommission", "3")
+    assert (code, "tell nothing of 1 topic that ZooKeeper has, strange among them" in said) == (
+        4, True), said  # fmt: skip
+    code, said = command(three, "status")
+    assert (code, "1 known to ZooKeeper alone" in said) == (10, True), said

@@ -21,7 +21,7 @@ KINDS = {
     "under_replicated": "with replicas that are not in sync",
     "offline": "with replicas on brokers that do not live",
     "moving": "on their way to other brokers",
-    "unseen": "topics in ZooKeeper of which brokers tell nothing: DESCRIBE on them is missing",
+    "unseen": "known to ZooKeeper alone (topics; the login may lack DESCRIBE on them)",
 }
 UNWELL = ("without_leader", "under_min_isr", "under_replicated", "offline")
 KNOWN = (*UNWELL, "unseen")

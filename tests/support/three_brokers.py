@@ -18,10 +18,18 @@ from confluent_kafka.admin import (
     NewPartitions,
     NewTopic,
 )
-from kafka import KafkaAdminClient
-from kafka import TopicPartition as PythonPartition
-from kafka.errors import KafkaConnectionError
 
+from appliance.client.config import ClientConfig
+from appliance.client.connection import Address, Connection
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.alter_partition_reassignments import API as ALTER
+from appliance.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+)
+from appliance.protocol.messages.list_partition_reassignments import API as LIST
+from appliance.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+)
 from appliance.topics.internal_topic import partition_of
 from appliance.topics.topic import OFFSETS
 from appliance.zookeeper.server import ZooKeeperServer
@@ -131,31 +139,22 @@ class Brokers:
 
     def reassign(self, topic: str, wanted: dict[int, list[int] | None]) -> dict[int, Any]:
         """By partition, as kafka-reassign-partitions does; the errors."""
-        asked = {PythonPartition(topic, number): each for number, each in wanted.items()}
-        end = time.monotonic() + DEADLINE_S
-        while True:  # the client goes to the controller, which may have been killed just now
-            try:
-                with self._python_admin() as admin:
-                    told = admin.alter_partition_reassignments(asked)
-                break
-            except KafkaConnectionError:
-                assert time.monotonic() < end, "no controller answers"
-                time.sleep(0.2)
-        return {each.partition: error for each, error in told.items() if error is not None}
+        alter = AlterPartitionReassignmentsRequest
+        partitions = [alter.ReassignablePartition(*each) for each in wanted.items()]
+        told = self._ask(ALTER, alter(topics=[alter.ReassignableTopic(topic, partitions)]))
+        return {each.partition_index: ErrorCode(each.error_code)
+                for each in told.responses[0].partitions if each.error_code}  # fmt: skip
 
     def moving(self) -> dict[tuple[str, int], Any]:
-        with self._python_admin() as admin:
-            return {(each.topic, each.partition): found
-                    for each, found in admin.list_partition_reassignments().items()}  # fmt: skip
+        told = self._ask(LIST, ListPartitionReassignmentsRequest(topics=None))
+        return {(topic.name, each.partition_index): each
+                for topic in told.topics for each in topic.partitions}  # fmt: skip
 
-    @contextlib.contextmanager
-    def _python_admin(self) -> Iterator[Any]:
-        living = [self.address(node) for node in self.running]
-        admin = KafkaAdminClient(bootstrap_servers=living, request_timeout_ms=30_000)
-        try:
-            yield admin
-        finally:
-            admin.close()
+    def _ask(self, api: Any, request: Any) -> Any:
+        """Any that runs."""
+        address = Address.parse(self.address(next(iter(self.running))))
+        with Connection(address, ClientConfig(broker_list=str(address))) as client:
+            return client.ask(api, request)
 
     def elect_preferred(self, topic: str, partition: int) -> None:
         wanted = TopicPartition(topic, partition)

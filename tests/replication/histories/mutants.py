@@ -129,10 +129,10 @@ def leaves_before_it_is_written() -> None:
 
 INTERPRETED: dict[str, tuple[Callable[[], None], tuple[str, ...]]] = {
     "cuts_at_the_watermark": (cuts_at_the_watermark, CRASHES),
-    "leads_without_a_session": (leads_without_a_session, CUTS),
+    "leads_without_a_session": (leads_without_a_session, ("cut from ZooKeeper",)),
     "isr_without_version": (isr_without_version, CUTS),
     "lost_disk_keeps_its_place": (lost_disk_keeps_its_place, ("new disk", "kill", "stop")),
-    "elects_anybody": (elects_anybody, CRASHES),
+    "elects_anybody": (elects_anybody, ("returns alone",)),
     "joins_without_records": (joins_without_records, (*CRASHES, "slow", "cut off")),
     "leaves_before_it_is_written": (leaves_before_it_is_written, CUTS),
 }
@@ -144,6 +144,12 @@ def environment(mutant: str) -> dict[str, str]:
     return {**told, "PYTHONPATH": os.pathsep.join(places)}
 
 
+# Not found in a few rounds. The model has them; in a process other rules stand before most of what
+# they break, as `docs/replication.md` says.
+SELDOM = {
+    "older_epochs_are_answered", "isr_without_version", "joins_without_records",
+    "leaves_before_it_is_written",
+}  # fmt: skip
 ALL = {**COMPILED, **{name: kinds for name, (_, kinds) in INTERPRETED.items()}}
 
 

@@ -200,6 +200,8 @@ class InCluster:
         self.roles.apply_all()
 
     def on_session(self) -> None:
+        if self.cluster.life:
+            self._kept_lives.begun(self.cluster.life)
         self.fetchers.life_is(self.cluster.life)
         self.facts.on_session()
         self.broker.cluster_id = self.cluster.cluster_id or self.broker.cluster_id

@@ -3,7 +3,8 @@
 Before this broker's life is raised in ZooKeeper each directory gets the next one, on disk. So a
 directory that has neither ZooKeeper's life nor the next was not there in between: what it has may
 be older than what was promised, and it is as good as lost until its leaders have told the rest
-(rule 8 of `docs/replication.md`). A copy that was made and put back within one life is not found.
+(rule 8 of `docs/replication.md`). It gets the life only after the broker has resigned from what it
+has. A copy that was made and put back within one life is not found.
 """
 
 from __future__ import annotations
@@ -29,17 +30,23 @@ NEVER = 0  # no life came before
 class KeptLives:
     def __init__(self, log_dirs: LogDirs) -> None:
         self._log_dirs = log_dirs
-        self._copies: frozenset[Key] = frozenset()
+        self._copies: dict[Path, list[Key]] = {}
 
     def lost(self) -> Collection[Key]:
         """What stands in copies, as they were found at the last `keep`."""
-        return self._copies
+        return [key for keys in self._copies.values() for key in keys]
 
     async def keep(self, former: int, life: int) -> None:
         self._copies = await asyncio.to_thread(self._keep, former, life)
 
-    def _keep(self, former: int, life: int) -> frozenset[Key]:
-        copies: set[Key] = set()
+    def begun(self, life: int) -> None:
+        """It is registered: it has resigned from what is lost."""
+        for path in [*self._copies]:
+            _write(path / NAME, life)
+            del self._copies[path]
+
+    def _keep(self, former: int, life: int) -> dict[Path, list[Key]]:
+        copies: dict[Path, list[Key]] = {}
         for each in self._log_dirs.directories:
             if each.logs is None:
                 continue
@@ -50,9 +57,10 @@ class KeptLives:
                     "a directory is an older copy: its partitions are copied from their leaders",
                     path=each.path, life=kept, in_zookeeper=former, partitions=len(held),
                 )  # fmt: skip
-                copies |= {*held}
-            _write(file, life)
-        return frozenset(copies)
+                copies[each.path] = held
+            else:
+                _write(file, life)
+        return copies
 
 
 def _kept(file: Path) -> int | None:

@@ -112,6 +112,7 @@ cdef void _parse(Connection* connection, Parsed* parsed, int version, int correl
     cdef bint is_flexible = version >= FETCH_FLEXIBLE
     cdef int64_t topics
     cdef Fetch* fetch
+    cdef Piece rack
     parsed.fetch = make_shared[Fetch]()
     fetch = parsed.fetch.get()
     fetch.version = <int16_t>version
@@ -144,7 +145,9 @@ cdef void _parse(Connection* connection, Parsed* parsed, int version, int correl
             _parse_forgotten(connection, parsed, version, cursor)
             _note_topic(connection, parsed)
     if version >= 11:
-        _note_rack(connection, fetch, read_string(cursor, is_flexible))
+        rack = read_string(cursor, is_flexible)
+        if rack.size > 0:
+            _note_rack(connection, fetch, rack)
     if version < FETCH_REPLICA_STATE:
         skip_tags(cursor, is_flexible)
     else:
@@ -159,8 +162,6 @@ cdef void _note_rack(Connection* connection, Fetch* fetch, Piece rack) noexcept 
     cdef Racks* racks = &connection.plane.racks
     cdef string name
     cdef ScopeLock lock
-    if rack.size <= 0:
-        return
     fetch.has_rack = True
     if not racks.are_used.load():
         return

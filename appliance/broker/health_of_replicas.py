@@ -25,7 +25,8 @@ def of_replicas(here: InCluster) -> Iterator[Finding]:
             "the session with ZooKeeper may be over, so that another broker may lead what this one "
             "led: until ZooKeeper answers it leads only what no other broker has",
         )  # fmt: skip
-    few, under = [], []
+    few, under, alone = [], [], []
+    living = len(here.cluster.brokers)
     for (topic, partition), log in here.roles.led():
         state, known = here.cluster.states.get((topic, partition)), here.cluster.topics.get(topic)
         if state is None or known is None:
@@ -38,8 +39,14 @@ def of_replicas(here: InCluster) -> Iterator[Finding]:
                        "(min.insync.replicas): nothing counts until one returns")  # fmt: skip
         elif isr < count - len(adding):
             under.append(f"{log.name}: {isr} of {count - len(adding)} replicas are in sync")
+        wanted = min(here.broker.config.replication.factor, living)
+        if count < wanted and here.broker.topics[topic].is_internal:
+            alone.append(f"{log.name} has {some(count, 'replica')}, and {living} brokers live: "
+                         "appliance cluster replicate gives it more")  # fmt: skip
     yield from first_of("failing", "replicas", few, "partitions have too few replicas in sync")
     yield from first_of("degraded", "replicas", under, "partitions have replicas behind")
+    yield from first_of("degraded", "replicas", alone, "topics of groups or transactions have few "
+                        "replicas")  # fmt: skip
     away = [f"{why} ({some(count, 'partition')})" for why, count in here.fetchers.troubles.items()]
     yield from first_of("degraded", "replicas", sorted(away), "leaders cannot be followed")
     troubles = [f"{name}: {why}" for name, why in sorted(here.topics.troubles.items())]

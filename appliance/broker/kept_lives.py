@@ -25,6 +25,15 @@ events = event_log.named("replication")
 NAME = "cluster-life"
 SIZE = 20  # always the same, so that a full disk has room for the next one, too
 NEVER = 0  # no life came before
+TAKEN_IN = 0  # a directory's, from when its topics become the cluster's until the first life
+
+
+def trust(log_dirs: LogDirs) -> None:
+    """They have what counts, whatever lives a broker of this id had in that ZooKeeper: they were
+    one box's until now."""
+    for each in log_dirs.directories:
+        if each.logs is not None:
+            _write(each.path / NAME, TAKEN_IN)
 
 
 class KeptLives:
@@ -52,7 +61,7 @@ class KeptLives:
                 continue
             file = each.path / NAME
             kept, held = _kept(file), each.logs.held()
-            if held and former != NEVER and kept not in (former, life):
+            if held and former != NEVER and kept not in (former, life, TAKEN_IN):
                 events.error(
                     "a directory is an older copy: its partitions are copied from their leaders",
                     path=each.path, life=kept, in_zookeeper=former, partitions=len(held),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
+from appliance.broker import kept_lives
 from appliance.broker.broker import Broker
 from appliance.cluster.forms import ClusterTopic
 from appliance.cluster.taking_in import Away, OneBox, OwnTopic, take_in, topics_in
@@ -39,7 +40,7 @@ async def is_taken_in(broker: Broker) -> bool:
     config = broker.config.zookeeper
     box = OneBox(broker.node_id, broker.cluster_id, [*map(_own_topic, own)], next_id)
     try:
-        await take_in(config, box)
+        is_new_there = await take_in(config, box)
     except Away as error:
         broker.kept_from_cluster = (
             f"{len(own)} topics are this broker's own and not the cluster's yet: {error}. It "
@@ -47,6 +48,8 @@ async def is_taken_in(broker: Broker) -> bool:
         )
         log.warning(broker.kept_from_cluster)
         return False
+    if is_new_there and len(own) == len(broker.topics):
+        await asyncio.to_thread(kept_lives.trust, broker.log_dir)
     taken = [TopicRow(each.name, each.id, len(each.logs)) for each in own]
     await asyncio.to_thread(rows.replicate, taken)
     for topic in own:

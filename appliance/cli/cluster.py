@@ -9,6 +9,7 @@ import click
 
 from appliance.cli.moves.commands import decommission, rebalance, replace
 from appliance.cli.moves.options import PLACE, ensemble
+from appliance.cli.moves.replicate import replicate
 from appliance.cli.moves.status import status
 from appliance.cli.remote.output import put_json, table
 from appliance.config import Ensemble
@@ -92,7 +93,7 @@ def cluster(
         click.get_current_context().exit(UNHEALTHY)
 
 
-for each in (status, decommission, replace, rebalance):
+for each in (status, decommission, replace, rebalance, replicate):
     cluster.add_command(each)
 
 

@@ -1,5 +1,5 @@
-"""Plans of moves between brokers, without I/O: off a broker, to another in its place, and until all
-have as much. They keep racks apart where they were, and move as few bytes as they can.
+"""Plans of moves between brokers, without I/O: off a broker, to another in its place, more replicas,
+and until all have as much. They keep racks apart where they were, and move as few bytes as they can.
 
 A plan is a list of moves; each names the replicas that a partition is to have, its preferred leader
 first. One that only changes the order moves no bytes.
@@ -132,6 +132,22 @@ def in_place_of(
             plan.stuck.append(each)
             continue
         after = with_another(each.replicas, node, target)
+        loads.change(each, each.replicas, after)
+        plan.moves.append(Move(each, after))
+    return plan
+
+
+def up_to(factor: int, placed: Sequence[Placed], racks: Mapping[int, str]) -> Plan:
+    """More replicas for those that have fewer. Who leads them leads them still."""
+    loads, plan = Loads(racks, placed), Plan()
+    few = [each for each in placed if len(each.replicas) < factor]
+    for each in sorted(few, key=lambda one: (-one.size, one.key)):
+        after = each.replicas
+        while len(after) < factor and (target := loads.best(after, [*racks])) is not None:
+            after = (*after, target)
+        if len(after) < factor:
+            plan.stuck.append(each)
+            continue
         loads.change(each, each.replicas, after)
         plan.moves.append(Move(each, after))
     return plan

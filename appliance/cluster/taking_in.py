@@ -68,9 +68,10 @@ class OneBox:
     next_producer_id: int
 
 
-async def take_in(config: ZooKeeperConfig, box: OneBox) -> None:
-    """In a session of its own."""
-    await _in_session(config, lambda session: _take_in(session, box))
+async def take_in(config: ZooKeeperConfig, box: OneBox) -> bool:
+    """In a session of its own. Whether nobody has led any of it as the cluster's yet: else this
+    directory is a copy from before."""
+    return await _in_session(config, lambda session: _take_in(session, box))
 
 
 async def _in_session(
@@ -89,7 +90,7 @@ async def _in_session(
         await session.close()
 
 
-async def _take_in(session: Session, box: OneBox) -> None:
+async def _take_in(session: Session, box: OneBox) -> bool:
     reading, node_id, topics = Reading(session), box.node_id, box.topics
     await reading.make_folders()
     await session.sync()
@@ -101,6 +102,9 @@ async def _take_in(session: Session, box: OneBox) -> None:
     for each in topics:
         if known[each.name] is None:
             await _put(session, node_id, each)
+    keys = [(each.name, number) for each in found if each for number in range(len(each.partitions))]
+    states = await in_parts(reading.state(each) for each in keys)
+    return all(each is not None and each.version == 0 for each in states)
 
 
 async def _forget_registration(session: Session, box: OneBox) -> None:

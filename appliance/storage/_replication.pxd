@@ -44,6 +44,8 @@ cdef int log_fetched_by(PartitionLog* log, int32_t node, int64_t life, int32_t e
 # is behind it; -1: none.
 cdef int32_t log_follower_with(PartitionLog* log, const vector[int32_t]* nodes,
                                int64_t offset) noexcept nogil
+# Of a leader: whether all others are in sync, and none has been without everything for so long.
+cdef bint log_is_settled(PartitionLog* log, int64_t behind_max_ns) noexcept nogil
 # Of a leader: whether that node is in sync.
 cdef bint log_has_in_sync(PartitionLog* log, int32_t node) noexcept nogil
 

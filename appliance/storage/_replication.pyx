@@ -257,6 +257,19 @@ cdef int32_t log_follower_with(PartitionLog* log, const vector[int32_t]* nodes,
     return found
 
 
+cdef bint log_is_settled(PartitionLog* log, int64_t behind_max_ns) noexcept nogil:
+    cdef const Replica* each
+    cdef size_t i
+    cdef int64_t since_ns = monotonic_ns() - behind_max_ns
+    cdef ScopeLock lock
+    lock.hold(log.replicas.guard)
+    for i in range(log.replicas.others.size()):
+        each = &log.replicas.others[i]
+        if not each.is_in_sync or each.caught_up_ns < since_ns:
+            return False
+    return True
+
+
 cdef bint log_has_in_sync(PartitionLog* log, int32_t node) noexcept nogil:
     cdef size_t i
     cdef ScopeLock lock

@@ -17,7 +17,7 @@ from appliance.storage._partition_log cimport PartitionLog
 from appliance.storage._replicas cimport ROLE_LEADER, Replica
 from appliance.storage._replication cimport (
     log_cut_offset, log_diverging, log_end_leading, log_fetched_by, log_follow, log_hold,
-    log_lead, log_replicated_to, log_set_in_sync, log_set_others,
+    log_is_settled, log_lead, log_replicated_to, log_set_in_sync, log_set_others,
 )
 from appliance.storage._truncation cimport log_truncate
 
@@ -133,6 +133,11 @@ cdef class LogReplica(LogAppender):
         """Whether the rates for followers' traffic hold for it, as a leader and as a follower."""
         self.log.get().replicas.is_slow_to_follow.store(is_followed)
         self.log.get().replicas.follows_slowly.store(follows)
+
+    def is_settled(self, int64_t behind_max_ms):
+        """Whether all others are in sync, and none has been without everything for so long. Takes
+        the lock of one log for a moment, so it keeps the GIL."""
+        return log_is_settled(self.log.get(), behind_max_ms * 1000000)
 
     # What the data plane does
 

@@ -56,6 +56,16 @@ def test_in_the_place_of_a_broker_comes_another() -> None:
     assert len(full.stuck) == 1
 
 
+def test_more_replicas_come_to_who_has_least_and_leaders_stay() -> None:
+    placed = [Placed("a", 0, (3,), 7), Placed("a", 1, (3, 1)), Placed("a", 2, (1, 2, 4))]
+    plan = plans.up_to(2, placed, NO_RACKS)
+    assert after(placed, plan) == {("a", 0): (3, 2), ("a", 1): (3, 1), ("a", 2): (1, 2, 4)}
+    assert (plan.size, plan.stuck) == (7, [])
+    racks = {1: "a", 2: "a", 3: "b"}
+    assert after(placed[:1], plans.up_to(2, [Placed("a", 0, (1,))], racks)) == {("a", 0): (1, 3)}
+    assert plans.up_to(4, placed[:1], racks).stuck == placed[:1]
+
+
 def test_even_moves_the_smallest_and_no_more_than_it_must() -> None:
     placed = [Placed("t", 0, (1,), 1000), Placed("t", 1, (1,), 10), Placed("t", 2, (1,), 5)]
     plan = plans.even(placed, {1: "", 2: ""})

@@ -1,4 +1,4 @@
-"""`appliance cluster status`, `decommission`, `replace` and `rebalance` at real brokers."""
+"""`appliance cluster status`, `decommission`, `replace`, `rebalance`, `replicate` at real brokers."""
 
 from __future__ import annotations
 
@@ -158,3 +158,20 @@ def test_a_topic_that_brokers_tell_nothing_of_is_not_taken_for_none(three: Broke
         4, True), said  # fmt: skip
     code, said = command(three, "status")
     assert (code, "1 known to ZooKeeper alone" in said) == (10, True), said
+
+
+@pytest.mark.release("its plan is tested by itself, and carried out as the others'")
+def test_what_one_box_had_alone_is_on_all(three: Brokers) -> None:
+    three.create("t", partitions=3, factor=1)
+    for each in range(3):
+        three.produce("t", [f"{each}-{i}" for i in range(100)], each)
+    code, said = command(three, "replicate", "--factor", "4")
+    assert (code, "got --factor 4, wanted at most 3" in said) == (4, True), said
+    assert command(three, "replicate", "nothing")[0] == 3
+    leaders = [three.partition("t", each).leader for each in range(3)]
+    assert command(three, "replicate", "--yes", "t")[0] == 0
+    for each in range(3):
+        found = three.until("t", lambda found: len(found.isrs) == 3, each)
+        assert found.leader == leaders[each]
+        assert three.everything("t", each) == [f"{each}-{i}" for i in range(100)]
+    assert answer(three, "replicate", "--dry-run")["moves"] == []

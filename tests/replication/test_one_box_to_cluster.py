@@ -4,6 +4,7 @@ groups, users and rules stay, and a start that was killed in the middle goes on.
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -164,6 +165,41 @@ def test_a_start_that_is_killed_in_the_middle_goes_on(
     cluster.start(1)
     assert cluster.produce(1, "t", ["b"]) == []
     assert cluster.values(1, "t", 2) == ["a", "b"]
+
+
+def test_a_box_has_the_id_of_one_that_is_gone(cluster: EmbeddedCluster) -> None:
+    """What it has is no older copy of the other's disk."""
+    cluster.start(1)
+    cluster.stop(1)
+    shutil.rmtree(cluster.folder / "1")
+    cluster.start(1, is_one_box=True)
+    cluster.create(1, "t")
+    assert cluster.produce(1, "t", ["a"]) == []
+    cluster.stop(1)
+    cluster.start(1)
+    assert cluster.produce(1, "t", ["b"]) == []
+    assert cluster.values(1, "t", 2) == ["a", "b"]
+
+
+def test_a_copy_from_before_it_was_a_cluster_is_not_taken_for_the_disk(
+    cluster: EmbeddedCluster,
+) -> None:
+    cluster.start(1, is_one_box=True)
+    cluster.create(1, "t")
+    assert cluster.produce(1, "t", ["a"]) == []
+    cluster.stop(1)
+    copy, disk = cluster.folder / "copy", cluster.folder / "1"
+    shutil.copytree(disk, copy)
+    cluster.start(1)
+    assert cluster.produce(1, "t", ["b"]) == []
+    cluster.stop(1)
+    shutil.rmtree(disk)
+    copy.rename(disk)
+    one = cluster.start(1)
+    found = cluster.admin(1).list_topics("t", DEADLINE_S).topics["t"].partitions[0]
+    assert (found.leader, found.isrs) == (-1, []), "only a person may begin without b"
+    one.stop()
+    del cluster.running[1]
 
 
 def test_a_name_that_the_cluster_has_is_refused_with_both_ids(cluster: EmbeddedCluster) -> None:

@@ -1,5 +1,6 @@
-"""Plans of moves between brokers, without I/O: off a broker, to another in its place, more replicas,
-and until all have as much. They keep racks apart where they were, and move as few bytes as they can.
+"""Plans of moves between brokers, without I/O: off a broker, to another in its place, more
+replicas, and until all have as much. They keep racks apart where they were, and move as few bytes
+as they can.
 
 A plan is a list of moves; each names the replicas that a partition is to have, its preferred leader
 first. One that only changes the order moves no bytes.

@@ -1,4 +1,4 @@
-"""`appliance cluster status`, `decommission`, `replace`, `rebalance`, `replicate` at real brokers."""
+"""The commands of `appliance cluster` at real brokers."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def test_a_topic_that_was_made_again_is_not_written_by_the_leader_of_the_former(
             assert in_zookeeper(look) == state
             assert two.states[KEY] == state
             reading.release()
-            await until(lambda: one.topics["t"] == made)
+            await until(lambda: one.topics.get("t") == made)
             assert one.states[KEY] == state
 
     run(work())

@@ -56,7 +56,8 @@ class Cluster(Broker):
 
     def kill(self) -> None:
         for each in self.nodes:
-            each.kill()
+            if each.is_alive():
+                each.kill()
 
 
 def knows_all(node: Broker) -> bool:
@@ -82,12 +83,17 @@ class Appliances(Cluster):
         with open(self.directory / "zookeeper.log", "ab") as output:
             self._zookeeper.output = output
             self._zookeeper.start()
-        self._zookeeper.wait_until_serving()
-        for each in self.nodes:
-            if each.is_alive():
-                each.kill()
-        self.nodes = [self._node(number) for number in range(1, NODES + 1)]
-        self.joined()
+        try:
+            self._zookeeper.wait_until_serving()
+            self.kill()
+            self.nodes = []
+            for number in range(1, NODES + 1):
+                self.nodes.append(self._node(number))
+            self.joined()
+        except BaseException:  # nobody else knows of them yet
+            self.kill()
+            self._zookeeper.stop()
+            raise
         return time.perf_counter() - begin
 
     def _node(self, number: int) -> Appliance:

@@ -53,6 +53,14 @@ class Logs:
     async def make_transaction_topic(self) -> list[Any]:
         return self.transaction_logs()
 
+    is_in_cluster = False
+
+    def transaction_topic(self) -> None:
+        """Is asked in a cluster alone, as is the next."""
+
+    def led_log(self, topic: str, partition: int) -> None:
+        """Nothing is led here."""
+
     def find_log(self, topic: str, partition: int) -> Any:
         log = self._dir.logs().get((topic, partition))
         return None if log is None else self._noted(log)

@@ -553,23 +553,23 @@ TABLE: dict[str, list[Row]] = {
     ],
     "InitializeShareGroupState": [
         Row(0, partial(share_state, "InitializeShareGroupState"), on_cluster(CLUSTER_ACTION),
-            told(3, 16)),
+            told(3, 16), by_id=True),
     ],
     "ReadShareGroupState": [
         Row(0, partial(share_state, "ReadShareGroupState"), on_cluster(CLUSTER_ACTION),
-            told(3, 16)),
+            told(3, 16), by_id=True),
     ],
     "WriteShareGroupState": [
         Row(0, partial(share_state, "WriteShareGroupState"), on_cluster(CLUSTER_ACTION),
-            told(3, 16)),
+            told(3, 16), by_id=True),
     ],
     "DeleteShareGroupState": [
         Row(0, partial(share_state, "DeleteShareGroupState"), on_cluster(CLUSTER_ACTION),
-            told(3, 16)),
+            told(3, 16), by_id=True),
     ],
     "ReadShareGroupStateSummary": [
         Row(0, partial(share_state, "ReadShareGroupStateSummary"), on_cluster(CLUSTER_ACTION),
-            told(3, 16)),
+            told(3, 16), by_id=True),
     ],
     "TxnOffsetCommit": [
         Row(5, txn_offset_commit,

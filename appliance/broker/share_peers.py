@@ -26,11 +26,11 @@ from appliance.protocol.messages.read_share_group_state_summary import (
     ReadShareGroupStateSummaryRequest,
 )
 from appliance.protocol.messages.write_share_group_state import WriteShareGroupStateRequest
-from appliance.share.runs import StateBatch
+from appliance.share.state_checks import state_batches
 from appliance.share.state_coordinator import State, StateCoordinator, Summary
 from appliance.share.state_log import SharePartitionKey
 from appliance.share.state_store import StatePlaces
-from appliance.share.states import RecordState, ShareRefused
+from appliance.share.states import ShareRefused
 from appliance.topics.topic import SHARE_STATE
 
 ASK_S = 10.0
@@ -67,11 +67,8 @@ class SharePeers:
         request = asked(key.group, [asked.ReadStateData(key.topic_id, [row])])
         return await self._ask(
             key, lambda: self._own.read(key, leader_epoch), request, 0,
-            lambda found: State(found.state_epoch, found.start_offset, [
-                StateBatch(each.first_offset, each.last_offset, RecordState(each.delivery_state),
-                           each.delivery_count)
-                for each in found.state_batches
-            ]),
+            lambda found: State(found.state_epoch, found.start_offset,
+                                state_batches(key, found.state_batches)),
         )  # fmt: skip
 
     async def write(self, key: SharePartitionKey, leader_epoch: int, change: State) -> None:
@@ -143,7 +140,11 @@ class SharePeers:
 
 def _row(answer: Any, node: int) -> Any:
     """Of the only partition that was asked for."""
-    ((row,),) = [each.partitions for each in answer.results]
+    rows = [row for topic in answer.results for row in topic.partitions]
+    if len(rows) != 1:
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        raise ShareRefused(code, f"share coordinator {node}: got {len(rows)} rows, wanted 1")
+    (row,) = rows
     if row.error_code:
         text = row.error_message or "it has refused it"
         raise ShareRefused(row.error_code, f"share coordinator {node}: {text}")

@@ -27,6 +27,7 @@ from appliance.share.states import AFTER, FINAL, AcknowledgeType, RecordState, S
 # loop, and a record of the state that has to fit into a batch. As many locks as a group may ever be
 # given leave room for a few large batches beside them.
 RUNS_MAX = 20_000
+COUNT_MAX = 2**31 - 1
 
 
 class Acknowledgement(NamedTuple):
@@ -47,8 +48,10 @@ class SharePartition(Runs):
 
     @property
     def delivery_complete_count(self) -> int:
-        """Records that are done although one before them is not."""
-        return sum(each.last - each.first + 1 for each in self.runs if each.is_settled_final)
+        """Records that are done although one before them is not. Offsets without a record count,
+        and there may be more of them than the field has room for."""
+        count = sum(each.last - each.first + 1 for each in self.runs if each.is_settled_final)
+        return min(count, COUNT_MAX)
 
     def next_fetch_offset(self) -> int:
         """The first record that nobody has."""

@@ -17,13 +17,20 @@ from weakref import WeakValueDictionary
 
 from appliance._log import Log
 from appliance.config import ShareStateConfig
-from appliance.errors import ApplianceError, LeaderEpochOld, NotLeader
+from appliance.errors import ApplianceError, LeaderEpochOld, NotLeader, RequestInvalid
 from appliance.process import event_log
 from appliance.process.detached_tasks import settle
 from appliance.protocol import ErrorCode
 from appliance.share.partition import SharePartition
 from appliance.share.runs import StateBatch
 from appliance.share.served_partition import UNDECIDED
+from appliance.share.state_checks import (
+    check_begin,
+    check_key,
+    check_leader,
+    check_start,
+    check_state,
+)
 from appliance.share.state_log import (
     ReplayedShares,
     SharePartitionKey,
@@ -103,10 +110,11 @@ class StateCoordinator:
         self, key: SharePartitionKey, state_epoch: int, start_offset: int
     ) -> None:
         """One that is there stays as it is, unless it is to begin elsewhere."""
+        check_begin(key, state_epoch, start_offset)
         async with self._turn(key) as term:
             before = self._stored.get(key)
             if before is not None:
-                _check_state(key, state_epoch, before)
+                check_state(key, state_epoch, before)
                 if start_offset == UNDECIDED:
                     return
             new = Stored(
@@ -122,7 +130,7 @@ class StateCoordinator:
         """From now on this leader writes, and none before it."""
         async with self._turn(key) as term:
             own = self._find(key)
-            _check_leader(key, leader_epoch, own)
+            check_leader(key, leader_epoch, own)
             if leader_epoch > own.leader_epoch:
                 before, own.leader_epoch = own.leader_epoch, leader_epoch
                 try:
@@ -135,10 +143,13 @@ class StateCoordinator:
             )
 
     async def write(self, key: SharePartitionKey, leader_epoch: int, change: State) -> None:
+        check_start(key, change.start_offset)
         async with self._turn(key) as term:
             own = self._find(key)
-            _check_leader(key, leader_epoch, own)
-            _check_state(key, change.state_epoch, own)
+            check_leader(key, leader_epoch, own)
+            check_state(key, change.state_epoch, own)
+            if change.batches and own.partition.start_offset == change.start_offset == UNDECIDED:
+                raise RequestInvalid(f"{key.owner}: got states, and nothing says where it begins")
             own.leader_epoch = leader_epoch
             if own.partition.start_offset == UNDECIDED or (
                 UNDECIDED < change.start_offset < own.partition.start_offset
@@ -178,6 +189,7 @@ class StateCoordinator:
             yield self._check(key)
 
     def _check(self, key: SharePartitionKey) -> Term:
+        check_key(key)
         term = self.led.term_of(key.owner)
         if term is None:
             raise _not_here(key)
@@ -270,22 +282,6 @@ class StateCoordinator:
         if topic is None:
             raise NotLeader(f"{SHARE_STATE} is not known here")
         return topic.log(term.partition)
-
-
-def _check_leader(key: SharePartitionKey, leader_epoch: int, own: Stored) -> None:
-    if leader_epoch < own.leader_epoch:
-        raise ShareRefused(
-            ErrorCode.FENCED_LEADER_EPOCH,
-            f"{key.owner}: got leader epoch {leader_epoch}, now it is {own.leader_epoch}",
-        )
-
-
-def _check_state(key: SharePartitionKey, state_epoch: int, own: Stored) -> None:
-    if state_epoch < own.state_epoch:
-        raise ShareRefused(
-            ErrorCode.FENCED_STATE_EPOCH,
-            f"{key.owner}: got state epoch {state_epoch}, now it is {own.state_epoch}",
-        )
 
 
 def _not_here(key: SharePartitionKey) -> ShareRefused:

@@ -33,6 +33,19 @@ def test_every_row_has_its_test_and_every_test_its_row() -> None:
     assert {row[3].strip("`") for row in rows()} == names_here()
 
 
+def test_what_other_folders_test_is_there() -> None:
+    """In the chapters behind those of this folder."""
+    _, _, others = PAGE.read_text().partition("## What attacks cost")
+    named = set(re.findall(r"`(test_\w+)`", others))
+    folder = FOLDER.parent
+    found = "\n".join(each.read_text() for each in folder.rglob("test_*.py"))
+    assert named - set(re.findall(r"^(?:async )?def (test_\w+)", found, re.MULTILINE)) - {
+        each.stem for each in folder.rglob("test_*.py")
+    } == set()
+    files = set(re.findall(r"`tests/([\w/]+\.py)`", others))
+    assert {each for each in files if not (folder / each).exists()} == set()
+
+
 def test_every_limit_is_a_setting() -> None:
     names = set(settings())
     assert {row[2].strip("`") for row in rows()} - {""} <= names

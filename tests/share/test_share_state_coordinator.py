@@ -33,6 +33,7 @@ from tests.support.two_brokers import (
 
 TOPIC = uuid.UUID(int=7)
 AVAILABLE, ACKNOWLEDGED = 0, 2
+INVALID = ErrorCode.INVALID_REQUEST
 Batch = tuple[int, int, int, int]  # first, last, state, delivery count
 
 
@@ -192,3 +193,59 @@ def test_nothing_is_served_before_the_partition_was_read(pair: Pair) -> None:
         assert found == [LOADING] * 5
     pair.loaded(pair.one)
     assert summary(pair.one)[:2] == (0, 1)
+
+
+# What cannot be
+
+LAST = 2**63 - 1
+FALSE_BATCHES = [
+    (-1, 3, AVAILABLE, 1), (5, 4, AVAILABLE, 1), (0, LAST, ACKNOWLEDGED, 1), (LAST, LAST, 0, 1),
+    (-LAST, LAST, ACKNOWLEDGED, 1), (0, 3, 1, 1), (0, 3, 3, 1), (0, 3, 9, 1), (0, 3, -128, 1),
+    (0, 3, AVAILABLE, -1),
+]  # fmt: skip
+
+
+def test_states_that_cannot_be_are_refused_and_change_nothing(pair: Pair) -> None:
+    """What was written could not be read again."""
+    assert initialize(pair.one) == 0
+    assert write(pair.one, 5, 2, [(2, 3, AVAILABLE, 1)]) == 0
+    for false in FALSE_BATCHES:
+        assert write(pair.one, 5, 3, [(2, 2, ACKNOWLEDGED, 1), false]) == INVALID, false
+    for start_offset in (-2, LAST, -LAST):
+        assert write(pair.one, 5, start_offset) == INVALID, start_offset
+    assert summary(pair.one) == (0, 2, 5, 0)
+    pair.move(pair.two)
+    assert read(pair.two, 5) == (0, 2, [(2, 3, AVAILABLE, 1)])
+
+
+def test_beginnings_that_cannot_be_are_refused(pair: Pair) -> None:
+    for state_epoch, start_offset in [(-1, 0), (1, -2), (1, LAST)]:
+        assert initialize(pair.one, state_epoch, start_offset) == INVALID
+    assert summary(pair.one)[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert initialize(pair.one, 1, -1) == 0
+    assert write(pair.one, 5, -1, [(0, 3, AVAILABLE, 1)]) == INVALID
+
+
+def test_as_much_as_there_may_be_is_written_and_read(pair: Pair) -> None:
+    """More offsets are done than the count of them has room for."""
+    assert initialize(pair.one) == 0
+    most = [(0, 0, AVAILABLE, 1), (1, LAST - 1, ACKNOWLEDGED, 2**15 - 1)]
+    assert write(pair.one, 5, 0, most) == 0
+    pair.move(pair.two)
+    assert read(pair.two, 6) == (0, 0, most)
+    assert summary(pair.two) == (0, 0, 6, 2**31 - 1)
+    assert write(pair.two, 6, 0, [(0, 0, ACKNOWLEDGED, 1)]) == 0
+    assert summary(pair.two) == (0, LAST, 6, 0)
+
+
+@pytest.mark.parametrize(
+    ("group", "partition", "code"), [("", 0, 24), ("g" * 2000, 0, 42), ("g", -1, 42)]
+)
+def test_share_partitions_that_cannot_be_are_none(
+    pair: Pair, group: str, partition: int, code: int
+) -> None:
+    asked = InitializeShareGroupStateRequest
+    topic = asked.InitializeStateData(TOPIC, [asked.PartitionData(partition, 1, 0)])
+    row = row_of(pair.one.ask(asked(group, [topic]), 0))
+    assert row.error_code == code
+    assert row.error_message

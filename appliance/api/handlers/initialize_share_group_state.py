@@ -2,8 +2,8 @@
 where they begin.
 
 One that is there stays as it is unless a start offset is given; then what was in flight is
-forgotten. A state epoch below the present one gets FENCED_STATE_EPOCH. On all replicas in sync
-before the response.
+forgotten. A state epoch below the present one gets FENCED_STATE_EPOCH, and one or a start offset
+that cannot be INVALID_REQUEST. On all replicas in sync before the response.
 
 Rights: CLUSTER_ACTION on the cluster.
 

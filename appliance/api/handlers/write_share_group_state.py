@@ -2,7 +2,8 @@
 last write.
 
 On all replicas in sync before the response. A former leader gets FENCED_LEADER_EPOCH, and one that
-has read before the group began elsewhere FENCED_STATE_EPOCH.
+has read before the group began elsewhere FENCED_STATE_EPOCH. Offsets, states and delivery counts
+that cannot be: INVALID_REQUEST, and nothing is written.
 
 Rights: CLUSTER_ACTION on the cluster.
 
@@ -20,10 +21,9 @@ from appliance.protocol.messages.write_share_group_state import (
     WriteShareGroupStateRequest,
     WriteShareGroupStateResponse,
 )
-from appliance.share.runs import StateBatch
+from appliance.share.state_checks import state_batches
 from appliance.share.state_coordinator import State
 from appliance.share.state_log import SharePartitionKey
-from appliance.share.states import RecordState
 
 KEY = 85
 VERSIONS = (0, 1)
@@ -52,11 +52,7 @@ async def _one(broker: Broker, call: Call, key: SharePartitionKey, asked: Asked)
     states = broker.share_partitions.state_coordinator
     try:
         check_cluster(call, Operation.CLUSTER_ACTION)
-        batches = [
-            StateBatch(each.first_offset, each.last_offset, RecordState(each.delivery_state),
-                       each.delivery_count)
-            for each in asked.state_batches
-        ]  # fmt: skip
+        batches = state_batches(key, asked.state_batches)
         change = State(asked.state_epoch, asked.start_offset, batches)
         await states.write(key, asked.leader_epoch, change)
         return Row(key.partition)

@@ -205,7 +205,8 @@ def test_a_bomb_and_a_search_by_time(client: WireClient, packed: bytes) -> None:
     (made,) = client.produce(packed, topic=TOPIC, acks=1)
     answer = listed(client, 1)
     assert made.error_code == 0
-    assert answer.error_code in (0, CORRUPT_MESSAGE), answer
+    # 0 where a batch of another test stands before it
+    assert answer.error_code in (0, CORRUPT_MESSAGE, MESSAGE_TOO_LARGE), answer
 
 
 def test_real_compressed_batches_are_taken(client: WireClient) -> None:

@@ -26,7 +26,7 @@ from appliance.admin.message_ranges import Range, first_ranges, ranges_of
 from appliance.admin.message_scan import ScannedRecord, looked
 from appliance.admin.rights import READ_TOPIC
 from appliance.admin.route import Call, Param, get
-from appliance.admin.topic_lookup import log_at, topic_of
+from appliance.admin.topic_lookup import readable, topic_of
 from appliance.errors import ApplianceError
 from appliance.process import event_log
 from appliance.record._records import Record
@@ -249,8 +249,7 @@ async def send(
 async def ranges_asked(call: Call, topic: Topic) -> list[Range]:
     if call.params["cursor"] is not None:
         return ranges_of(call.params["cursor"], topic)
-    number = call.params["partition"]
-    chosen = topic.all_logs() if number is None else [log_at(topic, number)]
+    chosen = await readable(call, topic, call.params["partition"])
     return await asyncio.to_thread(first_ranges, chosen, call.params["from"])
 
 

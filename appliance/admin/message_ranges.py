@@ -9,7 +9,7 @@ from typing import NamedTuple, TypedDict
 from appliance._log import Log
 from appliance.admin.rights import DESCRIBE_TOPIC
 from appliance.admin.route import Call, Param, get
-from appliance.admin.topic_lookup import check_meant, log_at, topic_of
+from appliance.admin.topic_lookup import check_meant, readable, topic_of
 from appliance.catalog import kafka_uuid
 from appliance.errors import RequestInvalid
 from appliance.topics.topic import Topic
@@ -37,7 +37,7 @@ class RangeAnswer(TypedDict):
 
 async def find_range(call: Call) -> RangeAnswer:
     topic, number = topic_of(call), call.params["partition"]
-    chosen = topic.all_logs() if number is None else [log_at(topic, number)]
+    chosen = await readable(call, topic, number)
     begin, end = call.params["from"], call.params["until"]
     found = await asyncio.to_thread(first_ranges, chosen, begin, end)
     return {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TypedDict
 
 from typing_extensions import NotRequired
@@ -15,7 +14,7 @@ from appliance.admin.produce import append, partition_for
 from appliance.admin.rights import READ_TOPIC, TOPIC, WRITE_SOME_TOPIC
 from appliance.admin.route import Call, post
 from appliance.admin.shown_message import Message, shown
-from appliance.admin.topic_lookup import topic_of
+from appliance.admin.topic_lookup import readable, topic_of
 from appliance.errors import RequestInvalid
 from appliance.topics.topic import check_own
 
@@ -48,7 +47,7 @@ async def replay(call: Call) -> Replayed:
     if "cursor" in body:
         ranges = ranges_of(body["cursor"], source)
     else:
-        ranges = first_ranges(source.all_logs(), "oldest")
+        ranges = first_ranges(await readable(call, source, None), "oldest")
     if body.get("keeps_partition") and len(target.logs) < len(source.logs):
         raise RequestInvalid(
             f"keeps_partition: {target.name} has {len(target.logs)} partitions, wanted at least "
@@ -62,7 +61,7 @@ async def replay(call: Call) -> Replayed:
             (partition_for(target, each.record, each.partition if keeps else None), each.record)
             for each in seen.found
         ]
-        await asyncio.to_thread(append, target, placed)
+        await append(call.broker, target, placed)
     sizes = [len(each.record.key or b"") + len(each.record.value or b"") for each in seen.found]
     return {
         "dry_run": is_dry,

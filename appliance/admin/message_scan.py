@@ -131,6 +131,8 @@ def _read(
             first = _behind(log, first)
             continue
         if not data:
+            if log.last_stable_offset < piece.end:  # of a replica that knows no more just now
+                seen.problems.append(Problem(piece.partition, first, unknown(log, piece.end)))
             return None
         begin = first
         for info in batches_in(data):
@@ -151,6 +153,11 @@ def _read(
         seen.bytes += len(data)
         time.sleep(PAUSE_SECONDS)
     return None
+
+
+def unknown(log: Log, end: int) -> str:
+    return (f"{log.name}: what counts is known here up to {log.last_stable_offset}, wanted {end}; "
+            "its leader knows it")  # fmt: skip
 
 
 def _behind(log: Log, offset: int) -> int:

@@ -6,14 +6,17 @@ import asyncio
 from collections.abc import Iterable
 from typing import TypedDict
 
+from appliance._log import Log
 from appliance.admin import message_filter, message_scan
 from appliance.admin.message_ranges import Range, cursor_of, first_ranges, ranges_of
 from appliance.admin.message_scan import ScannedRecord, looked
 from appliance.admin.rights import READ_TOPIC
 from appliance.admin.route import Call, Param, get
 from appliance.admin.shown_message import AS, FULL, Message, shown
-from appliance.admin.topic_lookup import log_at, topic_of
+from appliance.admin.topic_lookup import readable, topic_of
 from appliance.admin.topic_schemas import decoders_of
+from appliance.errors import ApplianceError
+from appliance.topics.topic import Topic
 
 
 class Problem(TypedDict):
@@ -41,12 +44,10 @@ async def list_messages(call: Call) -> Messages:
         ranges = ranges_of(call.params["cursor"], topic)
     else:
         partition = call.params["partition"]
-        logs = topic.open_logs
         if partition is not None:
-            logs = [log_at(topic, partition)]
+            logs = await readable(call, topic, partition)
         else:
-            unserved = topic.unserved.items()
-            away = [message_scan.Problem(each, 0, f"not served: {why}") for each, why in unserved]
+            logs, away = await what_can_be_read(call, topic)
         ranges = await asyncio.to_thread(first_ranges, logs, call.params["from"])
     seen = await looked(call, topic, ranges, wanted, call.params["limit"], is_backward)
     seen.problems += away
@@ -68,6 +69,25 @@ async def list_messages(call: Call) -> Messages:
         "is_complete": not seen.left,
         "problems": [{"partition": a, "offset": b, "what": c} for a, b, c in seen.problems],
     }
+
+
+async def what_can_be_read(
+    call: Call, topic: Topic
+) -> tuple[list[Log], list[message_scan.Problem]]:
+    """And why the rest cannot: a look goes on without it, and says so."""
+    problem, leaders = message_scan.Problem, call.broker.leaders
+    away = {each: f"not served: {why}" for each, why in topic.unserved.items()}
+    away |= {each: f"not on this broker: {leaders.where(topic, each)}"
+             for each in leaders.elsewhere(topic, range(len(topic.logs)))}  # fmt: skip
+    logs: list[Log] = []
+    for each in range(len(topic.logs)):
+        if each in away:
+            continue
+        try:
+            logs += await leaders.readable(topic, [each])
+        except ApplianceError as error:
+            away[each] = str(error)
+    return logs, [problem(each, 0, away[each]) for each in sorted(away)]
 
 
 def with_back(

@@ -13,7 +13,8 @@ from typing_extensions import NotRequired
 from appliance.admin.body_schema import Limits
 from appliance.admin.rights import WRITE_TOPIC
 from appliance.admin.route import Call, post
-from appliance.admin.topic_lookup import log_at, topic_of
+from appliance.admin.topic_lookup import check_partition, topic_of
+from appliance.broker.broker import Broker
 from appliance.errors import RequestInvalid
 from appliance.record import _batch_builder, batching
 from appliance.record._records import Record
@@ -66,7 +67,7 @@ async def produce(call: Call) -> Produced:
     for number, each in enumerate(body["messages"]):
         record = record_of(each, now_ms, f"body.messages[{number}]")
         placed.append((partition_for(topic, record, each.get("partition")), record))
-    return {"produced": await asyncio.to_thread(append, topic, placed)}
+    return {"produced": await append(call.broker, topic, placed)}
 
 
 def record_of(message: NewMessage, now_ms: int, place: str) -> Record:
@@ -99,26 +100,60 @@ def bytes_of(data: NewData | None, place: str) -> bytes | None:
 def partition_for(topic: Topic, record: Record, asked: int | None) -> int:
     """By the key's CRC-32, as librdkafka chooses; without a key, the first."""
     if asked is not None:
-        log_at(topic, asked)
+        check_partition(topic, asked)
         return asked
     return zlib.crc32(record.key) % len(topic.logs) if record.key is not None else 0
 
 
-def append(topic: Topic, placed: list[tuple[int, Record]]) -> list[RecordMetadata]:
-    """Returns when it is on disk."""
+async def append(
+    broker: Broker, topic: Topic, placed: list[tuple[int, Record]]
+) -> list[RecordMetadata]:
+    """Returns when it is on disk, and counts. What other brokers lead goes to them; nothing is
+    written if a partition has no leader."""
     places: list[RecordMetadata] = [{"partition": each, "offset": -1} for each, _ in placed]
-    last: dict[int, int] = {}
-    for partition in dict.fromkeys(each for each, _ in placed):
-        numbers = [i for i, (each, _) in enumerate(placed) if each == partition]
-        rows = iter(numbers)
-        for run in batching.runs([placed[i][1] for i in numbers], size_of, BATCH_BYTES):
-            appended = topic.log(partition).append(_batch_builder.batch(run))
-            for offset in range(appended.base_offset, appended.last_offset + 1):
-                places[next(rows)]["offset"] = offset
-            last[partition] = appended.last_offset
-    for partition, offset in last.items():
-        topic.log(partition).await_durable(offset, PRODUCE_SECONDS_MAX)
+    numbers: dict[int, list[int]] = {}
+    for i, (partition, _) in enumerate(placed):
+        numbers.setdefault(partition, []).append(i)
+    elsewhere = broker.leaders.led_elsewhere(topic, numbers)
+    here = {each: [placed[i][1] for i in own]
+            for each, own in numbers.items() if each not in elsewhere}  # fmt: skip
+    offsets = await asyncio.to_thread(append_here, topic, here)
+    for each in elsewhere:
+        records = [placed[i][1] for i in numbers[each]]
+        offsets[each] = await append_elsewhere(broker, topic, each, records)
+    for each, own in numbers.items():
+        for i, offset in zip(own, offsets[each], strict=True):
+            places[i]["offset"] = offset
     return places
+
+
+def append_here(topic: Topic, records: dict[int, list[Record]]) -> dict[int, list[int]]:
+    """The offsets, by partition."""
+    offsets: dict[int, list[int]] = {}
+    elections: dict[int, int] = {}
+    for partition, own in records.items():
+        log = topic.log(partition)
+        elections[partition] = log.election
+        offsets[partition] = []
+        for run in batching.runs(own, size_of, BATCH_BYTES):
+            appended = log.append(_batch_builder.batch(run))
+            offsets[partition] += range(appended.base_offset, appended.last_offset + 1)
+    for partition, found in offsets.items():
+        topic.log(partition).await_durable(
+            found[-1], PRODUCE_SECONDS_MAX, elections[partition]
+        )
+    return offsets
+
+
+async def append_elsewhere(
+    broker: Broker, topic: Topic, partition: int, records: list[Record]
+) -> list[int]:
+    offsets: list[int] = []
+    for run in batching.runs(records, size_of, BATCH_BYTES):
+        batch = await asyncio.to_thread(_batch_builder.batch, run)
+        base = await broker.leaders.produce(topic, partition, bytes(batch))
+        offsets += range(base, base + len(run))
+    return offsets
 
 
 def size_of(record: Record) -> int:

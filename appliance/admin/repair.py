@@ -18,6 +18,7 @@ from appliance.admin.produce import append, partition_for
 from appliance.admin.rights import DESCRIBE_TOPIC
 from appliance.admin.route import ADMIN, Call, get, post
 from appliance.admin.topic_lookup import PartitionUnknown
+from appliance.broker.broker import Broker
 from appliance.data_dir.log_dirs import LogDirs
 from appliance.data_dir.partition_names import Key, directory_name
 from appliance.errors import RequestInvalid
@@ -172,7 +173,7 @@ async def copy(call: Call, log: Log, is_dry: bool) -> Repaired:
     target = call.broker.topics.named(into)
     plan = await asyncio.to_thread(partition_repair.plan_copy, call.broker.log_dir, log, file)
     if not is_dry:
-        await asyncio.to_thread(copy_all, target, log, plan)
+        await copy_all(call.broker, target, log, plan)
     verb = "would be written" if is_dry else "written"
     text = (
         f"{some(plan.records, 'record')} {verb} to {target.name}, with those of aborted "
@@ -181,10 +182,10 @@ async def copy(call: Call, log: Log, is_dry: bool) -> Repaired:
     return answer(COPY, is_dry, text, [], plan)
 
 
-def copy_all(target: Topic, log: Log, plan: Importing) -> None:
+async def copy_all(broker: Broker, target: Topic, log: Log, plan: Importing) -> None:
     records = partition_repair.records_of(plan, log)
-    while part := list(islice(records, COPIED_AT_ONCE)):
-        append(target, [(partition_for(target, each, None), each) for each in part])
+    while part := await asyncio.to_thread(lambda: list(islice(records, COPIED_AT_ONCE))):
+        await append(broker, target, [(partition_for(target, each, None), each) for each in part])
 
 
 def wanted(call: Call, name: str) -> str:

@@ -44,7 +44,17 @@ def log_of(call: Call) -> Log:
 
 
 def log_at(topic: Topic, partition: int | str) -> Log:
+    return topic.log(check_partition(topic, partition))
+
+
+def check_partition(topic: Topic, partition: int | str) -> int:
     text, last = str(partition), len(topic.logs) - 1
     if not text.isascii() or not text.isdigit() or int(text) > last:
         raise PartitionUnknown(f"{topic.name}: got partition {text[:20]}, wanted 0 to {last}")
-    return topic.log(int(text))
+    return int(text)
+
+
+async def readable(call: Call, topic: Topic, partition: int | str | None) -> list[Log]:
+    """Of one partition or of all: each shows all that counts by now, or it is refused."""
+    chosen = range(len(topic.logs)) if partition is None else [check_partition(topic, partition)]
+    return await call.broker.leaders.readable(topic, chosen)

@@ -24,6 +24,7 @@ from appliance.admin.rights import (
 from appliance.admin.route import ADMIN, Call, Param, delete, get, patch, post
 from appliance.admin.topic_lookup import topic_of
 from appliance.broker.broker import Broker
+from appliance.broker.partition_leaders import EARLIEST
 from appliance.config.config_key import ConfigType, changes_to
 from appliance.config.dynamic_broker_config import ConfigEntry
 from appliance.errors import Refused
@@ -234,14 +235,19 @@ async def empty_topic(call: Call) -> Emptied:
             f"{topic.name} has cleanup.policy {policy}, wanted one with delete: compacted records "
             "are kept until their keys are deleted",
         )
-    logs = topic.all_logs()
-    before = [log.log_start_offset for log in logs]
+    leaders, numbers = call.broker.leaders, range(len(topic.logs))
+    elsewhere = leaders.led_elsewhere(topic, numbers)  # refused before anything is deleted
+    before = await leaders.offsets(topic, dict.fromkeys(elsewhere, EARLIEST))
+    logs = [topic.log(each) for each in numbers if each not in elsewhere]
+    before |= {log.partition: log.log_start_offset for log in logs}
     await asyncio.to_thread(empty, logs)
+    after = await leaders.delete_all(topic, elsewhere)
+    after |= {log.partition: log.log_start_offset for log in logs}
     return {
         "topic": topic.name,
         "partitions": [
-            {"partition": number, "from_offset": first, "to_offset": log.log_start_offset}
-            for number, (first, log) in enumerate(zip(before, logs, strict=True))
+            {"partition": each, "from_offset": before[each], "to_offset": after[each]}
+            for each in numbers
         ],
     }
 

@@ -45,6 +45,7 @@ from appliance.broker.backup_reports import BackupReports
 from appliance.broker.client_metrics import ClientMetrics
 from appliance.broker.config_overrides import RunTimeConfigs
 from appliance.broker.members import Members, OneBroker
+from appliance.broker.partition_leaders import PartitionLeaders
 from appliance.broker.peers import Peers
 from appliance.broker.topics_for_coordinators import GroupPlaces, TransactionPlaces
 from appliance.catalog.catalog import NAME, Catalog
@@ -118,6 +119,7 @@ class Broker:
         self.facts = Facts(self.change)
         self.members: Members = OneBroker(self)
         self.peers: Peers | None = None  # None: there are no others
+        self.leaders = PartitionLeaders(self)
         self.data_plane: Plane | None = None  # no clients are let in yet
         self._own_topics()
         self._own_groups()

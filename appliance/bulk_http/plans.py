@@ -22,6 +22,7 @@ async def make_plan(call: Call) -> Plan:
     count = len(topic.logs)
     first, last = bounds("from", params["from"], count), bounds("to", params["to"], count)
     prefix = f"{call.broker.node_id}/{topic.name}"
+    await call.broker.leaders.readable(topic, sorted(first.keys() & last.keys()))
 
     def plan() -> tuple[list[PlannedPartition], list[Split]]:
         found = partitions_of(topic.log, first, last, LIMITS[params["isolation"]])

@@ -17,7 +17,7 @@ from appliance._log import Log
 from appliance.admin.bulk_read import BATCHES_MEDIA
 from appliance.admin.guard import Denied
 from appliance.admin.route import Call
-from appliance.admin.topic_lookup import check_meant, log_of, topic_of
+from appliance.admin.topic_lookup import check_meant, check_partition, topic_of
 from appliance.bulk._range_reader import RangeReader
 from appliance.bulk.bounds import LIMITS
 from appliance.bulk.line import Buffer
@@ -43,7 +43,7 @@ class OffsetsDeleted(Denied):
 
 async def body_of(call: Call) -> Body:
     check_meant(topic_of(call), call.params["topic_id"])
-    found = log_of(call)
+    found = await log_asked(call)
     start, end = range_asked(call, found)
     reader = RangeReader(found, start, end, LIMITS[call.params["isolation"]])
     kind = call.params["format"]
@@ -57,6 +57,17 @@ async def body_of(call: Call) -> Body:
     named = f'attachment; filename="{found.name}-{start}-{end}.{kind}"'
     headers = (("Content-Disposition", named),)
     return Body(FORMATS[kind][0], reader, decoded.piece, DECODED_STEP_BYTES, headers)
+
+
+async def log_asked(call: Call) -> Log:
+    """Without an end what is read is to be all that counts. With one a plan has said so, and the
+    trailer tells if it is not here."""
+    topic = topic_of(call)
+    number = check_partition(topic, call.path["partition"])
+    is_open = call.params["end"] is None
+    if is_open or call.broker.leaders.elsewhere(topic, [number]):
+        return (await call.broker.leaders.readable(topic, [number]))[0]
+    return topic.log(number)
 
 
 def range_asked(call: Call, found: Log) -> tuple[int, int]:

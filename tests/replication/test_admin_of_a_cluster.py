@@ -1,0 +1,106 @@
+"""The admin port and the bulk port of one broker, about partitions that others lead or have."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from appliance.zookeeper.server import ZooKeeperServer
+from tests.support.rest import Rest
+from tests.support.three_brokers import DEADLINE_S, Brokers, brokers
+
+ALL = {"from": "oldest", "limit": "1000"}
+
+
+@pytest.fixture
+def two(
+    server: ZooKeeperServer, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Brokers]:
+    root = "/tests/" + re.sub(r"\W", "-", request.node.name)
+    with brokers(server, root, tmp_path) as found:
+        found.start(1, 2)
+        yield found
+
+
+def rest(cluster: Brokers, node: int) -> Rest:
+    return Rest(cluster.running[node].admin)
+
+
+def made(cluster: Brokers, topic: str, partitions: int, factor: int) -> dict[int, int]:
+    """Who leads each."""
+    cluster.create(topic, partitions=partitions, factor=factor)
+    leaders = {}
+    for each in range(partitions):
+        found = cluster.until(
+            topic, lambda it: it.leader != -1 and len(it.isrs) == factor, each
+        )
+        leaders[each] = found.leader
+    assert {*leaders.values()} == {1, 2}
+    return leaders
+
+
+def bounds(cluster: Brokers, topic: str, partition: int) -> Any:
+    """As the leader has it: the log's start, and the high watermark."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "nobody"})
+    found = consumer.get_watermark_offsets(TopicPartition(topic, partition), DEADLINE_S)
+    consumer.close()
+    return found
+
+
+def values(answer: Any) -> list[str]:
+    return sorted(each["value"]["text"] for each in answer["messages"])
+
+
+def test_one_broker_answers_for_partitions_that_another_leads(two: Brokers) -> None:
+    leaders = made(two, "t", 2, 2)
+    one = rest(two, 1)
+    wanted = [{"partition": each, "value": {"text": f"p{each}"}} for each in leaders]
+    told = one.post("/topics/t/messages", {"messages": wanted})["produced"]
+    assert told == [{"partition": 0, "offset": 0}, {"partition": 1, "offset": 0}]
+    for each in leaders:
+        assert two.everything("t", each) == [f"p{each}"]
+        two.produce("t", ["more"] * 50, each)
+        # at once: a follower's word may not be older than what was acknowledged
+        found = one.get("/topics/t/messages", partition=each, **ALL)
+        assert (len(found["messages"]), found["problems"]) == (51, [])
+    plan = one.get("/topics/t/plan", prefix="/export/v1")
+    assert [each["end"] for each in plan["partitions"]] == [51, 51]
+
+    emptied = one.post("/topics/t/empty")["partitions"]
+    assert [(each["from_offset"], each["to_offset"]) for each in emptied] == [(0, 51), (0, 51)]
+    assert [bounds(two, "t", each) for each in leaders] == [(51, 51), (51, 51)]
+
+
+@pytest.mark.release("two brokers are started again, for what is refused")
+def test_what_is_not_on_a_broker_is_named_with_who_has_it(two: Brokers) -> None:
+    leaders = made(two, "t", 2, 1)
+    mine = next(each for each, node in leaders.items() if node == 1)
+    other = 1 - mine
+    one = rest(two, 1)
+    body = {"messages": [{"partition": each, "value": {"text": f"p{each}"}} for each in leaders]}
+    one.post("/topics/t/messages", body)  # also where nothing is here
+    found = one.get("/topics/t/messages", **ALL)
+    assert values(found) == [f"p{mine}"]
+    (away,) = found["problems"]
+    where = f"t-{other} is led by broker 2 ({two.address(2)})"
+    assert (away["partition"], away["what"]) == (other, f"not on this broker: {where}")
+    for path in ("/api/v1/topics/t/range", "/api/v1/topics/t/export", "/export/v1/topics/t/plan",
+                 f"/export/v1/topics/t/partitions/{other}/batches"):  # fmt: skip
+        answer = one.raw("GET", path)
+        assert answer.status == 421, path
+        assert where in answer.body["error"]["message"], path
+    assert one.raw("GET", f"/export/v1/topics/t/plan?from=%7B%22{mine}%22:0%7D").status == 200
+
+    two.stop(2, signal.SIGKILL)
+    two.until("t", lambda it: it.leader == -1, other)
+    answer = one.ask("POST", "/topics/t/messages", body)
+    assert (answer.status, answer.body["error"]["code"]) == (421, "not_leader_or_follower")
+    assert two.everything("t", mine) == [f"p{mine}"]  # nothing of it was written
+    assert one.ask("POST", "/topics/t/empty").status == 421
+    assert two.everything("t", mine) == [f"p{mine}"]

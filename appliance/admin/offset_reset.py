@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Literal, TypedDict
+from collections.abc import Iterable, Mapping
+from typing import Literal, NamedTuple, TypedDict
 
 from typing_extensions import NotRequired
 
 from appliance._log import Log
 from appliance.admin.zookeeper_groups import committed_in, found_in
 from appliance.broker.broker import Broker
+from appliance.broker.partition_leaders import EARLIEST, LATEST
 from appliance.errors import ApplianceError, RequestInvalid
 from appliance.groups.records import OffsetCommitValue, Partition
 from appliance.groups.states import GroupRefused
 from appliance.groups.zookeeper_groups import non_empty
 from appliance.protocol import ErrorCode
-from appliance.topics.topic import TopicUnknown
+from appliance.topics.topic import Topic, TopicUnknown
 
 
 class Which(TypedDict):
@@ -67,7 +69,9 @@ async def reset(broker: Broker, group_id: str, asked: Reset) -> ResetAnswer:
         raise RequestInvalid(f"body.{wanted}: the field is missing, and to is {asked['to']!r}")
     check_empty(broker, group_id)
     places = chosen(broker, group_id, asked)
-    rows = await asyncio.to_thread(planned, broker, group_id, asked, places)
+    time_ms = asked["time_ms"] if asked["to"] == "time" else None
+    bounds = await bounds_of(broker, places, time_ms)
+    rows = planned(broker, group_id, asked, bounds)
     is_dry = asked.get("dry_run", True)
     if not is_dry:
         await commit(broker, group_id, rows)
@@ -90,7 +94,8 @@ def check_empty(broker: Broker, group_id: str) -> None:
         )
 
 
-def chosen(broker: Broker, group_id: str, asked: Reset) -> list[tuple[Partition, Log]]:
+def chosen(broker: Broker, group_id: str, asked: Reset) -> list[Partition]:
+    """Without those that are no more."""
     if asked["to"] == "group" and found_in(broker, asked["group"]) is None:
         broker.groups.table.get(asked["group"])  # a missing group would mean: from the start
     if "topics" in asked:
@@ -99,8 +104,9 @@ def chosen(broker: Broker, group_id: str, asked: Reset) -> list[tuple[Partition,
         places = sorted(committed_in(broker, asked["group"]))
     else:
         places = sorted(committed_in(broker, group_id))
-    found = [(place, broker.transaction_places.find_log(*place)) for place in places]
-    return [(place, log) for place, log in found if log is not None]
+    topics = broker.topics
+    return [each for each in places
+            if each.topic in topics and each.partition < len(topics[each.topic].logs)]  # fmt: skip
 
 
 def places_of(broker: Broker, which: Which) -> list[Partition]:
@@ -114,17 +120,60 @@ def places_of(broker: Broker, which: Which) -> list[Partition]:
     return [Partition(which["topic"], each) for each in wanted]
 
 
+class Bounds(NamedTuple):
+    start: int
+    end: int
+    at_time: int | None  # the first record that is as new; None: there is none, or nobody asked
+
+
+async def bounds_of(
+    broker: Broker, places: list[Partition], time_ms: int | None
+) -> dict[Partition, Bounds]:
+    """As the leader of each has them, wherever that is."""
+    by_topic: dict[str, list[int]] = {}
+    for each in places:
+        by_topic.setdefault(each.topic, []).append(each.partition)
+    found: dict[Partition, Bounds] = {}
+    for name, numbers in by_topic.items():
+        topic = broker.topics.named(name)
+        elsewhere = broker.leaders.led_elsewhere(topic, numbers)
+        for number, own in (await bounds_elsewhere(broker, topic, elsewhere, time_ms)).items():
+            found[Partition(name, number)] = own
+        for number in sorted({*numbers} - {*elsewhere}):
+            own = await asyncio.to_thread(bounds_here, topic.log(number), time_ms)
+            found[Partition(name, number)] = own
+    return {each: found[each] for each in places}
+
+
+def bounds_here(log: Log, time_ms: int | None) -> Bounds:
+    """Reads the disk for a time."""
+    at = None if time_ms is None else log.offset_for_timestamp(time_ms)
+    return Bounds(log.log_start_offset, log.high_watermark, None if at is None else at[0])
+
+
+async def bounds_elsewhere(
+    broker: Broker, topic: Topic, numbers: Iterable[int], time_ms: int | None
+) -> dict[int, Bounds]:
+    ask = broker.leaders.offsets
+    starts = await ask(topic, dict.fromkeys(numbers, EARLIEST))
+    ends = await ask(topic, dict.fromkeys(numbers, LATEST))
+    times = {} if time_ms is None else await ask(topic, dict.fromkeys(numbers, time_ms))
+    return {
+        each: Bounds(starts[each], ends[each], at if (at := times.get(each, -1)) >= 0 else None)
+        for each in numbers
+    }
+
+
 def planned(
-    broker: Broker, group_id: str, asked: Reset, places: list[tuple[Partition, Log]]
+    broker: Broker, group_id: str, asked: Reset, places: Mapping[Partition, Bounds]
 ) -> list[ResetRow]:
-    """Reads the disk if an offset is looked up by time."""
     committed = dict(committed_in(broker, group_id))
     rows: list[ResetRow] = []
-    for place, log in places:
+    for place, bounds in places.items():
         own = committed.get(place)
         before = None if own is None else own.offset
-        start, end = log.log_start_offset, log.high_watermark
-        target, note = aimed(broker, asked, place, log, before)
+        start, end, _ = bounds
+        target, note = aimed(broker, asked, place, bounds, before)
         if not start <= target <= end:
             note = f"{target} is outside of the log" + (f"; {note}" if note else "")
         rows.append(
@@ -142,10 +191,10 @@ def planned(
 
 
 def aimed(
-    broker: Broker, asked: Reset, place: Partition, log: Log, before: int | None
+    broker: Broker, asked: Reset, place: Partition, bounds: Bounds, before: int | None
 ) -> tuple[int, str]:
     """The requested offset, and a note on it."""
-    start, end = log.log_start_offset, log.high_watermark
+    start, end, at_time = bounds
     if asked["to"] == "earliest":
         return start, ""
     if asked["to"] == "latest":
@@ -153,8 +202,7 @@ def aimed(
     if asked["to"] == "offset":
         return asked["offset"], ""
     if asked["to"] == "time":
-        found = log.offset_for_timestamp(asked["time_ms"])
-        return (end, "no record is as new as that") if found is None else (found[0], "")
+        return (end, "no record is as new as that") if at_time is None else (at_time, "")
     if asked["to"] == "shift":
         if before is None:
             return start, "nothing is committed: the shift is from the start"

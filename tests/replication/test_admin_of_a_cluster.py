@@ -72,6 +72,18 @@ def test_one_broker_answers_for_partitions_that_another_leads(two: Brokers) -> N
     plan = one.get("/topics/t/plan", prefix="/export/v1")
     assert [each["end"] for each in plan["partitions"]] == [51, 51]
 
+    group = two.member("g", "t")
+    group.take(102)
+    group.commit()
+    group.close()
+    coordinator = rest(two, two.coordinator("g"))
+    told = coordinator.post("/groups/g/reset", {"to": "earliest", "dry_run": False})["partitions"]
+    assert [(each["start"], each["before"], each["after"], each["end"]) for each in told] == [
+        (0, 51, 0, 51)] * 2  # fmt: skip
+    for time_ms, after in ((1, 0), (1 << 50, 51)):
+        told = coordinator.post("/groups/g/reset", {"to": "time", "time_ms": time_ms})["partitions"]
+        assert [each["after"] for each in told] == [after] * 2
+
     emptied = one.post("/topics/t/empty")["partitions"]
     assert [(each["from_offset"], each["to_offset"]) for each in emptied] == [(0, 51), (0, 51)]
     assert [bounds(two, "t", each) for each in leaders] == [(51, 51), (51, 51)]

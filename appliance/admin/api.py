@@ -81,6 +81,8 @@ STATUS = {
     ErrorCode.NOT_COORDINATOR: HTTPStatus.MISDIRECTED_REQUEST,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: HTTPStatus.MISDIRECTED_REQUEST,
     ErrorCode.KAFKA_STORAGE_ERROR: HTTPStatus.SERVICE_UNAVAILABLE,
+    ErrorCode.NETWORK_EXCEPTION: HTTPStatus.SERVICE_UNAVAILABLE,  # another broker is away
+    ErrorCode.OFFSET_NOT_AVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 
 # An answer is no page, whatever is in it, and is kept by nobody; nor is it told what software made

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Iterable
 from typing import TypedDict
 
-from appliance._log import Log
 from appliance.admin import message_filter, message_scan
 from appliance.admin.message_ranges import Range, cursor_of, first_ranges, ranges_of
 from appliance.admin.message_scan import ScannedRecord, looked
@@ -15,8 +14,6 @@ from appliance.admin.route import Call, Param, get
 from appliance.admin.shown_message import AS, FULL, Message, shown
 from appliance.admin.topic_lookup import readable, topic_of
 from appliance.admin.topic_schemas import decoders_of
-from appliance.errors import ApplianceError
-from appliance.topics.topic import Topic
 
 
 class Problem(TypedDict):
@@ -47,7 +44,11 @@ async def list_messages(call: Call) -> Messages:
         if partition is not None:
             logs = await readable(call, topic, partition)
         else:
-            logs, away = await what_can_be_read(call, topic)
+            shown_here, why = await call.broker.leaders.shown([topic])
+            logs = [log for _, log in shown_here]
+            for (_, number), text in sorted(why.items()):
+                text = f"not served: {text}" if number in topic.unserved else text
+                away.append(message_scan.Problem(number, 0, text))
         ranges = await asyncio.to_thread(first_ranges, logs, call.params["from"])
     seen = await looked(call, topic, ranges, wanted, call.params["limit"], is_backward)
     seen.problems += away
@@ -69,25 +70,6 @@ async def list_messages(call: Call) -> Messages:
         "is_complete": not seen.left,
         "problems": [{"partition": a, "offset": b, "what": c} for a, b, c in seen.problems],
     }
-
-
-async def what_can_be_read(
-    call: Call, topic: Topic
-) -> tuple[list[Log], list[message_scan.Problem]]:
-    """And why the rest cannot: a look goes on without it, and says so."""
-    problem, leaders = message_scan.Problem, call.broker.leaders
-    away = {each: f"not served: {why}" for each, why in topic.unserved.items()}
-    away |= {each: f"not on this broker: {leaders.where(topic, each)}"
-             for each in leaders.elsewhere(topic, range(len(topic.logs)))}  # fmt: skip
-    logs: list[Log] = []
-    for each in range(len(topic.logs)):
-        if each in away:
-            continue
-        try:
-            logs += await leaders.readable(topic, [each])
-        except ApplianceError as error:
-            away[each] = str(error)
-    return logs, [problem(each, 0, away[each]) for each in sorted(away)]
 
 
 def with_back(

@@ -264,9 +264,11 @@ def ms_of(backup: str) -> int:
     return calendar.timegm(time.strptime(text, ID)) * 1000 + int(ms)
 
 
-def faults(unserved: Iterable[Unserved], partitions: Iterable[PartitionCopy]) -> Iterator[str]:
+def faults(unserved: Iterable[Unserved], partitions: Sequence[PartitionCopy]) -> Iterator[str]:
+    there = {each.key for each in partitions}
     for topic, partition, why in unserved:
-        yield f"{topic}-{partition} is not served: {why}"
+        what = "" if (topic, partition) in there else " is not served"
+        yield f"{topic}-{partition}{what}: {why}"
     for each in partitions:
         if each.fault:
             yield f"{each.name}: its end is not on disk: {each.fault}"

@@ -5,7 +5,7 @@
     3 the catalog
     4 the engine opens all logs as those of an Apache Kafka: it checks every batch, and builds
       indexes and the state of producers; ends, starts and leader epochs are those of the point
-    5 a clean stop, and the mark goes
+    5 a clean stop; topics of a cluster become this box's own, and the mark goes
 
 Who is killed begins the same again: a segment that has its name is whole.
 """
@@ -22,7 +22,7 @@ from pathlib import Path
 
 from appliance.backup.errors import BackupUnknown, RestoreFailed
 from appliance.backup.manifest import Manifest, PartitionCopy, Piece
-from appliance.backup.restored_catalog import restore_catalog
+from appliance.backup.restored_catalog import make_own, restore_catalog
 from appliance.backup.target import Target
 from appliance.catalog import kafka_uuid
 from appliance.catalog.catalog import NAME as CATALOG
@@ -36,6 +36,7 @@ from appliance.data_dir import (
 from appliance.data_dir.log_dir import LogDir
 from appliance.data_dir.partition_names import directory_name
 from appliance.process.owner_only import FILE_MODE, make_directory
+from appliance.topics.reconciliation import PRODUCER_IDS_MARGIN
 from appliance.topics.topic import INTERNAL, TRANSACTIONS
 
 THREADS = 4
@@ -77,7 +78,8 @@ class Restoration:
             {each.key for each in partitions},
             self._is_wanted,
         )
-        self._open(partitions)
+        seen = self._open(partitions)
+        make_own(self.data_dir / CATALOG, self.manifest.cluster_id, seen + 1 + PRODUCER_IDS_MARGIN)
         self._end()
         return Restored(
             backup=self.manifest.id,
@@ -187,7 +189,8 @@ class Restoration:
 
     # The engine
 
-    def _open(self, partitions: Sequence[PartitionCopy]) -> None:
+    def _open(self, partitions: Sequence[PartitionCopy]) -> int:
+        """The largest id of a producer that any log knows; -1: none does."""
         # What is set aside for a full disk is made by the broker's first start.
         log_dir = LogDir.open(self.data_dir, StorageConfig(reserve_bytes=0, low_water_bytes=0))
         try:
@@ -197,10 +200,13 @@ class Restoration:
                 raise RestoreFailed(f"{self.data_dir}: what was restored is damaged: {told[0]}")
             for each in partitions:
                 settle(log_dir, each)
+            logs = log_dir.logs().values()
+            seen = max((it.producer_id for log in logs for it in log.producers()), default=-1)
         except BaseException:
             log_dir.abandon()
             raise
         log_dir.close()
+        return seen
 
 
 def check_user(data_dir: Path) -> None:

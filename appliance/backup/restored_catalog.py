@@ -31,3 +31,12 @@ def restore_catalog(
         LogDirectoryRows(catalog).forget_all()  # all of it is in one directory now
         keys = [(row.name, number) for row in rows.all() for number in range(row.partitions)]
         return [f"{topic}-{number}" for topic, number in keys if (topic, number) not in restored]
+
+
+def make_own(path: Path, cluster_id: str, next_producer_id: int) -> None:
+    """What a cluster had is one box's now, whoever had which replica: all of it is here."""
+    with closing(Catalog.open(path)) as catalog:
+        rows = TopicRows(catalog)
+        if rows.has_replicated():
+            rows.leave_cluster(next_producer_id)
+            catalog.run("UPDATE cluster SET id = ?", (cluster_id,))

@@ -3,6 +3,11 @@ in which the broker could have been (docs/decisions/backup.md).
 
 Ends are taken in one go on the loop: of what groups and share groups have read first, then of data,
 then of transactions. Logs are synced up to there afterwards.
+
+A broker of a cluster asks the leaders of what it follows how far that counts, and takes no end
+before it has all of that: so others go on meanwhile. What never counted is not in a point, and what
+is not on this broker is named. Transactions that other brokers coordinate cannot be held here: if
+one goes on while ends of data are taken, these are taken anew.
 """
 
 from __future__ import annotations
@@ -20,13 +25,15 @@ from appliance import __version__
 from appliance._crc import crc32c
 from appliance._log import Log
 from appliance.backup.point import LogAt, Point, SegmentAt, Unserved
+from appliance.broker.partition_leaders import LATEST, PartitionLeaders
 from appliance.catalog import kafka_uuid
 from appliance.catalog.catalog import Catalog
 from appliance.data_dir.log_dirs import LogDirs
+from appliance.data_dir.partition_names import Key
 from appliance.errors import ApplianceError, ResourceUnknown
 from appliance.process import event_log
 from appliance.process.detached_tasks import Changes
-from appliance.storage._log_metrics import log_facts
+from appliance.storage._log_metrics import LogFacts, log_facts
 from appliance.topics.topic import TRANSACTIONS, Topic
 from appliance.topics.topics import Topics
 
@@ -36,12 +43,27 @@ logger = event_log.named("backup")
 HOLD_S = 60.0
 ENDS_S = 5.0  # that ends of transactions which are under way may take
 SYNC_S = 30.0
+TAKES_MAX = 50  # of ends, while transactions of other brokers go on
 SNAPSHOT_HEAD = struct.Struct(">hI")
 SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 
 
 class Transactions(Protocol):
     def held(self, timeout_s: float) -> AbstractAsyncContextManager[None]: ...
+
+
+class Us(Protocol):
+    """The broker."""
+
+    node_id: int
+    cluster_id: str
+    leaders: PartitionLeaders
+
+
+class TransactionsGoOn(ApplianceError):
+    """Of other brokers, all the time: what one has written could be in the point in part."""
+
+    kafka_code = 7  # again later
 
 
 class Ends(NamedTuple):
@@ -59,14 +81,14 @@ class BackupPoints:
         topics: Topics,
         log_dir: LogDirs,
         catalog: Catalog,
-        broker_id: int,
+        us: Us,
         change: Changes,
         transactions: Transactions,
     ) -> None:
         self._topics = topics
         self._log_dir = log_dir
         self._catalog = catalog
-        self._broker_id = broker_id
+        self._us = us
         self._change = change
         self._transactions = transactions
         self._holds: dict[str, float] = {}  # until when of time.monotonic(), by the point
@@ -76,8 +98,7 @@ class BackupPoints:
         point_id = uuid.uuid4().hex
         self._hold(point_id)
         async with self._transactions.held(ENDS_S):
-            ends = ends_of(in_order(self._topics.values()))
-            unserved = [Unserved(*key, why) for key, why in sorted(self._topics.unserved().items())]
+            ends, unserved = await self._ends()
         catalog = await self._change(asyncio.to_thread(self._catalog.copy))
         faults = await asyncio.to_thread(made_durable, ends)
         policy = self._topics.base.cleanup_policy
@@ -88,13 +109,64 @@ class BackupPoints:
             point=point_id,
             at_ms=at_ms,
             hold_ms=round(HOLD_S * 1000),
-            cluster_id=self._catalog.cluster_id,
-            broker_id=self._broker_id,
+            cluster_id=self._us.cluster_id,
+            broker_id=self._us.node_id,
             version=__version__,
             logs=tuple(logs),
             unserved=tuple(unserved),
             catalog=catalog,
         )
+
+    async def _ends(self) -> tuple[list[Ends], list[Unserved]]:
+        topics = in_order(self._topics.values())
+        if any(each.is_replicated for each in topics):
+            ends, away = await self._ends_in_cluster(topics)
+        else:
+            ends = ends_of((each, log) for each in topics for log in each.open_logs)
+            away = self._topics.unserved()
+        return ends, [Unserved(*key, why) for key, why in sorted(away.items())]
+
+    # In a cluster
+
+    async def _ends_in_cluster(self, topics: list[Topic]) -> tuple[list[Ends], dict[Key, str]]:
+        groups = [each for each in topics if each.is_internal and each.name != TRANSACTIONS]
+        data = [each for each in topics if not each.is_internal]
+        decisions = [each for each in topics if each.name == TRANSACTIONS]
+        shown, away = await self._us.leaders.shown(groups)
+        ends = ends_of(shown)
+        more, faults, decided = await self._ends_of_data(data, decisions)
+        shown, of_decisions = await self._us.leaders.shown(decisions)
+        last = [each._replace(end_offset=decided[each.log.partition]) for each in ends_of(shown)]
+        return [*ends, *more, *last], {**away, **faults, **of_decisions}
+
+    async def _ends_of_data(
+        self, data: list[Topic], decisions: list[Topic]
+    ) -> tuple[list[Ends], dict[Key, str], dict[int, int]]:
+        """And how far the state of transactions went, before and after."""
+        for _ in range(TAKES_MAX):
+            before = await self._counts(decisions)
+            shown, away = await self._us.leaders.shown(data)
+            ends = ends_of(shown)
+            if await self._counts(decisions) == before:
+                return ends, away, before
+        raise TransactionsGoOn(
+            f"transactions that other brokers coordinate went on all {TAKES_MAX} times that ends "
+            "of logs were taken: what one wrote could be in the backup in part. Try again when "
+            "there are fewer of them"
+        )
+
+    async def _counts(self, decisions: list[Topic]) -> dict[int, int]:
+        """How far that is counted, wherever it is led."""
+        found: dict[int, int] = {}
+        for topic in decisions:
+            numbers = range(len(topic.logs))
+            elsewhere = self._us.leaders.led_elsewhere(topic, numbers)
+            found |= await self._us.leaders.offsets(topic, dict.fromkeys(elsewhere, LATEST))
+            found |= {each: topic.log(each).high_watermark
+                      for each in numbers if each not in elsewhere}  # fmt: skip
+        return found
+
+    # The hold
 
     def renew(self, point: str) -> None:
         self._check(point)
@@ -125,13 +197,20 @@ def in_order(topics: Iterable[Topic]) -> list[Topic]:
     return sorted(topics, key=lambda each: (each.name == TRANSACTIONS, not each.is_internal))
 
 
-def ends_of(topics: Iterable[Topic]) -> list[Ends]:
-    pairs = [(topic, log) for topic in topics for log in topic.open_logs]
+def ends_of(places: Iterable[tuple[Topic, Log]]) -> list[Ends]:
+    pairs = [*places]
     facts = log_facts([log for _, log in pairs])
     return [
-        Ends(topic, log, found.log_start_offset, found.log_end_offset)
+        Ends(topic, log, found.log_start_offset, end_of(topic, found))
         for (topic, log), found in zip(pairs, facts, strict=True)
     ]
+
+
+def end_of(topic: Topic, found: LogFacts) -> int:
+    """What is not on all replicas that must have it may be cut, whoever has it."""
+    if topic.is_replicated:
+        return min(found.high_watermark, found.durable_offset)
+    return found.log_end_offset
 
 
 def made_durable(ends: Iterable[Ends]) -> dict[str, str]:

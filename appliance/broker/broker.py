@@ -119,6 +119,7 @@ class Broker:
         self.facts = Facts(self.change)
         self.members: Members = OneBroker(self)
         self.peers: Peers | None = None  # None: there are no others
+        self.bulk_peers: Peers | None = None  # for what is large
         self.leaders = PartitionLeaders(self)
         self.data_plane: Plane | None = None  # no clients are let in yet
         self._own_topics()
@@ -130,7 +131,7 @@ class Broker:
             lambda: config.storage.move_bytes_per_second,
         )  # fmt: skip
         self.backup_points = BackupPoints(
-            self.topics, log_dir, catalog, self.node_id, self.change,
+            self.topics, log_dir, catalog, self, self.change,
             self.transactions.decided_ends,
         )  # fmt: skip
         self.backup_reports = BackupReports(config.data_dir, config.backup_overdue_ms)

@@ -95,6 +95,9 @@ class InCluster:
         broker.peers = self._peers = Peers(
             self._where, f"broker-{config.node_id}", self.security
         )
+        broker.bulk_peers = self._bulk_peers = Peers(
+            self._where, f"broker-{config.node_id}-bulk", self.security
+        )
         broker.transactions.join(
             TransactionPeers(broker.node_id, broker.members, self._peers, broker.transactions)
         )
@@ -138,6 +141,7 @@ class InCluster:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.cluster.close()
         await self._peers.close()
+        await self._bulk_peers.close()
         await asyncio.to_thread(self.fetchers.close)
 
     async def _hand_over(self) -> None:

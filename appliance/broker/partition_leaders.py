@@ -16,21 +16,28 @@ from typing import Any, Protocol
 from appliance._log import Log
 from appliance.broker.members import NOBODY, Members
 from appliance.broker.peers import Peers
-from appliance.errors import NotLeader, Refused
+from appliance.data_dir.partition_names import Key
+from appliance.errors import ApplianceError, NotLeader, Refused
 from appliance.process.spoken import some
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.delete_records import DeleteRecordsRequest
+from appliance.protocol.messages.fetch import FetchRequest
 from appliance.protocol.messages.list_offsets import ListOffsetsRequest
 from appliance.protocol.messages.produce import ProduceRequest
 from appliance.topics.topic import Topic
 
 EARLIEST, LATEST = -2, -1
+UNCOMMITTED, COMMITTED = 0, 1
 HIGH_WATERMARK = -1  # of DeleteRecords
 ASK_S = 10.0
 WRITE_S = 30.0  # as long as what is produced here may take
 CATCH_UP_S, LOOK_S = 5.0, 0.005
 NAMED_MAX = 5
-PRODUCE_VERSION, LIST_OFFSETS_VERSION, DELETE_RECORDS_VERSION = 9, 6, 2
+LED = ("alone", "leader")
+
+Place = tuple[Topic, int]
+Shown = tuple[Topic, Log]
+PRODUCE_VERSION, FETCH_VERSION, LIST_OFFSETS_VERSION, DELETE_RECORDS_VERSION = 9, 12, 6, 2
 
 
 class Us(Protocol):
@@ -39,6 +46,7 @@ class Us(Protocol):
     node_id: int
     members: Members
     peers: Peers | None
+    bulk_peers: Peers | None
 
 
 @dataclass(eq=False)
@@ -51,7 +59,7 @@ class PartitionLeaders:
         """Also where there is one broker, which leads all that it has."""
         log = topic.logs[partition]
         is_elsewhere = topic.here is not None and partition not in topic.here
-        return not is_elsewhere and (log is None or log.role in ("alone", "leader"))
+        return not is_elsewhere and (log is None or log.role in LED)
 
     def led_elsewhere(self, topic: Topic, partitions: Iterable[int]) -> dict[int, int]:
         """By partition the broker; those that are led here are left out. Raises where nobody
@@ -77,10 +85,7 @@ class PartitionLeaders:
         name = f"{topic.name}-{partition}"
         if found.leader not in known:
             return f"{name} has no leader now; its brokers are {[*found.replicas]}"
-        others = [each for each in found.replicas if each != found.leader]
-        also = f", which {', '.join(map(str, others))} follow" if len(others) > 1 else ""
-        also = f", which {others[0]} follows" if len(others) == 1 else also
-        return f"{name} is led by broker {found.leader} ({known[found.leader]}){also}"
+        return f"{name} is led by broker {found.leader} ({known[found.leader]})"
 
     # Reading
 
@@ -99,13 +104,54 @@ class PartitionLeaders:
                 f"{'is' if len(missing) == 1 else 'are'} not on this broker, {self._us.node_id}: "
                 f"{named}{f'; and {more} more' if more > 0 else ''}. Ask these brokers"
             )
-        logs = {each: topic.log(each) for each in partitions}
-        followed = [each for each, log in logs.items() if log.role not in ("alone", "leader")]
-        ends = {each: log.leads_from for each, log in logs.items() if log.role == "leader"}
-        ends |= await self.offsets(topic, dict.fromkeys(followed, LATEST)) if followed else {}
+        return await self._caught_up([(topic, each) for each in partitions])
+
+    async def shown(self, topics: Iterable[Topic]) -> tuple[list[Shown], dict[Key, str]]:
+        """The logs here that show all that counted before this was asked; of the other partitions
+        why they do not."""
+        places = [(topic, each) for topic in topics for each in range(len(topic.logs))]
+        return await self.shown_of(places)
+
+    async def shown_of(
+        self, places: Collection[Place]
+    ) -> tuple[list[Shown], dict[Key, str]]:
+        away: dict[Key, str] = {}
+        for topic, each in places:
+            if self.elsewhere(topic, [each]):
+                away[topic.name, each] = f"not on this broker: {self.where(topic, each)}"
+            elif each in topic.unserved:
+                away[topic.name, each] = topic.unserved[each]
+        here = [place for place in places if (place[0].name, place[1]) not in away]
+        try:
+            logs = await self._caught_up(here)
+            return [(topic, log) for (topic, _), log in zip(here, logs, strict=True)], away
+        except ApplianceError:
+            return await self._each_shown(here, away)  # not all of them
+
+    async def _each_shown(
+        self, here: list[Place], away: dict[Key, str]
+    ) -> tuple[list[Shown], dict[Key, str]]:
+        asked = (self._caught_up([each]) for each in here)
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        shown: list[Shown] = []
+        for (topic, number), told in zip(here, found, strict=True):
+            if isinstance(told, ApplianceError):
+                away[topic.name, number] = str(told)
+            elif isinstance(told, BaseException):
+                raise told
+            else:
+                shown.append((topic, told[0]))
+        return shown, away
+
+    async def _caught_up(self, places: Collection[Place]) -> list[Log]:
+        logs = {(topic.name, number): topic.log(number) for topic, number in places}
+        ends = {key: log.leads_from for key, log in logs.items() if log.role == "leader"}
+        followed = {key: LATEST for key, log in logs.items() if log.role not in LED}
+        topics = {topic.name: topic for topic, _ in places}
+        ends |= await self._offsets(topics, followed)
         until_s = time.monotonic() + CATCH_UP_S
-        for each, end in ends.items():
-            await self._until(topic, logs[each], end, until_s)
+        for key, end in ends.items():
+            await self._until(topics[key[0]], logs[key], end, until_s)
         return [*logs.values()]
 
     async def _until(self, topic: Topic, log: Log, end: int, until_s: float) -> None:
@@ -119,26 +165,71 @@ class PartitionLeaders:
 
     # What leaders are asked
 
-    async def offsets(self, topic: Topic, wanted: Mapping[int, int]) -> dict[int, int]:
+    async def offsets(
+        self, topic: Topic, wanted: Mapping[int, int], isolation: int = UNCOMMITTED
+    ) -> dict[int, int]:
         """`wanted`: EARLIEST, LATEST or a time in milliseconds, of partitions that others lead.
         -1: no record is as new as that time."""
-        asked = ListOffsetsRequest.ListOffsetsPartition
-        found: dict[int, int] = {}
-        for node, own in self._by_leader(topic, wanted).items():
-            rows = [asked(partition_index=each, timestamp=wanted[each]) for each in own]
-            request = ListOffsetsRequest(
-                replica_id=NOBODY, isolation_level=0,
-                topics=[ListOffsetsRequest.ListOffsetsTopic(topic.name, rows)],
-            )  # fmt: skip
-            answer = await self._ask(node, request, LIST_OFFSETS_VERSION, ASK_S)
-            for each in answer.topics[0].partitions:
-                self._check(each.error_code, topic, each.partition_index, node)
-                found[each.partition_index] = each.offset
+        asked = {(topic.name, each): what for each, what in wanted.items()}
+        found = await self._offsets({topic.name: topic}, asked, isolation)
+        return {number: offset for (_, number), offset in found.items()}
+
+    async def _offsets(
+        self,
+        topics: Mapping[str, Topic],
+        wanted: Mapping[Key, int],
+        isolation: int = UNCOMMITTED,
+    ) -> dict[Key, int]:
+        """A request for each leader."""
+        by_node: dict[int, dict[str, list[int]]] = {}
+        for name, number in wanted:
+            node = self._leader(topics[name], number)
+            by_node.setdefault(node, {}).setdefault(name, []).append(number)
+        found: dict[Key, int] = {}
+        asks = [self._ask_offsets(node, own, wanted, isolation) for node, own in by_node.items()]
+        for node, answer in zip(by_node, await asyncio.gather(*asks), strict=True):
+            for of_topic in answer.topics:
+                for each in of_topic.partitions:
+                    topic = topics[of_topic.name]
+                    self._check(each.error_code, topic, each.partition_index, node)
+                    found[of_topic.name, each.partition_index] = each.offset
+        return {key: found[key] for key in wanted}
+
+    async def _ask_offsets(
+        self, node: int, own: Mapping[str, list[int]], wanted: Mapping[Key, int], isolation: int
+    ) -> Any:
+        row, topic = ListOffsetsRequest.ListOffsetsPartition, ListOffsetsRequest.ListOffsetsTopic
+        request = ListOffsetsRequest(
+            replica_id=NOBODY, isolation_level=isolation,
+            topics=[
+                topic(name, [row(partition_index=each, timestamp=wanted[name, each])
+                             for each in numbers])
+                for name, numbers in own.items()
+            ],
+        )  # fmt: skip
+        return await self._ask(node, request, LIST_OFFSETS_VERSION, ASK_S)
+
+    async def fetch(
+        self, topic: Topic, partition: int, offset: int, max_bytes: int, isolation: int
+    ) -> Any:
+        """What its leader has from there on, as a consumer gets it. By a connection of its own:
+        nothing else waits behind that."""
+        node = self._leader(topic, partition)
+        row = FetchRequest.FetchPartition(
+            partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes
+        )
+        request = FetchRequest(
+            max_wait_ms=0, min_bytes=0, max_bytes=max_bytes, isolation_level=isolation,
+            topics=[FetchRequest.FetchTopic(topic=topic.name, partitions=[row])],
+        )  # fmt: skip
+        answer = await self._ask(node, request, FETCH_VERSION, WRITE_S, self._us.bulk_peers)
+        found = answer.responses[0].partitions[0]
+        self._check(found.error_code, topic, partition, node)
         return found
 
     async def produce(self, topic: Topic, partition: int, batch: bytes) -> int:
         """To a partition that another broker leads: the first record's offset, when it counts."""
-        (node,) = self.led_elsewhere(topic, [partition]).values()
+        node = self._leader(topic, partition)
         data = ProduceRequest.PartitionProduceData(partition, batch)
         request = ProduceRequest(
             acks=-1, timeout_ms=round(WRITE_S * 1000),
@@ -170,10 +261,13 @@ class PartitionLeaders:
             by_node.setdefault(self._leader(topic, each), []).append(each)
         return by_node
 
-    async def _ask(self, node: int, request: Any, version: int, timeout_s: float) -> Any:
-        if self._us.peers is None:
+    async def _ask(
+        self, node: int, request: Any, version: int, timeout_s: float, by: Peers | None = None
+    ) -> Any:
+        peers = by or self._us.peers
+        if peers is None:
             raise NotLeader("this broker has not joined its cluster yet: ask again")
-        return await self._us.peers.ask(node, request, version, timeout_s)
+        return await peers.ask(node, request, version, timeout_s)
 
     def _check(
         self, code: int, topic: Topic, partition: int, node: int, text: str = ""

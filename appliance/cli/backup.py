@@ -7,7 +7,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial, wraps
@@ -23,12 +23,19 @@ from appliance.backup.errors import BackupUnknown, RestoreFailed, SourceBroke, T
 from appliance.backup.manifest import Manifest
 from appliance.backup.restoration import Restoration, Restored
 from appliance.backup.restore_test import prove
-from appliance.backup.source import Rate
+from appliance.backup.several_brokers import SeveralBrokers
+from appliance.backup.source import Rate, Source
 from appliance.backup.store import open_store
 from appliance.backup.target import Target
 from appliance.backup.verification import Verified
 from appliance.backup.verification import verify as verify_target
-from appliance.cli.remote.access import Access, admin_option, with_access
+from appliance.cli.remote.access import (
+    Access,
+    access_of,
+    admin_option,
+    secret_in,
+    with_access,
+)
 from appliance.cli.remote.backup_source import BrokerSource
 from appliance.cli.remote.offset_range import time_ms
 from appliance.cli.remote.output import put_json, table
@@ -99,23 +106,27 @@ def asks_a_target(command: Callable[..., Any], is_new: bool = False) -> Callable
               )  # fmt: skip
 @click.option("--every", default=0.0, metavar="SECONDS", type=click.FloatRange(0),
               help="Go on for ever: begin a backup so long after the last began.")  # fmt: skip
+@click.option("--also", multiple=True, metavar="HOST:PORT[,TOKEN_FILE]",
+              help="The admin port of another broker of the cluster, and its token, if `appliance "
+              "login` has none: what the first one does not have is read there.")  # fmt: skip
 @click.option("--existing", is_flag=True,
               help="Fail if the target has no backup yet, as when a disk is not mounted.",
               )  # fmt: skip
 @with_access
 @partial(asks_a_target, is_new=True)
 def create(
-    access: Access, target: Target, keep: int, rate: float, every: float, existing: bool,
-    as_json: bool,
+    access: Access, target: Target, keep: int, rate: float, every: float, also: tuple[str, ...],
+    existing: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Back up the broker as it is now, while it goes on. Only what is new since the last backup is
-    read. Exit code 10: something is missing in it, as a partition that is not served."""
+    read. Exit code 10: something is missing in it, as a partition that is not served, or that only
+    other brokers of the cluster have (--also)."""
     if existing and not target.ids():
         raise BackupUnknown(f"{target.where}: there is no backup (--existing)")
     while True:
         began = time.monotonic()
         try:
-            made = created(access, target, rate, keep)
+            made = created([access, *map(also_there, also)], target, rate, keep)
             put_created(made, as_json)
         except SourceBroke as error:
             if not every:
@@ -128,9 +139,20 @@ def create(
         click.get_current_context().exit(UNHEALTHY)
 
 
-def created(access: Access, target: Target, rate: float, keep: int) -> Manifest:
-    source, progress = BrokerSource(access.rest), ProgressBar("backed up", size)
-    with reporting(source, "backup", target) as outcome:
+def also_there(text: str) -> Access:
+    address, _, token_file = text.partition(",")
+    ca_file = click.get_current_context().params["ca_file"]
+    return access_of(address, secret_in(Path(token_file)) if token_file else None, ca_file)
+
+
+def created(
+    accesses: Sequence[Access], target: Target, rate: float, keep: int
+) -> Manifest:
+    brokers = [BrokerSource(each.rest) for each in accesses]
+    names = [each.address for each in accesses]
+    source: Source = brokers[0] if len(brokers) == 1 else SeveralBrokers(brokers, names)
+    progress = ProgressBar("backed up", size)
+    with reporting(brokers, "backup", target) as outcome:
         made = Creation(source, target, Rate(rate), progress).run(keep)
         outcome |= {"backup": made.id, "point_ms": made.at_ms, "fault": "".join(made.missing[:1]),
                     "partitions": len(made.partitions), "records": made.records,
@@ -139,8 +161,10 @@ def created(access: Access, target: Target, rate: float, keep: int) -> Manifest:
 
 
 @contextmanager
-def reporting(source: BrokerSource | None, kind: str, target: Target) -> Iterator[dict[str, Any]]:
-    """The broker is told what it came to. That it cannot be told fails nothing."""
+def reporting(
+    brokers: Sequence[BrokerSource], kind: str, target: Target
+) -> Iterator[dict[str, Any]]:
+    """They are told what it came to. That one cannot be told fails nothing."""
     outcome = {"kind": kind, "target": target.where, "backup": "", "point_ms": 0, "fault": ""}
     try:
         yield outcome
@@ -148,9 +172,9 @@ def reporting(source: BrokerSource | None, kind: str, target: Target) -> Iterato
         outcome["fault"] = str(error)
         raise
     finally:
-        if source is not None:
+        for each in brokers:
             try:
-                source.report(**outcome)
+                each.report(**outcome)
             except ApplianceError as error:
                 click.echo(f"the broker does not know of it: {error}", err=True)
 
@@ -274,8 +298,8 @@ def restore(
     manifest = target.manifest(chosen) if chosen else target.newest(at_ms)
     if is_test:
         told = click.get_current_context().get_parameter_source("admin")
-        source = None if told is ParameterSource.DEFAULT else BrokerSource(access.rest)
-        with reporting(source, "restore test", target) as outcome:
+        brokers = [] if told is ParameterSource.DEFAULT else [BrokerSource(access.rest)]
+        with reporting(brokers, "restore test", target) as outcome:
             outcome |= {"backup": manifest.id, "point_ms": manifest.at_ms}
             began = time.monotonic()
             found = tested(target, manifest, data_dir)

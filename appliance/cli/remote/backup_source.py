@@ -22,7 +22,8 @@ from appliance.cli.remote.rest import Rest, RestRefused, RestUnreached
 
 OUTCOMES = f"{PREFIX}/backup/outcomes"
 POINTS = f"{PREFIX}/backup/points"
-LATER = (429, 502, 503, 504)  # a broker that starts, stops, or has no stream left
+# A broker that starts, stops, has no stream left, or knows no leader just now.
+LATER = (421, 429, 502, 503, 504)
 TICKET = "ticket_used"  # the port of bulk data was restarted behind the redirect
 HINT = ". A backup is an administrator's: `appliance login`, --token-file or APPLIANCE_TOKEN"
 

@@ -89,6 +89,20 @@ def test_there_is_one_directory(control: Control, version: int) -> None:
     assert found == [("t", 0, 0), ("t", 2, 3), ("u", 0, 3), ("t", 1, 57)]
 
 
+def test_a_replica_that_follows_may_be_moved_and_one_that_is_not_here_may_not(
+    control: Control,
+) -> None:
+    topic = control.broker.topics["t"]
+    topic.log(0).hold()
+    topic.log(0).follow(3, 2)
+    topic.here = frozenset({0})
+    named = AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic("t", [0, 1])
+    own = str(control.broker.config.data_dir)
+    asked = [AlterReplicaLogDirsRequest.AlterReplicaLogDir(own, [named])]
+    (answer,) = control.ask(AlterReplicaLogDirsRequest(asked), 2).results
+    assert [each.error_code for each in answer.partitions] == [0, 9]
+
+
 # UnregisterBroker
 
 

@@ -156,7 +156,8 @@ def pause(attempt: int) -> None:
 def refuse(response: http.client.HTTPResponse, asked: str) -> None:
     text = response.read(64 << 10).decode("utf-8", "replace")
     told = f"{asked}: {response.status} {response.reason}: {text}"
-    if response.status == TOO_MANY or response.status >= http.client.INTERNAL_SERVER_ERROR:
+    is_passing = response.status in (TOO_MANY, http.client.MISDIRECTED_REQUEST)  # no leader now
+    if is_passing or response.status >= http.client.INTERNAL_SERVER_ERROR:
         raise Busy(told)
     if response.status == http.client.UNAUTHORIZED:
         told += ' (set .option("tokenFile", ...) to a file with what `appliance user token` makes)'

@@ -83,5 +83,5 @@ def size_max(broker: Broker, topic: Topic, rate: float) -> float | None:
     retention_bytes = int(broker.configs.of_topic(topic.name, "retention.bytes"))
     limits = [rate * retention_ms / 1000] if retention_ms >= 0 else []
     if retention_bytes >= 0:
-        limits.append(float(retention_bytes) * len(topic.logs))
+        limits.append(float(retention_bytes) * len(topic.open_logs))
     return min(limits, default=None)

@@ -18,10 +18,12 @@ from appliance.admin.export_progress import progress_of, topics_of
 from appliance.admin.rights import READ_SOME_TOPIC, TOPIC, Described
 from appliance.admin.route import OPERATOR, Call, Param, delete, get, post, put
 from appliance.broker.broker import Broker
-from appliance.errors import RequestInvalid, ResourceUnknown
+from appliance.errors import Refused, RequestInvalid, ResourceUnknown
 from appliance.export import due, export_options
 from appliance.export.definitions_and_runs import Last, fault_of
 from appliance.export.holds import Hold
+from appliance.protocol import ErrorCode
+from appliance.topics.topic import Topic
 
 NAME = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 CRON = re.compile(r"@(hourly|daily|weekly|monthly|yearly)|\S+( \S+){4}")
@@ -352,10 +354,26 @@ async def put_hold(call: Call) -> HoldRow:
         check_readable(call, [described_hold(call).topic])
     topic = call.broker.topics.named(body["topic"])
     offsets = {partition_of(text, len(topic.logs)): at for text, at in body["offsets"].items()}
+    check_alone(call, topic, offsets)
     most = body.get("max_bytes", call.process.config.export.hold_bytes)
     hold = Hold(name, topic.name, offsets, most, time.time_ns() // 1_000_000)
     await asyncio.to_thread(call.broker.holds.put, hold)
     return hold_row(hold)
+
+
+def check_alone(call: Call, topic: Topic, partitions: Iterable[int]) -> None:
+    """Each replica deletes by itself what is old: a hold at one broker keeps nothing when another
+    one leads."""
+    us, members = call.broker.node_id, call.broker.members
+    others = {each: [*members.placement(topic, each).replicas] for each in partitions}
+    if shared := {each: found for each, found in others.items() if {*found} - {us}}:
+        partition, found = next(iter(shared.items()))
+        raise Refused(
+            ErrorCode.POLICY_VIOLATION,
+            f"{topic.name}-{partition} is on brokers {found}, each of which deletes by retention "
+            "for itself: a hold cannot keep its records. Set retention.ms and retention.bytes of "
+            "the topic by the longest time that an export may be late",
+        )
 
 
 def partition_of(text: str, count: int) -> int:

@@ -31,8 +31,9 @@ LIVE_BEAT_SECONDS = 15.0  # a line that keeps the connection open, through proxi
 
 
 async def follow(call: Call) -> web.StreamResponse:
-    """Server-sent events: `message` with a message, `skipped` with how many were left out, and
-    `deleted` when the topic is: one that is made anew is followed by a stream of its own."""
+    """Server-sent events: `message` with a message, `skipped` with how many were left out,
+    `elsewhere` with the partitions that other brokers alone have, when these change, and `deleted`
+    when the topic is: one that is made anew is followed by a stream of its own."""
     topic = topic_of(call)
     wanted = message_filter.parse(call.params["filter"])
     response = web.StreamResponse(headers={"Cache-Control": "no-cache"})
@@ -47,11 +48,15 @@ async def send_news(call: Call, topic: Topic, wanted: Filter, response: web.Stre
     ends = {number: end_of(log) for number, log in enumerate(topic.logs)}
     await response.write(b": following\n\n")
     quiet_since = time.monotonic()
+    away: list[int] = []
     while call.process.status == "ok" and call.may_go_on():
         await asyncio.sleep(LIVE_PAUSE_SECONDS)
         if call.broker.topics.of_id(topic.id) is None:
             await response.write(event("deleted", {"topic_id": kafka_uuid.text_of(topic.id)}))
             return
+        if (now_away := call.broker.leaders.elsewhere(topic, range(len(topic.logs)))) != away:
+            away = now_away
+            await response.write(elsewhere(call, topic, away))
         ranges = news(topic, ends)
         if not ranges:
             if time.monotonic() - quiet_since >= LIVE_BEAT_SECONDS:
@@ -66,6 +71,12 @@ async def send_news(call: Call, topic: Topic, wanted: Filter, response: web.Stre
             events.append(event("skipped", {"offsets": left}))
         await response.write(b"".join(events))
         quiet_since = time.monotonic()
+
+
+def elsewhere(call: Call, topic: Topic, numbers: list[int]) -> bytes:
+    where = call.broker.leaders.where
+    rows = [{"partition": each, "where": where(topic, each)} for each in numbers]
+    return event("elsewhere", {"partitions": rows})
 
 
 def events_of(found: list[ScannedRecord], decoders: Decoders, is_full: bool) -> list[bytes]:

@@ -16,6 +16,8 @@ from appliance._log import Log
 from appliance.bulk._range_cuts import cuts
 from appliance.bulk.bounds import Bound, offset_of
 
+NO_SIZES: Mapping[int, int] = {}
+
 
 class PlannedPartition(TypedDict):
     partition: int
@@ -36,7 +38,8 @@ class Split(TypedDict):
 
 
 class Range(NamedTuple):
-    log: Log
+    log: Log | None  # None: it is another broker's
+    partition: int
     start: int
     end: int
     size: int
@@ -72,10 +75,20 @@ def _partition(log: Log, first: Bound, last: Bound, up_to: str) -> PlannedPartit
 
 
 def splits_of(
-    log_of: Callable[[int], Log], partitions: list[PlannedPartition], wanted: int, prefix: str
+    log_of: Callable[[int], Log],
+    partitions: list[PlannedPartition],
+    wanted: int,
+    prefix: str,
+    elsewhere: Mapping[int, int] = NO_SIZES,
 ) -> list[Split]:
-    """About so many, at least one of each partition that has something."""
-    ranges = [_range(log_of(each["partition"]), each) for each in partitions]
+    """About so many, at least one of each partition that has something. `elsewhere`: how large the
+    ranges are that other brokers have; they are cut evenly in offsets."""
+    ranges = [
+        Range(None, number, each["start"], each["end"], elsewhere[number])
+        if (number := each["partition"]) in elsewhere
+        else _range(log_of(number), each)
+        for each in partitions
+    ]
     ranges = [each for each in ranges if each.start < each.end]
     step = sum(each.size for each in ranges) / max(1, wanted)
     return [split for each in ranges for split in _split(each, step, prefix)]
@@ -83,18 +96,19 @@ def splits_of(
 
 def _range(log: Log, planned: PlannedPartition) -> Range:
     start, end = planned["start"], planned["end"]
-    return Range(log, start, end, cuts(log, start, end)[0] if start < end else 0)
+    size = cuts(log, start, end)[0] if start < end else 0
+    return Range(log, log.partition, start, end, size)
 
 
 def _split(each: Range, step: float, prefix: str) -> list[Split]:
     count = max(1, round(each.size / step)) if step else 1
     places = [(each.start, 0)]
     if count > 1:
-        for place in cuts(each.log, each.start, each.end, -(-each.size // count))[1]:
+        for place in _cuts(each, count):
             if places[-1][0] < place[0] < each.end:
                 places.append(place)
     places.append((each.end, each.size))
-    number = each.log.partition
+    number = each.partition
     return [
         {
             "split": f"{prefix}/{number}/{start}",
@@ -105,3 +119,10 @@ def _split(each: Range, step: float, prefix: str) -> list[Split]:
         }
         for (start, before), (end, after) in itertools.pairwise(places)
     ]
+
+
+def _cuts(each: Range, count: int) -> list[tuple[int, int]]:
+    if each.log is not None:
+        return cuts(each.log, each.start, each.end, -(-each.size // count))[1]
+    span = each.end - each.start
+    return [(each.start + span * i // count, each.size * i // count) for i in range(1, count)]

@@ -12,8 +12,8 @@ import select
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from appliance.bulk._range_reader import RangeReader
 from appliance.bulk.line import Buffer, Line
 
 # For a reader that keeps up, the socket has room again within that. For all others the event loop
@@ -25,12 +25,21 @@ WAIT_MS = 5
 STALLED_SECONDS = 600.0
 
 
+class Reader(Protocol):
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def passed_bytes(self) -> int: ...
+    @property
+    def is_quiet(self) -> bool: ...
+
+
 @dataclass(frozen=True)
 class Body:
     """A range as pieces of an answer."""
 
     media: str
-    reader: RangeReader
+    reader: Reader
     piece: Callable[[], Buffer | None]  # reads; None: that was all. An empty one is none
     step_bytes: int  # of the range, that are read and sent in one go while nobody commits
     headers: tuple[tuple[str, str], ...] = ()

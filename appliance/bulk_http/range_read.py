@@ -8,22 +8,26 @@ go on behind the last whole batch.
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Protocol
 
 from appliance._log import Log
 from appliance.admin.bulk_read import BATCHES_MEDIA
 from appliance.admin.guard import Denied
 from appliance.admin.route import Call
 from appliance.admin.topic_lookup import check_meant, check_partition, topic_of
-from appliance.bulk._range_reader import RangeReader
+from appliance.broker.partition_leaders import COMMITTED, EARLIEST, LATEST, LED, UNCOMMITTED
+from appliance.bulk._range_reader import Frame, RangeReader
 from appliance.bulk.bounds import LIMITS
 from appliance.bulk.line import Buffer
 from appliance.bulk.sending import Body
 from appliance.bulk_http.formats import FORMATS, Decoded
+from appliance.bulk_http.leader_range import LeaderFrame, LeaderRange
 from appliance.errors import RequestInvalid
+from appliance.topics.topic import Topic
 
 # Of one read: a quarter of it costs half as much again.
 FRAME_BYTES = 1 << 20
@@ -42,13 +46,20 @@ class OffsetsDeleted(Denied):
 
 
 async def body_of(call: Call) -> Body:
-    check_meant(topic_of(call), call.params["topic_id"])
-    found = await log_asked(call)
+    topic = topic_of(call)
+    check_meant(topic, call.params["topic_id"])
+    number, kind = check_partition(topic, call.path["partition"]), call.params["format"]
+    if kind == "batches" and await is_read_at_leader(call, topic, number):
+        return await body_at_leader(call, topic, number)
+    if kind == "batches" and call.params["end"] is not None:
+        found = topic.log(number)  # it has that
+    else:
+        (found,) = await call.broker.leaders.readable(topic, [number])
     start, end = range_asked(call, found)
     reader = RangeReader(found, start, end, LIMITS[call.params["isolation"]])
-    kind = call.params["format"]
     if kind == "batches":
-        return Body(BATCHES_MEDIA, reader, framed(call, found, start, reader), STEP_BYTES)
+        pieces = framed(reader, lambda: aborted_in(call, found, start, reader.next_offset))
+        return Body(BATCHES_MEDIA, reader, pieces, STEP_BYTES)
     aborted = aborted_in(call, found, start, end)
     place = found.topic, found.partition
     decoded = await call.reading.on_thread(
@@ -59,15 +70,39 @@ async def body_of(call: Call) -> Body:
     return Body(FORMATS[kind][0], reader, decoded.piece, DECODED_STEP_BYTES, headers)
 
 
-async def log_asked(call: Call) -> Log:
-    """Without an end what is read is to be all that counts. With one a plan has said so, and the
-    trailer tells if it is not here."""
-    topic = topic_of(call)
-    number = check_partition(topic, call.path["partition"])
-    is_open = call.params["end"] is None
-    if is_open or call.broker.leaders.elsewhere(topic, [number]):
-        return (await call.broker.leaders.readable(topic, [number]))[0]
-    return topic.log(number)
+# Of partitions that others lead
+
+
+async def is_read_at_leader(call: Call, topic: Topic, number: int) -> bool:
+    """It is not here, or not as far as it is asked for."""
+    leaders, end = call.broker.leaders, call.params["end"]
+    if leaders.elsewhere(topic, [number]):
+        return True
+    log = topic.log(number)
+    if log.role in LED:
+        return False
+    if end is not None and end <= readable_end(call, log):
+        return False
+    _, away = await leaders.shown_of([(topic, number)])
+    return bool(away)
+
+
+async def body_at_leader(call: Call, topic: Topic, number: int) -> Body:
+    leaders, start, end = call.broker.leaders, call.params["start"], call.params["end"]
+    is_committed = call.params["isolation"] == "read_committed"
+    isolation = COMMITTED if is_committed else UNCOMMITTED
+    log_start = (await leaders.offsets(topic, {number: EARLIEST}))[number]
+    readable = (await leaders.offsets(topic, {number: LATEST}, isolation))[number]
+    start = log_start if start is None else start
+    check_start(f"{topic.name}-{number}", start, log_start, max(readable, log_start))
+    end = max(start, readable if end is None else min(end, readable))
+    loop = asyncio.get_running_loop()
+    reader = LeaderRange(leaders, loop, topic, number, start, end, is_committed)
+    pieces = framed(reader, lambda: [*reader.aborted] if is_committed else [])
+    return Body(BATCHES_MEDIA, reader, pieces, STEP_BYTES)
+
+
+# Ranges
 
 
 def range_asked(call: Call, found: Log) -> tuple[int, int]:
@@ -76,14 +111,15 @@ def range_asked(call: Call, found: Log) -> tuple[int, int]:
     if start is None:
         start = found.log_start_offset
     end = readable if end is None else min(end, readable)
-    if start < found.log_start_offset:
-        raise OffsetsDeleted(
-            f"{found.name}: got start {start}, the log starts at {found.log_start_offset}"
-        )
-    if start > found.log_end_offset:
-        raise RequestInvalid(f"{found.name}: got start {start}, the log ends at "
-                             f"{found.log_end_offset}")  # fmt: skip
+    check_start(found.name, start, found.log_start_offset, found.log_end_offset)
     return start, max(start, end)
+
+
+def check_start(name: str, start: int, log_start: int, log_end: int) -> None:
+    if start < log_start:
+        raise OffsetsDeleted(f"{name}: got start {start}, the log starts at {log_start}")
+    if start > log_end:
+        raise RequestInvalid(f"{name}: got start {start}, the log ends at {log_end}")
 
 
 def readable_end(call: Call, found: Log) -> int:
@@ -91,9 +127,22 @@ def readable_end(call: Call, found: Log) -> int:
     return found.last_stable_offset if is_committed else found.high_watermark
 
 
-def framed(
-    call: Call, found: Log, start: int, reader: RangeReader
-) -> Callable[[], Buffer | None]:
+class Frames(Protocol):
+    def read(self, max_bytes: int) -> Frame | LeaderFrame: ...
+    @property
+    def next_offset(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def crc(self) -> int: ...
+    @property
+    def holes(self) -> Sequence[tuple[int, int]]: ...
+
+
+Aborted = Callable[[], list[tuple[int, int]]]  # asked behind the last frame
+
+
+def framed(reader: Frames, aborted: Aborted) -> Callable[[], Buffer | None]:
     """Frames, one after the other, and at last the trailer."""
     is_over = False
 
@@ -103,17 +152,17 @@ def framed(
             return None
         frame = reader.read(FRAME_BYTES)
         is_over = not len(frame)
-        return trailer(call, found, start, reader) if is_over else frame.whole
+        return trailer(reader, aborted()) if is_over else frame.whole
 
     return piece
 
 
-def trailer(call: Call, found: Log, start: int, reader: RangeReader) -> bytes:
+def trailer(reader: Frames, aborted: list[tuple[int, int]]) -> bytes:
     facts: dict[str, Any] = {
         "next_offset": reader.next_offset,
         "bytes": reader.bytes,
         "crc32c": f"{reader.crc:08x}",
-        "aborted": aborted_in(call, found, start, reader.next_offset),
+        "aborted": aborted,
     }
     if reader.holes:
         facts["holes"] = reader.holes

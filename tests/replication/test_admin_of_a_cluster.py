@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from appliance.zookeeper.server import ZooKeeperServer
+from appliance_spark.columns import Column
+from appliance_spark.endpoint import Endpoint
+from appliance_spark.fetching import Fetching, Source
+from appliance_spark.planning import Split
 from tests.support.rest import Rest
 from tests.support.three_brokers import DEADLINE_S, Brokers, brokers
 
@@ -102,12 +108,22 @@ def test_what_is_not_on_a_broker_is_named_with_who_has_it(two: Brokers) -> None:
     (away,) = found["problems"]
     where = f"t-{other} is led by broker 2 ({two.address(2)})"
     assert (away["partition"], away["what"]) == (other, f"not on this broker: {where}")
-    for path in ("/api/v1/topics/t/range", "/api/v1/topics/t/export", "/export/v1/topics/t/plan",
-                 f"/export/v1/topics/t/partitions/{other}/batches"):  # fmt: skip
+    decoded = f"/export/v1/topics/t/partitions/{other}/batches?format=jsonl"
+    for path in ("/api/v1/topics/t/range", "/api/v1/topics/t/export", decoded):
         answer = one.raw("GET", path)
         assert answer.status == 421, path
         assert where in answer.body["error"]["message"], path
-    assert one.raw("GET", f"/export/v1/topics/t/plan?from=%7B%22{mine}%22:0%7D").status == 200
+    live = f"http://{one.admin}/api/v1/topics/t/messages/live"
+    with urllib.request.urlopen(live, timeout=DEADLINE_S) as stream:
+        while stream.readline() != b"event: elsewhere\n":
+            pass
+        told = json.loads(stream.readline().partition(b": ")[2])
+    assert told == {"partitions": [{"partition": other, "where": where}]}
+    hold = {"topic": "t", "offsets": {f"{mine}": 0}}
+    assert one.ask("PUT", "/holds/x", hold, prefix="/export/v1").status == 200
+    made(two, "shared", 2, 2)
+    refused = one.ask("PUT", "/holds/y", {**hold, "topic": "shared"}, prefix="/export/v1")
+    assert (refused.status, refused.body["error"]["code"]) == (403, "policy_violation")
 
     two.stop(2, signal.SIGKILL)
     two.until("t", lambda it: it.leader == -1, other)
@@ -115,4 +131,35 @@ def test_what_is_not_on_a_broker_is_named_with_who_has_it(two: Brokers) -> None:
     assert (answer.status, answer.body["error"]["code"]) == (421, "not_leader_or_follower")
     assert two.everything("t", mine) == [f"p{mine}"]  # nothing of it was written
     assert one.ask("POST", "/topics/t/empty").status == 421
+    assert one.ask("GET", "/topics/t/plan", prefix="/export/v1").status == 421
     assert two.everything("t", mine) == [f"p{mine}"]
+
+
+def test_spark_reads_all_partitions_at_one_broker(two: Brokers) -> None:
+    leaders = made(two, "t", 2, 1)
+    wanted = {}
+    for each in leaders:
+        wanted[each] = [f"p{each}-{i}" for i in range(500)]
+        two.produce("t", wanted[each], each)
+    producer = Producer({"bootstrap.servers": two.bootstrap, "transactional.id": "x"})
+    producer.init_transactions(DEADLINE_S)
+    for end, text in ((producer.abort_transaction, "not"), (producer.commit_transaction, "yes")):
+        producer.begin_transaction()
+        for each in leaders:
+            producer.produce("t", text, partition=each)
+        producer.flush(DEADLINE_S)  # else an abort takes back what was not sent
+        end(DEADLINE_S)
+    endpoint = Endpoint(f"http://{two.running[1].admin}", "", 3)
+    plan = endpoint.plan("t", "earliest", "latest", 6, "read_committed")
+    assert [each["end"] - each["start"] for each in plan["partitions"]] == [504, 504]
+    columns = (Column("offset", False), Column("value", True))
+    found: dict[int, list[str]] = {each: [] for each in leaders}
+    for each in plan["splits"]:
+        source = Source(endpoint, "read_committed", True, columns)
+        split = Split("t", each["partition"], each["start"], each["end"], plan["topic_id"],
+                      plan["url"])  # fmt: skip
+        for batch in Fetching(source, split).batches():
+            found[each["partition"]] += [it.decode() for it in batch["value"].to_pylist()]
+    assert found == {each: [*wanted[each], "yes"] for each in leaders}
+    assert {each["partition"] for each in plan["splits"]} == {0, 1}
+    assert len(plan["splits"]) >= 4

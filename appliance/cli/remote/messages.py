@@ -286,6 +286,9 @@ def followed(api: Api, topic: str, wanted: str) -> Iterator[dict[str, Any]]:
             elif word == "data" and name == "skipped":
                 left = json.loads(text)["offsets"]
                 click.echo(f"{left} messages came too fast and are left out", err=True)
+            elif word == "data" and name == "elsewhere":
+                for each in json.loads(text)["partitions"]:
+                    click.echo(f"not followed: {each['where']}", err=True)
             elif word == "data" and name == "deleted":
                 gone = json.loads(text)["topic_id"]
                 raise Failed(

@@ -55,9 +55,11 @@ function useCollected(onRows) {
 export function Following({ path, onRows }) {
   const { left, take, leave } = useCollected(onRows);
   const [isAnew, setAnew] = useState(false);
+  const [elsewhere, setElsewhere] = useState([]);
   const { isCut, gaps } = useEvents(path, take, {
     skipped: (event) => leave(event.offsets),
     deleted: () => setAnew(true),
+    elsewhere: (event) => setElsewhere(event.partitions),
   });
   const missed =
     gaps > 0 &&
@@ -73,6 +75,7 @@ export function Following({ path, onRows }) {
           : "following new messages"
       }
       ${left > 0 && ` … ${count(left)} messages came too fast and are not shown`}${missed}
+      ${elsewhere.length > 0 && `; not of ${some(elsewhere.length, "partition")}: ${elsewhere[0].where}`}
       ${isAnew && "; the topic was deleted, and new messages are of another topic with this name"}
     </p>
   `;

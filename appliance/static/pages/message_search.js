@@ -54,6 +54,7 @@ export function useSearch(topic) {
           scanned: found.scanned + look.scanned_offsets,
           left: look.left_offsets,
           problems: found.problems + look.problems.length,
+          elsewhere: found.elsewhere ?? look.problems.map((each) => each.what).find(isElsewhere),
           isAll: look.is_complete,
         };
         setState(found);
@@ -71,8 +72,10 @@ export function useSearch(topic) {
   return { ...state, start, stop };
 }
 
+const isElsewhere = (what) => what.startsWith("not on this broker");
+
 export function Status({ search }) {
-  const { status, scanned, left, rows, error, problems, isAll } = search;
+  const { status, scanned, left, rows, error, problems, isAll, elsewhere } = search;
   if (status === "failed") return html`<p class="notice bad" role="alert">${error}</p>`;
   const looked = count(scanned);
   const share = percent(scanned / (scanned + left || 1));
@@ -90,7 +93,8 @@ export function Status({ search }) {
   }[status];
   return html`
     <p class="muted" role="status">
-      ${text}${problems ? ` ${problems} batches are unreadable.` : ""}
+      ${text}${problems && !elsewhere ? ` ${problems} batches are unreadable.` : ""}
+      ${elsewhere && ` Not everything can be read here (${problems}): ${elsewhere}.`}
     </p>
   `;
 }

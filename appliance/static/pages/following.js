@@ -75,7 +75,10 @@ export function Following({ path, onRows }) {
           : "following new messages"
       }
       ${left > 0 && ` … ${count(left)} messages came too fast and are not shown`}${missed}
-      ${elsewhere.length > 0 && `; not of ${some(elsewhere.length, "partition")}: ${elsewhere[0].where}`}
+      ${
+        elsewhere.length > 0 &&
+        `; not of ${some(elsewhere.length, "partition")}: ${elsewhere[0].where}`
+      }
       ${isAnew && "; the topic was deleted, and new messages are of another topic with this name"}
     </p>
   `;

@@ -135,6 +135,7 @@ def test_what_is_not_on_a_broker_is_named_with_who_has_it(two: Brokers) -> None:
     assert two.everything("t", mine) == [f"p{mine}"]
 
 
+@pytest.mark.release("plans and streams of one broker are in tests/spark/test_spark_fetching.py")
 def test_spark_reads_all_partitions_at_one_broker(two: Brokers) -> None:
     leaders = made(two, "t", 2, 1)
     wanted = {}

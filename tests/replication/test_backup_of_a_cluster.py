@@ -6,15 +6,21 @@ from __future__ import annotations
 import json
 import re
 import signal
+import threading
+from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import pytest
 
+from appliance.record import _batch
 from appliance.testing import running_broker
 from appliance.zookeeper.server import ZooKeeperServer
 from tests.support.backups import Backups, committed, make_topic, produce, transactional, values
+from tests.support.logs import until
 from tests.support.rest import Rest
 from tests.support.shell import Shell
 from tests.support.three_brokers import DEADLINE_S, Brokers, brokers
@@ -138,3 +144,49 @@ def test_what_never_counted_is_in_no_backup(two: Brokers, backups: Backups) -> N
     create(backups, two)
     with backups.restored() as broker:
         assert values(broker, "t") == ["counts"]
+
+
+def decided(data: Path, topic: str) -> Counter[int]:
+    """How many ends of transactions it has of each producer."""
+    files = b"".join(each.read_bytes() for each in sorted((data / f"{topic}-0").glob("*.log")))
+    return Counter(each.producer_id for each in _batch.headers(files) if each.is_control)
+
+
+@pytest.mark.release("producers in transactions, at two coordinators, and four restores")
+def test_a_backup_has_all_of_a_transaction_or_nothing(two: Brokers, backups: Backups) -> None:
+    """Also of one that another broker coordinates. What was decided and not marked everywhere is
+    finished by who starts from it."""
+    for topic in ("from", "to"):
+        two.create(topic, factor=2)
+        two.until(topic, lambda it: len(it.isrs) == 2)
+    is_over = threading.Event()
+    committed: Queue[None] = Queue()
+
+    def move(name: str) -> None:
+        producer = transactional(two.bootstrap, name)
+        while not is_over.is_set():
+            producer.begin_transaction()
+            for topic in ("from", "to"):
+                producer.produce(topic, "x", partition=0)
+            producer.commit_transaction(DEADLINE_S)
+            committed.put(None)
+
+    threads = [threading.Thread(target=move, args=(f"mover-{n}",)) for n in range(4)]
+    for each in threads:
+        each.start()
+    ids = []
+    for _ in range(4):
+        committed.get(timeout=DEADLINE_S)
+        ids.append(create(backups, two)[1]["backup"])
+    is_over.set()
+    for each in threads:
+        each.join()
+    for backup in ids:
+        data = backups.restore("--backup", backup)
+        with running_broker(data):
+            until(partial(is_whole, data), DEADLINE_S)
+        assert decided(data, "from").total() > 0
+
+
+def is_whole(data: Path) -> bool:
+    return decided(data, "from") == decided(data, "to")

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from appliance.record import _batch
+from appliance.record.batch_bounds import batches_in
 from appliance.testing import running_broker
 from appliance.zookeeper.server import ZooKeeperServer
 from tests.support.backups import Backups, committed, make_topic, produce, transactional, values
@@ -26,6 +26,8 @@ from tests.support.shell import Shell
 from tests.support.three_brokers import DEADLINE_S, Brokers, brokers
 
 MISSING = 10  # the exit code
+COMMIT = b"\0\0\0\1"  # key of a marker: version and type
+KEY_AT = 61 + 5  # behind the head of its batch, and five numbers of one byte
 
 
 @pytest.fixture
@@ -147,9 +149,11 @@ def test_what_never_counted_is_in_no_backup(two: Brokers, backups: Backups) -> N
 
 
 def decided(data: Path, topic: str) -> Counter[int]:
-    """How many ends of transactions it has of each producer."""
+    """How many commits it has of each producer."""
     files = b"".join(each.read_bytes() for each in sorted((data / f"{topic}-0").glob("*.log")))
-    return Counter(each.producer_id for each in _batch.headers(files) if each.is_control)
+    ends = [each for each in batches_in(files) if each.is_control]
+    keys = [files[each.position + KEY_AT : each.position + KEY_AT + len(COMMIT)] for each in ends]
+    return Counter(it.producer_id for it, key in zip(ends, keys, strict=True) if key == COMMIT)
 
 
 @pytest.mark.release("producers in transactions, at two coordinators, and four restores")

@@ -78,6 +78,8 @@ def summary(results: list[Result]) -> str:
     )
 
 
+# kafka-python's clients leave the sockets of brokers that died to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
 @pytest.mark.release("minutes; tests/replication/test_three_brokers.py has a few of the faults")
 @pytest.mark.parametrize("seed", range(SEED, SEED + ROUNDS))

@@ -17,6 +17,7 @@ from appliance._log import Log
 from appliance.admin.message_filter import Filter
 from appliance.admin.message_ranges import Range
 from appliance.admin.route import Call
+from appliance.broker.partition_leaders import LED
 from appliance.errors import ApplianceError, BatchCorrupt, BatchTorn, OffsetInHole
 from appliance.record._batch import records
 from appliance.record._records import Record
@@ -131,7 +132,8 @@ def _read(
             first = _behind(log, first)
             continue
         if not data:
-            if log.last_stable_offset < piece.end:  # of a replica that knows no more just now
+            # Of a replica that knows no more just now; where it is led the asked end is too far.
+            if log.role not in LED and log.last_stable_offset < piece.end:
                 seen.problems.append(Problem(piece.partition, first, unknown(log, piece.end)))
             return None
         begin = first

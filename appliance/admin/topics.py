@@ -85,6 +85,7 @@ class TopicAnswer(TopicRow):
 class NewTopic(TypedDict):
     name: str
     partitions: NotRequired[int]
+    replication_factor: NotRequired[int]  # of a cluster; else it is 1
     configs: NotRequired[dict[str, str]]
 
 
@@ -200,8 +201,9 @@ async def create_topic(call: Call) -> TopicAnswer:
     body: NewTopic = call.body
     if not call.rights.may(Operation.CREATE, CLUSTER, CLUSTER_NAME):
         call.rights.check(Operation.CREATE, TOPIC, body["name"])
-    partitions = body.get("partitions", DEFAULT)
-    await call.broker.topics.create(body["name"], partitions, body.get("configs", {}))
+    partitions, factor = body.get("partitions", DEFAULT), body.get("replication_factor", DEFAULT)
+    call.broker.members.check_factor(body["name"], factor)
+    await call.broker.topics.create(body["name"], partitions, body.get("configs", {}), factor)
     return await answer_of(call, body["name"])
 
 

@@ -25,6 +25,8 @@ def of_replicas(here: InCluster) -> Iterator[Finding]:
             "the session with ZooKeeper may be over, so that another broker may lead what this one "
             "led: until ZooKeeper answers it leads only what no other broker has",
         )  # fmt: skip
+    lost = sorted(without_leader(here))
+    yield from first_of("failing", "replicas", lost, "partitions have no leader")
     few, under, alone = [], [], []
     living = len(here.cluster.brokers)
     for (topic, partition), log in here.roles.led():
@@ -62,3 +64,18 @@ def of_replicas(here: InCluster) -> Iterator[Finding]:
     yield from first_of("degraded", "zookeeper", unusable, "facts in ZooKeeper were passed over")
     nodes = [f"{path} in ZooKeeper: {why}" for path, why in sorted(here.cluster.troubles.items())]
     yield from first_of("degraded", "zookeeper", nodes, "nodes in ZooKeeper were passed over")
+
+
+def without_leader(here: InCluster) -> Iterator[str]:
+    """Told by the controller, and by whoever has a replica."""
+    cluster, us = here.cluster, here.broker.node_id
+    for (topic, partition), state in cluster.states.items():
+        known = cluster.topics.get(topic)
+        if state.leader >= 0 or known is None or partition >= len(known.partitions):
+            continue
+        replicas = known.partitions[partition]
+        if us in replicas or cluster.is_controller:
+            away = [each for each in replicas if each not in cluster.brokers]
+            why = f"; not there: {away}" if away else ""
+            yield (f"{topic}-{partition} has no leader: nobody can write to it or read it "
+                   f"(replicas on {[*replicas]}{why})")  # fmt: skip

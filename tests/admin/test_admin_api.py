@@ -104,7 +104,7 @@ def test_every_schema_is_one(rest: Rest) -> None:
         ({"name": "a", "partitions": "x"}, topics.NewTopic | None,
          "body.partitions: got 'x', wanted integer"),
         ({"name": "a", "more": 1}, topics.NewTopic,
-         "body.more: no such field, wanted name, partitions, configs"),
+         "body.more: no such field, wanted name, partitions, replication_factor, configs"),
     ],
 )
 def test_what_is_wrong_with_a_body_is_told_by_its_place(value: Any, of: Any, text: str) -> None:

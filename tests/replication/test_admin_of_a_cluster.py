@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from appliance.cli.main import main
 from appliance.zookeeper.server import ZooKeeperServer
 from appliance_spark.columns import Column
 from appliance_spark.endpoint import Endpoint
@@ -63,7 +65,18 @@ def values(answer: Any) -> list[str]:
     return sorted(each["value"]["text"] for each in answer["messages"])
 
 
+def said(cluster: Brokers, node: int, *words: str) -> str:
+    admin = {"APPLIANCE_ADMIN_ADDRESS": cluster.running[node].admin}
+    found = CliRunner().invoke(main, [*words], env=admin, catch_exceptions=False)
+    assert found.exit_code == 0, found.output
+    return found.output
+
+
 def test_one_broker_answers_for_partitions_that_another_leads(two: Brokers) -> None:
+    assert "created" in said(two, 1, "topic", "create", "of-two", "--replication-factor", "2")
+    two.until("of-two", lambda found: len(found.isrs) == 2)
+    described = said(two, 1, "topic", "describe", "of-two")
+    assert re.search(r"\b(1 2|2 1) +(1 2|2 1) +1 +ok\b", described)
     leaders = made(two, "t", 2, 2)
     one = rest(two, 1)
     wanted = [{"partition": each, "value": {"text": f"p{each}"}} for each in leaders]

@@ -16,6 +16,7 @@ from appliance.protocol import ErrorCode
 from appliance.record import _batch
 from appliance.zookeeper.server import ZooKeeperServer
 from tests.support.logs import batch
+from tests.support.rest import Rest
 from tests.support.three_brokers import DEADLINE_S, Brokers, brokers
 from tests.support.wire_client import WireClient
 
@@ -30,7 +31,12 @@ def three(
         yield found
 
 
+def healths(three: Brokers) -> list[str]:
+    return [str(Rest(each.admin).raw("GET", "/healthz").body) for each in three.running.values()]
+
+
 def test_a_broker_that_is_killed_is_missed_by_nobody(three: Brokers) -> None:
+    three.create("alone", partitions=3, factor=1)  # one on each
     three.create("t", min_insync_replicas="2")
     found = three.until("t", lambda each: len(each.isrs) == 3)
     assert sorted(found.replicas) == [1, 2, 3]
@@ -42,6 +48,7 @@ def test_a_broker_that_is_killed_is_missed_by_nobody(three: Brokers) -> None:
     three.produce("t", ["c"])
     assert three.consume("t", 3) == ["a", "b", "c"]
     assert first not in three.until("t", lambda each: len(each.isrs) == 2).isrs
+    assert any("alone-" in each and "has no leader" in each for each in healths(three))
 
     three.start(first)
     three.until("t", lambda each: len(each.isrs) == 3)

@@ -22,7 +22,7 @@ from appliance.cli.remote.output import put_json, table
 from appliance.cli.remote.topic import YES
 from appliance.cluster import plans
 from appliance.cluster.plans import Move, Placed, Plan
-from appliance.process.exit_codes import FAILED, NOT_FOUND, REFUSED, Command, Failed
+from appliance.process.exit_codes import FAILED, NOT_FOUND, REFUSED, UNHEALTHY, Command, Failed
 from appliance.process.spoken import size, some
 
 NODE = click.argument("node", metavar="ID", type=click.IntRange(0))
@@ -63,6 +63,7 @@ def decommission(
     plan = plans.off(node, picture.partitions, picture.racks, fewer_replicas)
     if dry_run:
         check(plan, picture, node)
+        check_led(plan)
         return put_plan(plan, as_json, {"broker": node})
     done: list[Move] = []
     for _ in range(ROUNDS):
@@ -70,6 +71,7 @@ def decommission(
         picture = cluster.picture()
         plan = plans.off(node, picture.partitions, picture.racks, fewer_replicas)
         check(plan, picture, node)
+        check_led(plan)
         if not plan.moves:
             break
         if not as_json:
@@ -120,6 +122,12 @@ def before(placed: Placed, moving: dict[Any, Any]) -> Placed:
     return Placed(placed.topic, placed.partition, stay, placed.size, placed.leader, placed.isr)
 
 
+def check_led(plan: Plan) -> None:
+    if lost := [each.of for each in plan.moves if each.of.leader < 0]:
+        raise Failed(f"nobody leads {some(len(lost), 'partition')}, so nobody can give the "
+                     f"records: {shown([*map(str, lost)])}", REFUSED)  # fmt: skip
+
+
 def check(plan: Plan, picture: Picture, node: int) -> None:
     if not plan.stuck:
         return
@@ -164,7 +172,9 @@ def replace(
     """Give a new box everything that a dead one had.
 
     Start the new box with an empty data directory and the same node.id, or with another one and
-    --with. Then this waits until all of it is in sync."""
+    --with. Then this waits until all of it is in sync.
+
+    Exit code 10: partitions are left that nobody leads."""
     picture = cluster.picture()
     mine = picture.of(node)
     if other is not None and other != node:
@@ -201,11 +211,16 @@ def replace(
             for each in moves if each.of in lost
         ])  # fmt: skip
         carry_out(cluster, moves, throttle)
+    left = [] if begin_lost_anew else lost
     if as_json:
-        return put_json({**report, "begun_anew": begin_lost_anew and bool(lost)})
-    click.echo(f"{some(len(keys), 'partition')} of broker {node}: all replicas are in sync")
-    if lost and not begin_lost_anew:
-        click.echo(f"without a leader as before: {shown([*map(str, lost)])} (--begin-lost-anew)")
+        put_json({**report, "begun_anew": begin_lost_anew and bool(lost)})
+    else:
+        click.echo(f"{some(len(keys), 'partition')} of broker {node}: all replicas are in sync")
+        if left:
+            click.echo(f"without a leader as before: {shown([*map(str, left)])} "
+                       "(--begin-lost-anew)")  # fmt: skip
+    if left:
+        click.get_current_context().exit(UNHEALTHY)
 
 
 def check_other(picture: Picture, node: int, other: int) -> None:
@@ -273,7 +288,7 @@ def rebalance(
         raise Failed(f"{some(len(names), 'partition')} are on their way already: {shown(names)}",
                      REFUSED)  # fmt: skip
     picture = cluster.picture()
-    plan = plans.even(picture.partitions, picture.racks)
+    plan = plans.even(led(picture.partitions), picture.racks)
     if dry_run or not plan.moves:
         return put_plan(plan, as_json, {})
     if not as_json:
@@ -281,10 +296,19 @@ def rebalance(
     sure(f"Move {some(len(plan.moves), 'partition')}, {size(plan.size)}?", is_sure)
     carry_out(cluster, plan.moves, throttle)
     if as_json:
-        put_plan(plan, as_json, {})
+        return put_plan(plan, as_json, {})
+    click.echo(f"{some(len(plan.moves), 'partition')} moved")
 
 
 # Words
+
+
+def led(partitions: list[Placed]) -> list[Placed]:
+    """Of the others nobody can give the records."""
+    if lost := [each for each in partitions if each.leader < 0]:
+        click.echo(f"{some(len(lost), 'partition')} without a leader left out: "
+                   f"{shown([*map(str, lost)])}", err=True)  # fmt: skip
+    return [each for each in partitions if each.leader >= 0]
 
 
 def numbers(picture: Picture) -> str:

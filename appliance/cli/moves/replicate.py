@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from appliance.cli.moves.carrying_out import carry_out, shown
-from appliance.cli.moves.commands import numbers, put_plan
+from appliance.cli.moves.commands import led, numbers, put_plan
 from appliance.cli.moves.options import DRY_RUN, THROTTLE, at_a_cluster
 from appliance.cli.moves.seen_cluster import Picture, SeenCluster
 from appliance.cli.remote.api import sure
@@ -44,7 +44,7 @@ def replicate(
     None gets fewer. The plan is shown first."""
     picture = cluster.picture()
     wanted = min(FACTOR, len(picture.brokers)) if factor is None else factor
-    plan = plans.up_to(wanted, asked(picture, topics), picture.racks)
+    plan = plans.up_to(wanted, led(asked(picture, topics)), picture.racks)
     check(plan, picture, wanted)
     if dry_run or not plan.moves:
         return put_plan(plan, as_json, {"factor": wanted})
@@ -53,7 +53,12 @@ def replicate(
     sure(f"Copy {size(plan.size)} for {some(len(plan.moves), 'partition')}?", is_sure)
     carry_out(cluster, plan.moves, throttle)
     if as_json:
-        put_plan(plan, as_json, {"factor": wanted})
+        return put_plan(plan, as_json, {"factor": wanted})
+    moved = {each.of.topic for each in plan.moves if len(each.replicas) > 2}
+    if few := sorted(name for name, least in cluster.min_insync(sorted(moved)).items()
+                     if least == 1):  # fmt: skip
+        click.echo(f"with min.insync.replicas=1 a record counts on one disk once the others are "
+                   f"away: {shown(few)} (appliance topic alter TOPIC -c min.insync.replicas=2)")
 
 
 def asked(picture: Picture, topics: tuple[str, ...]) -> list[Placed]:

@@ -51,7 +51,8 @@ def list_topics(api: Api, text: str, internal: bool, order: str) -> Answer:
 @NAME
 @shows_an_answer
 def describe_topic(api: Api, name: str) -> Answer:
-    """Show a topic: its partitions, and the configs that differ from the defaults."""
+    """Show a topic: its partitions, their replicas in a cluster, and the configs that differ from
+    the defaults."""
     answer = api.get(f"/topics/{part(name)}")
     yield answer
     yield table(
@@ -65,7 +66,20 @@ def describe_topic(api: Api, name: str) -> Answer:
     )  # fmt: skip
     for number, why in answer["unserved"].items():
         yield f"partition {number} is not open: {why}"
+    if answer.get("is_replicated"):
+        yield replicas(api.get(f"/topics/{part(name)}/replicas")["partitions"])
     yield from (setting(each) for each in answer["configs"] if each["source"] != "default")
+
+
+def replicas(rows: list[dict[str, Any]]) -> str:
+    return table(
+        ("partition", "leader", "replicas", "in sync", "wanted", "state"),
+        [
+            (row["partition"], row["leader"], " ".join(map(str, row["replicas"])),
+             " ".join(map(str, row["in_sync"])), row["least"], row["verdict"])
+            for row in rows
+        ],
+    )  # fmt: skip
 
 
 def setting(row: dict[str, Any]) -> str:
@@ -75,13 +89,21 @@ def setting(row: dict[str, Any]) -> str:
 @topic.command("create", cls=Command)
 @NAME
 @click.option("--partitions", "-p", type=int, help="As the broker's setting if not given.")
+@click.option(
+    "--replication-factor", "factor", type=int,
+    help="Replicas of each partition, in a cluster. As the broker's setting if not given.",
+)
 @configs_option("A config; may be repeated.")
 @shows_an_answer
-def create_topic(api: Api, name: str, partitions: int | None, pairs: tuple[str, ...]) -> Answer:
+def create_topic(
+    api: Api, name: str, partitions: int | None, factor: int | None, pairs: tuple[str, ...]
+) -> Answer:
     """Create a topic."""
     body: dict[str, Any] = {"name": name, "configs": dict(map(split, pairs))}
     if partitions is not None:
         body["partitions"] = partitions
+    if factor is not None:
+        body["replication_factor"] = factor
     made = api.post("/topics", body)
     yield made
     yield f"{made['name']} created with {some(made['partitions'], 'partition')}"

@@ -9,11 +9,9 @@ Left out: nothing.
 
 from __future__ import annotations
 
-from appliance.access.acls import Operation
-from appliance.api.handlers.authorization import check_cluster
 from appliance.api.handlers.call import Call
+from appliance.api.handlers.share_state_requests import results_of
 from appliance.broker.broker import Broker
-from appliance.errors import ApplianceError
 from appliance.protocol.messages.delete_share_group_state import (
     DeleteShareGroupStateRequest,
     DeleteShareGroupStateResponse,
@@ -25,29 +23,16 @@ VERSIONS = (0, 0)
 
 Asked = DeleteShareGroupStateRequest.PartitionData
 Row = DeleteShareGroupStateResponse.PartitionResult
+Result = DeleteShareGroupStateResponse.DeleteStateResult
 
 
 async def handle(
     broker: Broker, request: DeleteShareGroupStateRequest, call: Call
 ) -> DeleteShareGroupStateResponse:
-    results = []
-    for topic in request.topics:
-        rows = [
-            await _one(
-                broker, call, SharePartitionKey(request.group_id, topic.topic_id, each.partition),
-                each,
-            )
-            for each in topic.partitions
-        ]  # fmt: skip
-        results.append(DeleteShareGroupStateResponse.DeleteStateResult(topic.topic_id, rows))
-    return DeleteShareGroupStateResponse(results)
-
-
-async def _one(broker: Broker, call: Call, key: SharePartitionKey, asked: Asked) -> Row:
     states = broker.share_partitions.state_coordinator
-    try:
-        check_cluster(call, Operation.CLUSTER_ACTION)
+
+    async def one(key: SharePartitionKey, asked: Asked) -> Row:
         await states.delete(key)
         return Row(key.partition)
-    except ApplianceError as error:
-        return Row(key.partition, error.kafka_code, str(error))
+
+    return DeleteShareGroupStateResponse(await results_of(call, request, Result, Row, one))

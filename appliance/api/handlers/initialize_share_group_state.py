@@ -12,11 +12,9 @@ Left out: nothing.
 
 from __future__ import annotations
 
-from appliance.access.acls import Operation
-from appliance.api.handlers.authorization import check_cluster
 from appliance.api.handlers.call import Call
+from appliance.api.handlers.share_state_requests import results_of
 from appliance.broker.broker import Broker
-from appliance.errors import ApplianceError
 from appliance.protocol.messages.initialize_share_group_state import (
     InitializeShareGroupStateRequest,
     InitializeShareGroupStateResponse,
@@ -34,24 +32,10 @@ Result = InitializeShareGroupStateResponse.InitializeStateResult
 async def handle(
     broker: Broker, request: InitializeShareGroupStateRequest, call: Call
 ) -> InitializeShareGroupStateResponse:
-    results = []
-    for topic in request.topics:
-        rows = [
-            await _one(
-                broker, call, SharePartitionKey(request.group_id, topic.topic_id, each.partition),
-                each,
-            )
-            for each in topic.partitions
-        ]  # fmt: skip
-        results.append(Result(topic.topic_id, rows))
-    return InitializeShareGroupStateResponse(results)
-
-
-async def _one(broker: Broker, call: Call, key: SharePartitionKey, asked: Asked) -> Row:
     states = broker.share_partitions.state_coordinator
-    try:
-        check_cluster(call, Operation.CLUSTER_ACTION)
+
+    async def one(key: SharePartitionKey, asked: Asked) -> Row:
         await states.initialize(key, asked.state_epoch, asked.start_offset)
         return Row(key.partition)
-    except ApplianceError as error:
-        return Row(key.partition, error.kafka_code, str(error))
+
+    return InitializeShareGroupStateResponse(await results_of(call, request, Result, Row, one))

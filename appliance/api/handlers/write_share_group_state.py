@@ -12,11 +12,9 @@ Left out: the delivery complete count, which is counted from the state itself.
 
 from __future__ import annotations
 
-from appliance.access.acls import Operation
-from appliance.api.handlers.authorization import check_cluster
 from appliance.api.handlers.call import Call
+from appliance.api.handlers.share_state_requests import results_of
 from appliance.broker.broker import Broker
-from appliance.errors import ApplianceError
 from appliance.protocol.messages.write_share_group_state import (
     WriteShareGroupStateRequest,
     WriteShareGroupStateResponse,
@@ -30,31 +28,18 @@ VERSIONS = (0, 1)
 
 Asked = WriteShareGroupStateRequest.PartitionData
 Row = WriteShareGroupStateResponse.PartitionResult
+Result = WriteShareGroupStateResponse.WriteStateResult
 
 
 async def handle(
     broker: Broker, request: WriteShareGroupStateRequest, call: Call
 ) -> WriteShareGroupStateResponse:
-    results = []
-    for topic in request.topics:
-        rows = [
-            await _one(
-                broker, call, SharePartitionKey(request.group_id, topic.topic_id, each.partition),
-                each,
-            )
-            for each in topic.partitions
-        ]  # fmt: skip
-        results.append(WriteShareGroupStateResponse.WriteStateResult(topic.topic_id, rows))
-    return WriteShareGroupStateResponse(results)
-
-
-async def _one(broker: Broker, call: Call, key: SharePartitionKey, asked: Asked) -> Row:
     states = broker.share_partitions.state_coordinator
-    try:
-        check_cluster(call, Operation.CLUSTER_ACTION)
+
+    async def one(key: SharePartitionKey, asked: Asked) -> Row:
         batches = state_batches(key, asked.state_batches)
         change = State(asked.state_epoch, asked.start_offset, batches)
         await states.write(key, asked.leader_epoch, change)
         return Row(key.partition)
-    except ApplianceError as error:
-        return Row(key.partition, error.kafka_code, str(error))
+
+    return WriteShareGroupStateResponse(await results_of(call, request, Result, Row, one))

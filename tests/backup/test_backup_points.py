@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from pathlib import Path
 from queue import Queue
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -79,6 +80,41 @@ def test_a_point_has_all_of_a_transaction_or_nothing(tmp_path: Path) -> None:
             for topic, rows in ended.items()
         }
         assert found["from"] == found["to"], point
+
+
+class OtherCoordinator:
+    """What it has decided goes on while ends are taken, so many times."""
+
+    def __init__(self, times: int) -> None:
+        self.decided, self.takes, self._times = 5, 0, times
+
+    def led_elsewhere(self, topic: Topic, partitions: range) -> dict[int, int]:
+        return dict.fromkeys(partitions, 2)
+
+    async def offsets(self, topic: Topic, wanted: dict[int, int]) -> dict[int, int]:
+        return dict.fromkeys(wanted, self.decided)
+
+    async def shown(self, topics: list[Topic]) -> tuple[list[Any], dict[Any, str]]:
+        self.takes += 1
+        self.decided += self.takes <= self._times
+        return [], {}
+
+
+def ends_beside(other: OtherCoordinator) -> dict[int, int]:
+    us: Any = SimpleNamespace(leaders=other)
+    nothing: Any = None
+    points = backup_points.BackupPoints(nothing, nothing, nothing, us, nothing, nothing)
+    decisions = Topic(TRANSACTIONS, kafka_uuid.new(), {}, [None])
+    return asyncio.run(points._ends_of_data([], [decisions]))[2]
+
+
+def test_ends_are_taken_between_two_transactions_of_other_coordinators() -> None:
+    other = OtherCoordinator(2)
+    assert (ends_beside(other), other.takes) == ({0: 7}, 3)
+    other = OtherCoordinator(backup_points.TAKES_MAX)
+    with pytest.raises(backup_points.TransactionsGoOn, match=f"all {backup_points.TAKES_MAX} t"):
+        ends_beside(other)
+    assert other.takes == backup_points.TAKES_MAX
 
 
 def test_what_tells_of_data_ends_before_it_and_what_decides_about_it_behind() -> None:

@@ -72,8 +72,13 @@ def led_by(cluster: Cluster, victim: Broker) -> list[int]:
     return [number for number, leader in leaders.items() if cluster.nodes[leader - 1] is victim]
 
 
+def others(cluster: Cluster, victim: Broker) -> str:
+    """Who knows the victim's address as well may wait for it first."""
+    return ",".join(each.address for each in cluster.nodes if each is not victim)
+
+
 def witness(cluster: Cluster, victim: Broker) -> AdminClient:
-    address = next(each.address for each in cluster.nodes if each is not victim)
+    address = others(cluster, victim).partition(",")[0]
     return AdminClient({"bootstrap.servers": address, "log_level": 0})
 
 
@@ -120,7 +125,7 @@ def one_round(cluster: Cluster, how: signal.Signals, partitions: int) -> dict[st
         begin = time.monotonic()
         os.kill(victim.pid, how)
         missed, led = until_led(cluster, victim)
-        written(cluster.address, watched)
+        written(others(cluster, victim), watched)
         whole = time.monotonic() - begin
         assert client.stdout is not None
         gaps = sorted(json.loads(client.stdout.read()).values())

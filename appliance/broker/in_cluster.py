@@ -33,6 +33,7 @@ from appliance.broker.transaction_peers import TransactionPeers
 from appliance.broker.unclean_cuts import UncleanCuts
 from appliance.cluster.cluster import Cluster
 from appliance.cluster.controller import Rebalance
+from appliance.cluster.forms import LivingBroker
 from appliance.cluster.lives import Member
 from appliance.cluster.reading import woken
 from appliance.config import Address
@@ -84,6 +85,7 @@ class InCluster:
         self._failed = FailedReplicas(self.cluster, topics)
         self._tasks: list[asyncio.Task[None]] = []
         self._kept_lives = KeptLives(broker.log_dir)
+        self._brokers: dict[int, LivingBroker] | None = None  # that were told of
         self.cluster.keep_lives_by(self._kept_lives.keep)
         self.roles.cluster = self.cluster
         self.roles.may_lead = False  # before it is known who may do what
@@ -199,7 +201,12 @@ class InCluster:
         self.topics.heard(names)
 
     def on_brokers(self) -> None:
-        self.fetchers.brokers_are(self.cluster.brokers)
+        """Also told of who leaves and of the controller, while others wait for elections."""
+        brokers = self.cluster.brokers
+        if brokers == self._brokers:
+            return
+        self._brokers = dict(brokers)
+        self.fetchers.brokers_are(brokers)
         self._tell_racks()
         self.roles.apply_all()
 

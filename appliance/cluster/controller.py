@@ -118,9 +118,20 @@ class Controller:
             await self._stand()
         if self.term:
             if self._is_everything:
+                await self._elect_before_reading(self.term)
                 await self._view.read_everything()
             await self._round(self.term)
             await self._sweep(self.term)
+
+    async def _elect_before_reading(self, term: Term) -> None:
+        """Clients wait for the partitions of whom this controller follows, and reading everything
+        takes a second for some thousand partitions."""
+        await self._view.look_at_brokers()
+        await self.elections.elect_in_sync(term)
+        if self.elections.untold:
+            await term.tell(merged(self.elections.untold), None, False, self._view.own)
+            del self.elections.untold[:]
+            self._view.tell()
 
     def _is_ours(self) -> bool:
         is_same = self._term_session == self._session.number
@@ -156,7 +167,8 @@ class Controller:
         deleting = await self._delete(term)
         await self._learn(term, known)
         await self.elections.first_states(term, deleting)
-        await self.elections.elect_due(term)
+        await self.elections.elect_in_sync(term)
+        await self.elections.elect_by_setting(term)
         await self.elections.move_away(term)
         await self._rebalanced(term)
         await self.elections.finish_moves(term)

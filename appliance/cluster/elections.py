@@ -53,16 +53,20 @@ class Elections:
                     if (name, number) not in self._table.states:
                         yield (name, number), replicas
 
-    async def elect_due(self, term: Term) -> None:
-        """Where the life of the leader is over."""
+    async def elect_in_sync(self, term: Term) -> None:
+        """Where the life of the leader is over. What is known may be old: each write says which
+        version of the state it knows."""
         voters = self.voters
         await self._write(term, lambda: self._each(
             self._table.states, lambda state, replicas, least:
             election.elected(state, replicas, voters, least)
         ))  # fmt: skip
+
+    async def elect_by_setting(self, term: Term) -> None:
+        """Anybody, where nobody in sync lives and a topic's setting says so."""
         wanted = [key for key, state in self._table.states.items()
                   if state.leader == NOBODY and self._is_unclean(key[0])]  # fmt: skip
-        await self._elect_anybody(term, wanted, voters)
+        await self._elect_anybody(term, wanted, self.voters)
 
     async def _elect_anybody(self, term: Term, keys: Collection[Key], voters: Voters) -> None:
         """That loses what only the others have, so it was said by a person, or by a setting."""

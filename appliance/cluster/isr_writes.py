@@ -4,23 +4,28 @@ The write has conditions: the version of the state that was read, the life of th
 life of each that joins, in which it has caught up. A refused write is never repeated as it is: the
 answer is the state of now. After a lost connection the outcome is read, in the session or the next
 one: ZooKeeper takes nothing any more that was under way in a connection before.
+
+When a broker dies the leaders of all its partitions write at once, while clients and elections wait
+for ZooKeeper: so what is asked for at the same time goes together. If that is refused each goes
+alone, and only those are refused that must be.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from appliance.cluster import election, forms, paths
 from appliance.cluster.forms import Key, PartitionState
 from appliance.cluster.membership import Membership
-from appliance.cluster.session import AWAY, ChangeRefused, Session
+from appliance.cluster.session import AWAY, Change, ChangeRefused, Session
 from appliance.cluster.table import TopicNews
 from appliance.cluster.telling import Telling
 from appliance.cluster.view import View
 
 OWN_LIFE = 0  # its place in the change
+IN_A_CHANGE = 100  # states: a request of some 25 kB
 AWAY_S = 0.05
 
 
@@ -28,6 +33,23 @@ AWAY_S = 0.05
 class IsrOutcome:
     is_written: bool
     state: PartitionState | None  # of now; None: the partition is gone
+
+
+@dataclass(frozen=True)
+class IsrWrite:
+    key: Key
+    topic_id: bytes
+    state: PartitionState  # as it is to be, with the version that it has
+    joining: Mapping[int, int]
+    life: int  # of this broker
+
+
+@dataclass(frozen=True)
+class Together:
+    """What goes in one change."""
+
+    writes: list[IsrWrite]
+    change: asyncio.Task[None]
 
 
 class IsrWrites:
@@ -41,6 +63,7 @@ class IsrWrites:
     ) -> None:
         self._session, self._view, self._telling = session, view, telling
         self._membership, self._node_id = membership, node_id
+        self._next: Together | None = None  # nothing of it is sent yet
 
     async def write(
         self,
@@ -82,12 +105,43 @@ class IsrWrites:
         joining: Mapping[int, int],
         life: int,
     ) -> None:
-        change = self._session.change().check(f"{paths.LIVES}/{self._node_id}", life)
-        change.check(paths.topic_id(topic_id))
-        for node, its_life in joining.items():
-            change.check(f"{paths.LIVES}/{node}", its_life)
-        change.set(paths.state(*key), forms.state_node(state), state.version)
-        await change.commit()
+        asked = IsrWrite(key, topic_id, state, joining, life)
+        together = self._with_others(asked)
+        try:
+            await asyncio.shield(together.change)
+        except ChangeRefused:
+            if len(together.writes) == 1:
+                raise
+            await self._change_of([asked]).commit()  # it may be another one that was refused
+
+    def _with_others(self, asked: IsrWrite) -> Together:
+        together = self._next
+        if together is None or len(together.writes) == IN_A_CHANGE:
+            writes: list[IsrWrite] = []
+            together = Together(writes, asyncio.create_task(self._commit(writes)))
+            self._next = together
+        together.writes.append(asked)
+        return together
+
+    async def _commit(self, writes: list[IsrWrite]) -> None:
+        """Begins when all that are to write at this moment have asked."""
+        if self._next is not None and self._next.writes is writes:
+            self._next = None
+        await self._change_of(writes).commit()
+
+    def _change_of(self, writes: Sequence[IsrWrite]) -> Change:
+        """Those of a former life of ours are refused with the others, and then alone."""
+        change = self._session.change()
+        for life in sorted({each.life for each in writes}):
+            change.check(f"{paths.LIVES}/{self._node_id}", life)
+        for topic_id in sorted({each.topic_id for each in writes}):
+            change.check(paths.topic_id(topic_id))
+        for node, life in sorted({pair for each in writes for pair in each.joining.items()}):
+            change.check(f"{paths.LIVES}/{node}", life)
+        for each in writes:
+            state = each.state
+            change.set(paths.state(*each.key), forms.state_node(state), state.version)
+        return change
 
     async def _read(self, key: Key, topic_id: bytes) -> PartitionState | None:
         """As long as it takes: without the answer the outcome is not known. What is there after the

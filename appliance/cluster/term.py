@@ -148,11 +148,11 @@ class Term:
     async def tell(
         self,
         news: Iterable[TopicNews],
-        leaving: Mapping[int, int],
+        leaving: Mapping[int, int] | None,
         is_everything: bool,
         own: set[int],
     ) -> None:
-        """`own` gets the numbers of the notices."""
+        """`own` gets the numbers of the notices. `leaving` may be left unsaid."""
         pieces = [*in_pieces(news)] or [()]
         for piece in pieces:
             data = notice_node(Notice(self.node_id, piece, is_everything, leaving))

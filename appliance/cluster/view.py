@@ -115,7 +115,7 @@ class View:
         if number != self._session_read:
             await self.reading.make_folders()
         if BROKERS in self._is_due:
-            await self._look_at_brokers()
+            await self.look_at_brokers()
         if CONTROLLER in self._is_due:
             await self._look_at_controller()
         if EVERYTHING in self._is_due or number != self._session_read:
@@ -141,7 +141,7 @@ class View:
     def _notices_changed(self) -> None:
         self._wake.set()
 
-    async def _look_at_brokers(self) -> None:
+    async def look_at_brokers(self) -> None:
         self._is_due.discard(BROKERS)
         brokers = await self.reading.brokers(self._brokers_changed)
         if brokers != self.brokers:
@@ -165,7 +165,7 @@ class View:
 
     async def read_everything(self) -> None:
         """For the controller, before it decides anything."""
-        await self._look_at_brokers()
+        await self.look_at_brokers()
         await self._read_everything()
         self.tell()
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from appliance.cluster.cluster import Cluster
 from appliance.cluster.controller import Rebalance
 from appliance.cluster.forms import NOBODY, PartitionState, state_node
 from appliance.cluster.term import Deposed
@@ -207,6 +208,44 @@ def test_another_controller_goes_on(how: object, clusters: Clusters, look: Looke
             assert two.states["u", 0].controller_epoch == 2
 
     run(work())
+
+
+def test_another_controller_elects_before_it_reads_everything(
+    clusters: Clusters, look: Looker
+) -> None:
+    """Clients wait for elections. What it knows is old for one partition: that one is read again,
+    and nothing of it is overwritten."""
+
+    async def work() -> None:
+        async with clusters.started(1, 2, 3) as (one, two, three):
+            await one.create_topic("t", [[1, 2, 3], [1, 2, 3]])
+            assert await three.settled("t", 20)
+            assert await two.settled("t", 20)
+            foreign = replace(two.states["t", 1], isr=(1, 3))
+            look.client.set("/".join((look.root, "brokers/topics/t/partitions/1/state")),
+                            state_node(foreign))  # fmt: skip
+            may_read = asyncio.Event()
+            for each in (two, three):
+                hold_reading(each, may_read)
+            await die(one)
+            await until(lambda: three.states[KEY].leader == two.states[KEY].leader == 2)
+            await until(lambda: three.states["t", 1].leader == two.states["t", 1].leader == 3)
+            assert two.states["t", 1].isr == (3,)
+            may_read.set()
+            await two.create_topic("u", [[2]])
+            assert await three.settled("u", 20)
+
+    run(work())
+
+
+def hold_reading(cluster: Cluster, may_read: asyncio.Event) -> None:
+    read = cluster._view._read_all
+
+    async def held() -> None:
+        await may_read.wait()
+        await read()
+
+    cluster._view._read_all = held  # type: ignore[method-assign]
 
 
 def test_a_deposed_controller_writes_nothing(clusters: Clusters, look: Looker) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,8 @@ from kazoo.exceptions import ConnectionLoss
 
 from appliance.cluster.cluster import Cluster
 from appliance.cluster.forms import PartitionState, state_from, state_node
-from appliance.cluster.isr_writes import IsrOutcome
+from appliance.cluster.isr_writes import IsrOutcome, IsrWrite
+from appliance.cluster.session import Change
 from tests.support.clusters import Clusters, expire, run, until
 from tests.support.registration import Looker
 
@@ -210,3 +212,39 @@ def test_many_at_once_are_told_together(clusters: Clusters, look: Looker) -> Non
             assert len(look.names("/appliance/changes")) <= before + 10
 
     run(work())
+
+
+def test_what_is_asked_for_at_once_is_one_change(clusters: Clusters, look: Looker) -> None:
+    """After a broker's death clients wait for all of it. One that is refused refuses no other."""
+
+    async def work() -> None:
+        async with clusters.started(1, 2) as (one, _):
+            await one.create_topic("t", [[1, 2]] * 50)
+            assert await one.settled("t", 20)
+            foreign = replace(one.states["t", 7], isr=(1, 9))
+            path = STATE.replace("/0/", "/7/")
+            look.client.set(look.root + path, state_node(foreign))
+            changes = counted_changes(one)
+            outcomes = await asyncio.gather(
+                *(one.write_isr(("t", each), 0, [1]) for each in range(50)))  # fmt: skip
+            assert [each.is_written for each in outcomes] == [each != 7 for each in range(50)]
+            assert outcomes[7].state == replace(foreign, version=1)
+            assert changes == [50, *[1] * 50]
+            del changes[:]
+            await asyncio.gather(
+                *(one.write_isr(("t", each), 1, [1, 2]) for each in range(50)))  # fmt: skip
+            assert changes == [50]
+
+    run(work())
+
+
+def counted_changes(cluster: Cluster) -> list[int]:
+    """How many states each change writes from now on."""
+    change_of, found = cluster._isr_writes._change_of, []
+
+    def counted(writes: Sequence[IsrWrite]) -> Change:
+        found.append(len(writes))
+        return change_of(writes)
+
+    cluster._isr_writes._change_of = counted  # type: ignore[method-assign]
+    return found

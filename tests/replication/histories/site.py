@@ -42,6 +42,8 @@ class Site:
                 "node.id": number, "zookeeper.connect": f"{zookeepers.connect}{root}",
                 "zookeeper.format": "cluster", "allow.open.listeners": "true",
                 "zookeeper.session.timeout.ms": session_ms,
+                # Clients of the round before know this address, too, and ask for its topics.
+                "auto.create.topics.enable": "false",
             }, environment, mutant)  # fmt: skip
 
     @property

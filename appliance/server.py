@@ -13,7 +13,6 @@ the data plane has threads of its own (`_data_plane.pyx`).
 from __future__ import annotations
 
 import asyncio
-import gc
 import secrets
 import signal
 import sys
@@ -55,8 +54,8 @@ from appliance.errors import ApplianceError, ListenFailed
 from appliance.machine import limits
 from appliance.network._data_plane import DataPlane
 from appliance.network.listener_tls import ListenerTls, tls_of_listeners
-from appliance.network.listening_sockets import listening
-from appliance.process import core_dumps, event_log, succession
+from appliance.network.listening_sockets import KafkaListeners, bound
+from appliance.process import core_dumps, event_log, garbage_collector, succession
 from appliance.process.detached_tasks import LoggedTasks
 from appliance.process.interval import Interval
 from appliance.process.stop_signals import stop_signals
@@ -78,9 +77,6 @@ COUNTED_LINES_MS = 5000
 CLOCK_MS = 1000
 # How late a new certificate may be in use. A look is a stat of each file.
 CERTIFICATES_MS = 5000
-
-# New objects before the collector looks at them: of some hundred requests under way.
-YOUNG_OBJECTS_MAX = 10_000
 
 
 class StartStopped(ApplianceError):
@@ -229,13 +225,14 @@ class Server:
 
     @asynccontextmanager
     async def _clients(self, broker: Broker) -> AsyncIterator[None]:
-        """Kafka clients are served inside; on the way out they get the answers that are due."""
+        """Kafka clients are served inside, once a cluster is known if this broker is one of it; on
+        the way out they get the answers that are due."""
         network = within_descriptors(self.config)
         for each in self.config.listeners:
             if self.config.asks_who(each) and not broker.authorizer.is_enforced:
                 raise ListenFailed(f"listeners: got {each}, and no rights are enforced")
         self.kafka_tls = await asyncio.to_thread(tls_of_listeners, self.config)
-        listeners = listening([each.address for each in self.config.listeners], self._succeeds)
+        listeners = bound([each.address for each in self.config.listeners], self._succeeds)
         if self._succeeds is not None:
             self._succeeds.close_rest()
         names = (str(each.address) for each in self.config.listeners)
@@ -247,15 +244,17 @@ class Server:
         broker.connect(data_plane, network.max_connections)
         dispatcher = Dispatcher(broker, data_plane)
         dispatcher.start()
-        for each, opened in zip(self.config.listeners, listeners, strict=True):
-            found, asks = self.kafka_tls.get(each.name), self.config.asks_login(each)
-            data_plane.listen(opened, asks, None if found is None else found.context)
-        data_plane.start()
+        contexts = {name: each.context for name, each in self.kafka_tls.items()}
+        self._clients_door = door = KafkaListeners(data_plane, listeners, [
+            (self.config.asks_login(each), contexts.get(each.name))
+            for each in self.config.listeners])  # fmt: skip
+        if not self._is_to_join:
+            door.open()
         try:
             yield
         finally:
             dispatcher.stop_waiting()
-            await asyncio.to_thread(data_plane.stop, network.drain_timeout_ms)
+            await asyncio.to_thread(door.close, network.drain_timeout_ms)
             await dispatcher.close()
 
     @asynccontextmanager
@@ -276,7 +275,7 @@ class Server:
     async def _registered(self, broker: Broker) -> AsyncIterator[None]:
         """ZooKeeper, if there is one, knows the broker inside."""
         if self._is_to_join:
-            async with in_zookeeper.joined(broker) as self.cluster:
+            async with in_zookeeper.joined(broker, self._clients_door.open) as self.cluster:
                 self.registration = self.cluster
                 yield
             return
@@ -288,7 +287,7 @@ class Server:
         assert self.broker is not None
         self.broker.users.on_change(self._users_changed)
         if not self.is_embedded:
-            _tune_the_collector()
+            garbage_collector.tune()
             print(f"ready kafka={self.kafka_addresses[0]} admin={self.admin_address} "
                   f"export={self.export_address} data={self.config.data_dir}", flush=True)
             if (health := self.health()).findings:
@@ -494,10 +493,3 @@ async def moved(
         return await listen(now)
     log.info(f"{what}: there is a password, and it is where it was meant to be", address=found)
     return found
-
-
-def _tune_the_collector() -> None:
-    """What a start has made stays for good, and looking at all of it took 50 ms of the event loop.
-    A burst of requests makes thousands of objects that live until it is over."""
-    gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS_MAX)

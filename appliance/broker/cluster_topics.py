@@ -54,6 +54,7 @@ class ClusterTopics:
         self._due: set[str] = set()
         self._wake = asyncio.Event()
         self._agreed = asyncio.Condition()
+        self.were_agreed = asyncio.Event()  # once: all that the cluster had when it was read
 
     # Asked
 
@@ -171,6 +172,8 @@ class ClusterTopics:
                 await self._agree(name)
                 async with self._agreed:
                     self._agreed.notify_all()
+            if self._cluster.has_read_all and not self._due:
+                self.were_agreed.set()
             if self.troubles:
                 asyncio.get_running_loop().call_later(AGAIN_S, self.heard, [*self.troubles])
 

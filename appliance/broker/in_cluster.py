@@ -53,7 +53,7 @@ HAND_OVER_S = 10.0  # a stop waits so long for followers and for an election
 
 
 class InCluster:
-    """Lives on the event loop. `join` before clients are let in, `leave` after."""
+    """Lives on the event loop. `join` lets clients in, and `leave` is before they are put out."""
 
     def __init__(self, broker: Broker) -> None:
         config, topics = broker.config, broker.topics
@@ -122,18 +122,29 @@ class InCluster:
         found = self.cluster.brokers.get(node_id)
         return None if found is None else address_of(found, self.security.listener)
 
-    async def join(self) -> None:
+    async def join(self, let_in: Callable[[], None]) -> None:
         self._tasks = [asyncio.create_task(kept(self.facts.keep))]
         await self.cluster.start()
         if self.cluster.life:
-            timeout_ms = self.broker.config.zookeeper.connection_timeout_ms
-            await woken(self.facts.was_looked_at, timeout_ms / 1000)
+            await woken(self.facts.was_looked_at, self._start_s)
         self.on_topics([*self.cluster.topics, *self.broker.topics])
         jobs = (
             self.topics.run, self.in_sync.run, self.roles.watch_session, self._cuts.run,
             self.fetchers.watch, self._failed.run, self._begin_empty_ones_anew,
         )  # fmt: skip
         self._tasks += [asyncio.create_task(kept(each)) for each in jobs]
+        letting_in = asyncio.create_task(self._let_in(let_in))
+        self._tasks.append(letting_in)
+        if self.cluster.life:  # else ZooKeeper is away, and nobody knows for how long
+            await asyncio.wait([letting_in], timeout=self._start_s)
+
+    @property
+    def _start_s(self) -> float:
+        return self.broker.config.zookeeper.connection_timeout_ms / 1000
+
+    async def _let_in(self, let_in: Callable[[], None]) -> None:
+        await self.topics.were_agreed.wait()
+        let_in()
 
     async def leave(self) -> None:
         """Others lead what this one led, and have all of it, before it ends its session."""
@@ -215,6 +226,7 @@ class InCluster:
             self._kept_lives.begun(self.cluster.life)
         self.fetchers.life_is(self.cluster.life)
         self.facts.on_session()
+        self.topics.heard([])  # there may be none
         self.broker.cluster_id = self.cluster.cluster_id or self.broker.cluster_id
         self.roles.apply_all()
 

@@ -119,12 +119,13 @@ def check_alone(broker: Broker) -> None:
 
 
 @asynccontextmanager
-async def joined(broker: Broker) -> AsyncIterator[InCluster]:
+async def joined(broker: Broker, let_in: Callable[[], None]) -> AsyncIterator[InCluster]:
+    """`let_in` is called when clients can be told what the cluster has."""
     from appliance.broker.in_cluster import InCluster
 
     cluster = InCluster(broker)
     try:
-        await cluster.join()
+        await cluster.join(let_in)
         async with groups_in(cluster.consumers, broker):
             yield cluster
     finally:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from tests.replication.histories import checks, transfers
+from tests.replication.histories import checks, internal_topics, transfers
 from tests.replication.histories.ensemble import ZooKeepers
 from tests.replication.histories.faults import Faults
 from tests.replication.histories.groups import PROTOCOLS, Group
@@ -85,6 +85,9 @@ def play(
         assert not wrong, wrong
         cluster.create("log", PARTITIONS, min_insync_replicas="2", retention_ms="-1")
         cluster.create(transfers.TOPIC, transfers.ACCOUNTS, min_insync_replicas="2")
+        internal_topics.make(cluster, "log")
+        wrong = cluster.until_in_sync(time.monotonic() + HEALED_S)
+        assert not wrong, wrong
         with ExitStack() as stack:
             _play(seed, seconds, planned, cluster, ledger, result, stack)
     result.counts, result.words = dict(ledger.anomalies.counts), str(ledger.anomalies)

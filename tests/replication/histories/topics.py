@@ -12,9 +12,9 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from tests.replication.histories.ledger import Ledger
 from tests.replication.histories.readers import consumer
-from tests.replication.histories.site import Site
+from tests.replication.histories.site import MADE, Site
 
-NAMES = ("made-0", "made-1", "made-2")
+NAMES = tuple(f"{MADE}{number}" for number in range(3))
 ASK_S = 15.0
 READ_S = 10.0
 

@@ -17,9 +17,9 @@ from typing import Any
 
 from appliance._log import Log
 from appliance.broker.broker import Broker
+from appliance.broker.cluster_settings import ClusterSettings, topic_defaults
 from appliance.broker.cluster_topics import ClusterTopics
 from appliance.broker.failed_replicas import FailedReplicas
-from appliance.broker.followers_traffic import rates
 from appliance.broker.in_sync_replicas import InSyncReplicas
 from appliance.broker.inter_broker_security import InterBrokerSecurity
 from appliance.broker.kept_lives import KeptLives
@@ -37,7 +37,6 @@ from appliance.cluster.forms import LivingBroker
 from appliance.cluster.lives import Member
 from appliance.cluster.reading import woken
 from appliance.config import Address
-from appliance.config.dynamic_broker_config import BrokerConfigs
 from appliance.data_dir.partition_names import Key
 from appliance.process import event_log
 from appliance.topics import empty_replicas
@@ -66,7 +65,7 @@ class InCluster:
         }  # fmt: skip
         self.roles = ReplicaRoles(topics, self.fetchers, coordinators)
         self.cluster = Cluster(
-            config.zookeeper, self._member(), self,
+            config.zookeeper, self._member(), self, topic_defaults(broker.configs.in_force),
             rebalance=Rebalance(
                 config.replication.is_rebalanced, config.replication.imbalance_interval_s,
                 config.replication.imbalance_percentage,
@@ -92,7 +91,7 @@ class InCluster:
         broker.facts.cluster = self.facts
         topics.tell(self.roles)
         topics.cluster = self.topics
-        broker.configs.tell(self._limit_followers)
+        ClusterSettings(broker, self.cluster, self.roles, self.fetchers)
         broker.members = ClusterMembers(broker, self.cluster)
         broker.peers = self._peers = Peers(
             self._where, f"broker-{config.node_id}", self.security
@@ -236,12 +235,6 @@ class InCluster:
             for key in sorted(self.fetchers.stranded):
                 topics, change = self.broker.topics, self.broker.change
                 await empty_replicas.begin_anew(topics, change, self.fetchers.stop, key)
-
-    def _limit_followers(self, configs: BrokerConfigs) -> None:
-        leader, follower = rates(configs)
-        self.fetchers.quota.set_rate(follower)
-        if self.broker.data_plane is not None:
-            self.broker.data_plane.limit_followers(leader)
 
     def _tell_racks(self) -> None:
         """To whom leaders send consumers that ask for somebody near (KIP-392)."""

@@ -29,6 +29,9 @@ KEPT_FOR_EVER = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.by
 # In a cluster what is decided is on two disks at least, where there are two replicas: Kafka's
 # default of transaction.state.log.min.isr and share.coordinator.state.topic.min.isr.
 ON_TWO = {"min.insync.replicas": "2"}
+# As Kafka makes it: a setting for all topics is no word for this one, of which every end of a
+# transaction is told.
+DECIDED = {**ON_TWO, "unclean.leader.election.enable": "false"}
 
 
 class GroupPlaces:
@@ -119,7 +122,7 @@ class TransactionPlaces:
     async def make_transaction_topic(self) -> Sequence[Log | None]:
         return await self._topics.internal(
             TRANSACTIONS, self._config.log_partitions, self._config.log_segment_bytes,
-            {**COMPACTED, **ON_TWO} if self.is_in_cluster else COMPACTED,
+            {**COMPACTED, **DECIDED} if self.is_in_cluster else COMPACTED,
         )  # fmt: skip
 
     def find_log(self, topic: str, partition: int) -> Log | None:

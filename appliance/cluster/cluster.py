@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from kazoo.exceptions import ConnectionClosedError, KazooException
@@ -56,6 +57,17 @@ REBALANCE = Rebalance()
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
+class TopicDefaults:
+    """Of topics whose configs say nothing."""
+
+    min_insync: int = 1
+    is_unclean: bool = False
+
+
+DEFAULTS = TopicDefaults()
+
+
 class ClusterClosed(ApplianceError):
     """Nothing is heard of ZooKeeper any more."""
 
@@ -66,15 +78,15 @@ class Cluster:
         config: ZooKeeperConfig,
         member: Member,
         listener: Listener,
-        min_insync: int = 1,
+        defaults: TopicDefaults = DEFAULTS,
         before_life: BeforeLife = nothing,
         rebalance: Rebalance = REBALANCE,
     ) -> None:
-        """`min_insync`: of topics whose config says nothing. `before_life` gets the former life and
-        the next one, and keeps that in each directory before it is raised."""
+        """`before_life` gets the former life and the next one, and keeps that in each directory
+        before it is raised."""
         node_id = member.node_id
         self.member = member
-        self._config, self._min_insync = config, min_insync
+        self._config, self.defaults = config, defaults
         self._session = session = Session(config, self._on_state)
         self._view = view = View(session, listener)
         self._telling = Telling(session, view, node_id)
@@ -264,12 +276,18 @@ class Cluster:
         config = self.configs.get(topic)
         text = config.values.get(MIN_INSYNC, "") if config else ""
         is_number = text.isascii() and text.isdecimal() and len(text) < 10
-        return min(int(text) if is_number else self._min_insync, replicas)
+        return min(int(text) if is_number else self.defaults.min_insync, replicas)
 
     def is_unclean(self, topic: str) -> bool:
         """Whether anybody is to lead it rather than nobody."""
         config = self.configs.get(topic)
-        return config is not None and config.values.get(UNCLEAN, "").lower() == "true"
+        text = config.values.get(UNCLEAN, "").lower() if config else ""
+        return text == "true" if text else self.defaults.is_unclean
+
+    def defaults_are(self, defaults: TopicDefaults) -> None:
+        """From now on. Brokers may know different ones for a while: see `docs/decisions/`."""
+        self.defaults = defaults
+        self._controller.wake()
 
     async def settled(self, topic: str, timeout_s: float) -> bool:
         """Whether this broker knows a leader of each of its partitions in time."""

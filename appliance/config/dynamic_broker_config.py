@@ -205,6 +205,10 @@ class BrokerConfigs:
         """The value in force of one that is a number."""
         return int(self.synonyms(name)[0].value)
 
+    def is_on(self, name: str) -> bool:
+        """The same of one that is true or false."""
+        return self.synonyms(name)[0].value == "true"
+
     def limit(self, name: str, listener: str = "") -> int:
         """One of `LISTENER_LIMITS`, of a listener by its name, or of all together; 0: none."""
         return limit_of(self.number(name_of_limit(listener, name) if listener else name))

@@ -23,6 +23,22 @@ class ReplicationConfig(Part):
         "broker's own topics: as many, or as many brokers as live then. Without a cluster it is 1.",
         minimum=1,
         maximum=32,
+        default_words="3, or 1 without a cluster",
+    )
+    min_insync: int = setting(
+        "min.insync.replicas",
+        1,
+        "How many replicas must be in sync, or all where a partition has fewer: with less nothing "
+        "counts, and acks=all is refused. Of topics that say nothing. Without a cluster it has no "
+        "effect: acks=all waits for the disk.",
+        minimum=1,
+        maximum=2**31 - 1,
+    )
+    is_unclean: bool = setting(
+        "unclean.leader.election.enable",
+        False,
+        "Of a cluster: whether anybody leads a partition rather than nobody when all of its "
+        "in-sync replicas are dead. That loses records. Of topics that say nothing.",
     )
     lag_max_ms: int = setting(
         "replica.lag.time.max.ms",

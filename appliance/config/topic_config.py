@@ -1,10 +1,10 @@
 """The configs of a topic: the 33 of Kafka 4.3, and `mirror.source` and `visibility`, our own.
 
 A config that a log acts on is named after a field of `LogConfig` and takes its limits, its default
-and its reason from that field's setting, which is also the broker's default for all topics. The
-others mean something only where there are replicas, tiers or a broker that compresses again: they
-are checked and kept, so that tools and mirrors which set them work, and their documentation says
-that they change nothing.
+and its reason from that field's setting, which is also the broker's default for all topics; so are
+those that a cluster acts on. The others mean something only where there are tiers, or a broker that
+compresses again: they are checked and kept, so that tools and mirrors which set them work, and
+their documentation says that they change nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from appliance.config import SECOND_MS, LogConfig, settings_of
+from appliance.config import SECOND_MS, LogConfig, ReplicationConfig, settings_of
 from appliance.config.config_key import ConfigInvalid, ConfigKey, ConfigType, text_of
 
 BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = (
@@ -26,7 +26,6 @@ BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = (
     ConfigType.LIST,
 )
 
-NO_REPLICAS = "No effect: one node has no replicas."
 NO_TIERS = "No effect: there is no remote storage."
 NOT_AGAIN = "No effect: a batch stays as its producer compressed it."
 CODECS = ("uncompressed", "gzip", "snappy", "lz4", "zstd", "producer")
@@ -40,6 +39,12 @@ SOURCE = "mirror.source"
 def _log_key(field: str, kind: ConfigType, **facts: Any) -> ConfigKey:
     row = settings_of(LogConfig)[field]
     return ConfigKey.of(row, field.replace("_", "."), kind, field=field, **facts)
+
+
+def _replica_key(field: str, kind: ConfigType) -> ConfigKey:
+    """What the cluster acts on, and no log."""
+    row = settings_of(ReplicationConfig)[field]
+    return ConfigKey.of(row, row.name, kind)
 
 
 _KEYS = [
@@ -125,15 +130,7 @@ _KEYS = [
     _log_key("message_timestamp_type", STRING),
     _log_key("min_cleanable_dirty_ratio", DOUBLE),
     _log_key("min_compaction_lag_ms", LONG),
-    ConfigKey(
-        "min.insync.replicas",
-        INT,
-        "1",
-        "Of a cluster: with fewer replicas in sync nothing counts, and acks=all is refused. On one "
-        "node it has no effect: acks=all waits for its disk.",
-        synonym="min.insync.replicas",
-        minimum=1,
-    ),
+    _replica_key("min_insync", INT),
     ConfigKey(
         SOURCE,
         STRING,
@@ -174,14 +171,7 @@ _KEYS = [
         minimum=0,
     ),
     _log_key("segment_ms", LONG),
-    ConfigKey(
-        "unclean.leader.election.enable",
-        BOOLEAN,
-        "false",
-        "Of a cluster: whether anybody leads a partition rather than nobody when all of its "
-        "in-sync replicas are dead. That loses records.",
-        synonym="unclean.leader.election.enable",
-    ),
+    _replica_key("is_unclean", BOOLEAN),
     _log_key("visibility", STRING),
 ]
 

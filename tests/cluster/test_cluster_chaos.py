@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from appliance.cluster.cluster import Cluster
+from appliance.cluster.cluster import Cluster, TopicDefaults
 from appliance.cluster.forms import NOBODY, Key, PartitionState
 from appliance.cluster.session import AWAY
 from appliance.errors import ApplianceError
@@ -22,6 +22,7 @@ pytestmark = pytest.mark.first
 NODES = (1, 2, 3)
 NAMES = ("a", "b", "c")
 MIN_INSYNC = 2
+DEFAULTS = TopicDefaults(MIN_INSYNC)
 
 
 class Chaos:
@@ -42,7 +43,7 @@ class Chaos:
         await self.heal()
 
     async def start(self, node_id: int) -> None:
-        self.alive[node_id] = self.clusters.make(node_id, session_ms=1000, min_insync=MIN_INSYNC)
+        self.alive[node_id] = self.clusters.make(node_id, session_ms=1000, defaults=DEFAULTS)
         await self.alive[node_id].start()
 
     async def step(self) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from appliance.cluster.cluster import Cluster
+from appliance.cluster.cluster import Cluster, TopicDefaults
 from appliance.cluster.controller import Rebalance
 from appliance.cluster.forms import NOBODY, PartitionState, state_node
 from appliance.cluster.term import Deposed
@@ -147,6 +147,25 @@ def test_a_setting_of_the_topic_lets_anybody_lead(clusters: Clusters) -> None:
             await until(lambda: one.leads(KEY))
             state = one.states[KEY]
             assert (state.isr, state.unclean) == ((1,), state.leader_epoch)
+
+    run(work())
+
+
+def test_topics_that_say_nothing_have_what_is_set_for_all(clusters: Clusters) -> None:
+    async def work() -> None:
+        own = {"min.insync.replicas": "1", "unclean.leader.election.enable": "false"}
+        async with clusters.started(1, 2) as (one, two):
+            await one.create_topic("t", [[2, 1]])
+            await one.create_topic("own", [[2, 1]], own)
+            for each in ("t", "own"):
+                assert await two.settled(each, 20)
+                assert (await two.write_isr((each, 0), 0, [2])).is_written
+            await die(two)
+            await until(lambda: {each.leader for each in one.states.values()} == {NOBODY})
+            one.defaults_are(TopicDefaults(min_insync=2, is_unclean=True))
+            assert [one.min_insync(each, 3) for each in ("t", "own")] == [2, 1]
+            await until(lambda: one.leads(KEY))
+            assert one.states["own", 0].leader == NOBODY
 
     run(work())
 

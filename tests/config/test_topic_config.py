@@ -116,7 +116,7 @@ def test_a_value_is_kept_in_its_one_form() -> None:
         ("retention.ms", "9" * 4000, "got '999"),
         ("segment.bytes", "2147483648", "wanted a whole number of 32 bits from 61 to 2147483647"),
         ("segment.bytes", "0", "got '0'"),
-        ("min.insync.replicas", "2147483648", "of 32 bits of at least 1"),
+        ("min.insync.replicas", "2147483648", "of 32 bits from 1 to 2147483647"),
         ("min.cleanable.dirty.ratio", "nan", "wanted a number from 0 to 1"),
         ("min.cleanable.dirty.ratio", "1.01", "wanted a number from 0 to 1"),
         ("min.cleanable.dirty.ratio", "half", "got 'half'"),

@@ -15,6 +15,7 @@ import pytest
 from appliance.protocol import ErrorCode
 from appliance.record import _batch
 from appliance.zookeeper.server import ZooKeeperServer
+from tests.support.acknowledged import until
 from tests.support.logs import batch
 from tests.support.rest import Rest
 from tests.support.three_brokers import DEADLINE_S, Brokers, brokers
@@ -78,7 +79,12 @@ def test_all_are_killed_at_once_and_everything_acknowledged_is_there(three: Brok
 
 
 def test_with_too_few_in_sync_nothing_is_acknowledged_nor_shown(three: Brokers) -> None:
+    """By a setting of the topic, or by one of all brokers, as kafka-configs changes it."""
     three.create("t", min_insync_replicas="2")
+    three.create("silent")
+    three.configure_all("min.insync.replicas", "2", node=3)
+    until(lambda: {three.configs("silent", node)["min.insync.replicas"] for node in (1, 2, 3)}
+          == {"2"}, "what is set for all holds at all")  # fmt: skip
     found = three.until("t", lambda each: len(each.isrs) == 3)
     three.produce("t", ["a"])
     for node in sorted({1, 2, 3} - {found.leader}):
@@ -86,6 +92,9 @@ def test_with_too_few_in_sync_nothing_is_acknowledged_nor_shown(three: Brokers) 
     three.until("t", lambda each: [*each.isrs] == [found.leader])
     with pytest.raises(AssertionError):
         three.produce("t", ["b"], **{"message.timeout.ms": 3000})
+    three.until("silent", lambda each: each.leader == found.leader)
+    with pytest.raises(AssertionError):
+        three.produce("silent", ["b"], **{"message.timeout.ms": 1000})
     three.produce("t", ["c"], acks="1")
     assert three.consume("t", 2, wait_s=3.0) == ["a"]
     three.start(*sorted({1, 2, 3} - {found.leader}))

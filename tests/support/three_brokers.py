@@ -26,6 +26,8 @@ from appliance.protocol.messages.alter_partition_reassignments import API as ALT
 from appliance.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
 )
+from appliance.protocol.messages.incremental_alter_configs import API as ALTER_CONFIGS
+from appliance.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from appliance.protocol.messages.list_partition_reassignments import API as LIST
 from appliance.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -37,6 +39,7 @@ from tests.support.serving import Serving
 
 DEADLINE_S = 30.0
 SESSION_MS = 2000
+BROKER = 4  # the kind of a resource with configs
 
 
 class Brokers:
@@ -130,6 +133,14 @@ class Brokers:
         for done in admin.incremental_alter_configs([wanted]).values():
             done.result(DEADLINE_S)
 
+    def configure_all(self, name: str, value: str, node: int) -> None:
+        """As `kafka-configs --entity-type brokers --entity-default`, at this broker."""
+        alter = IncrementalAlterConfigsRequest  # librdkafka refuses a resource without a name
+        configs = [alter.AlterableConfig(name, 0, value)]
+        wanted = alter([alter.AlterConfigsResource(BROKER, "", configs)])
+        (told,) = self._ask(ALTER_CONFIGS, wanted, node).responses
+        assert told.error_code == 0, told
+
     def configs(self, topic: str, node: int) -> dict[str, str]:
         """As that broker tells them."""
         admin = AdminClient({"bootstrap.servers": self.address(node)})
@@ -150,9 +161,9 @@ class Brokers:
         return {(topic.name, each.partition_index): each
                 for topic in told.topics for each in topic.partitions}  # fmt: skip
 
-    def _ask(self, api: Any, request: Any) -> Any:
-        """Any that runs."""
-        address = Address.parse(self.address(next(iter(self.running))))
+    def _ask(self, api: Any, request: Any, node: int = 0) -> Any:
+        """That one, or any that runs."""
+        address = Address.parse(self.address(node or next(iter(self.running))))
         with Connection(address, ClientConfig(broker_list=str(address))) as client:
             return client.ask(api, request)
 

@@ -6,6 +6,7 @@ of the targets have the completed runs, so the scheduler has no state to lose.
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from appliance.process.bound_child import bound
 from appliance_spark import export_manifest
 from appliance_spark.export_broker import AdminPort
 from appliance_spark.export_layout import ExportFailed, Target, target_path, text_of
@@ -122,7 +124,9 @@ class Scheduler:
 
     def _start(self, name: str, due: float) -> subprocess.Popen[bytes]:
         self.say(f"{name}: starts, due {time.strftime('%Y-%m-%d %H:%M:%SZ', time.gmtime(due))}")
-        return subprocess.Popen([*self.command(name), "--due-ms", str(round(due * 1000))])
+        command = [*self.command(name), "--due-ms", str(round(due * 1000))]
+        # left behind it would hold the target's lock, and the next scheduler's run would fail
+        return subprocess.Popen(bound(command, signal.SIGTERM))
 
     def run(self, is_over: Callable[[], bool]) -> None:
         while not is_over():

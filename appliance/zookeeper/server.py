@@ -20,6 +20,7 @@ from typing import IO
 
 from appliance.config import Address
 from appliance.errors import ApplianceError
+from appliance.process.bound_child import bound
 
 JAVA_NEEDED = 17
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"  # a single one, too
@@ -146,7 +147,7 @@ class ZooKeeperServer:
         self.check_port()
         # in its own session, so that Ctrl-C ends it through us alone
         self.process = subprocess.Popen(
-            self.command(),
+            bound(self.command()),
             stdin=subprocess.DEVNULL,
             stdout=self.output or 2,
             stderr=self.output or 2,

@@ -3,6 +3,7 @@ retried, and clock changes are handled."""
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
@@ -16,6 +17,7 @@ from appliance_spark.export_broker import AdminPort
 from appliance_spark.export_layout import ExportFailed, Target, make_folder
 from appliance_spark.export_schedule import Export, Schedule
 from appliance_spark.export_scheduler import Scheduler, definitions_of, last_due
+from tests.support.children import child_of, until_gone
 
 HOUR = 3600.0
 T0 = datetime(2026, 11, 20, tzinfo=timezone.utc).timestamp()
@@ -117,6 +119,22 @@ def test_the_broker_hears_of_it_when_it_changes_and_each_minute() -> None:
         scheduler.step(T0 + seconds)
     assert told == [("e", round((T0 + HOUR) * 1000))] * 3
     assert said == ["the broker did not take when the next run of e begins: it is away"]
+
+
+SCHEDULER = """
+import time
+from appliance_spark.export_scheduler import Scheduler
+Scheduler(lambda: [], lambda name: ["sh", "-c", "exec sleep 60"], print)._start("e", 0.0)
+time.sleep(60)
+"""
+
+
+def test_a_killed_scheduler_leaves_no_run_behind() -> None:
+    """It would hold the target's lock, and the runs of the next scheduler would fail."""
+    with subprocess.Popen([sys.executable, "-c", SCHEDULER], stdout=subprocess.PIPE) as process:
+        child = child_of(process.pid, "sleep")
+        process.kill()
+        until_gone(child)
 
 
 def test_a_failed_run_that_succeeds_later_is_done() -> None:

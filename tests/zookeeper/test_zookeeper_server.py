@@ -18,6 +18,7 @@ from appliance.cli.main import main
 from appliance.zookeeper.server import ZooKeeperServer, peers_in, settings_in
 from loadtest.ports import lasting_port, lasting_ports
 from tests.support.certificates import Authority
+from tests.support.children import child_of, until_gone
 from tests.support.zookeeper import DEADLINE_S
 
 pytestmark = pytest.mark.first
@@ -59,6 +60,24 @@ def test_the_command_runs_a_zookeeper_until_it_is_told_to_stop(tmp_path: Path) -
         os.kill(int(children), signal.SIGKILL)
         assert process.wait(DEADLINE_S) == 1
         assert "Error: ZooKeeper ended with code -9\n" in process.stderr.read()
+
+
+JAVA = """#!/bin/sh
+[ "$1" = -version ] && { echo 'openjdk version "17.0.1"' >&2; exit; }
+exec sleep 60
+"""
+
+
+def test_a_killed_command_leaves_no_java_behind(tmp_path: Path) -> None:
+    java = tmp_path / "java"
+    java.write_text(JAVA)
+    java.chmod(0o755)
+    command = ["env", f"PATH={tmp_path}:{os.environ['PATH']}", sys.executable, "-m", "appliance",
+               "zookeeper", "--port", str(lasting_port()), "--data-dir", str(tmp_path / "data")]
+    with running(command) as process:
+        child = child_of(process.pid, "sleep")
+        process.kill()
+        until_gone(child)
 
 
 def test_without_java_or_pyspark_one_sentence_says_so(

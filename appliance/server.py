@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import shlex
 import signal
 import sys
 import time
@@ -289,7 +290,8 @@ class Server:
         if not self.is_embedded:
             garbage_collector.tune()
             print(f"ready kafka={self.kafka_addresses[0]} admin={self.admin_address} "
-                  f"export={self.export_address} data={self.config.data_dir}", flush=True)
+                  f"export={self.export_address} data={shlex.quote(str(self.config.data_dir))}",
+                  flush=True)  # fmt: skip
             if (health := self.health()).findings:
                 print(sentence(health), file=sys.stderr, flush=True)
         self._offer_setup()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -45,7 +46,7 @@ class Broker:
         self.process = self._start(command, environment)
         assert self.process.stdout is not None
         self.ready = self.process.stdout.readline().strip()
-        facts = dict(word.split("=", 1) for word in self.ready.split()[1:])
+        facts = dict(word.split("=", 1) for word in shlex.split(self.ready)[1:])
         self.kafka = facts.get("kafka", "")
         self.admin, self.data = facts.get("admin", ""), facts.get("data", "")
         self.export = facts.get("export", "")
@@ -115,7 +116,8 @@ def test_an_empty_directory_serves_and_stops_cleanly(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_at_the_terminal_is_a_clean_stop(tmp_path: Path) -> None:
-    with Broker(tmp_path) as broker:
+    with Broker(tmp_path / "my data") as broker:
+        assert broker.ready.endswith(f" data='{tmp_path / 'my data'}'"), "a script reads one word"
         code, told = broker.end(signal.SIGINT)
     assert code == 0
     assert "Traceback" not in told

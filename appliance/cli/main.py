@@ -7,6 +7,7 @@ import asyncio
 import gc
 import json
 import os
+import shlex
 import signal
 from importlib import import_module
 from pathlib import Path
@@ -175,7 +176,7 @@ def zookeeper(
         signal.signal(number, lambda *_: server.terminate())
     with server:
         server.wait_until_serving()
-        click.echo(f"ready zookeeper={server.address} data={data_dir}")
+        click.echo(f"ready zookeeper={server.address} data={shlex.quote(str(data_dir))}")
         code = server.wait()
     if code not in (0, 128 + signal.SIGTERM):
         raise click.ClickException(f"ZooKeeper ended with code {code}")
@@ -186,13 +187,15 @@ def zookeeper(
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def settings(as_json: bool, **options: Any) -> None:
     """Print every setting with the value that `serve` would use."""
-    values = configuration.values_of(load_config(**options))
+    config = load_config(**options)
+    values = configuration.values_of(config)
     if as_json:
         click.echo(json.dumps({name: plain(value) for name, value in values.items()}, indent=2))
         return
     for name, value in values.items():
         row = configuration.settings()[name]
-        mark = "" if value == row.default else "   (not the default)"
+        is_given = value != row.default and name in config.origins
+        mark = "   (not the default)" if is_given else ""
         click.echo(f"{name} = {row.text(value)}{mark}")
 
 

@@ -25,7 +25,7 @@ from appliance.config import (
 )
 from appliance.config.config_key import ConfigInvalid, ConfigKey, ConfigType, text_of
 from appliance.config.setting import limit_of
-from appliance.config.sources import OF_LISTENER
+from appliance.config.sources import FACTOR, OF_LISTENER
 from appliance.errors import RequestInvalid
 
 
@@ -155,14 +155,11 @@ def find(name: str) -> ConfigKey:
     raise ConfigInvalid(f"{name}: there is no such broker config")
 
 
-# What tools look for under Kafka's names, and ours are called otherwise: why, and the value.
+# What tools look for under Kafka's names, and ours are called otherwise, or say it otherwise: why
+# (if it is no setting of ours), and the value.
 FACTS: dict[str, tuple[str, Callable[[BrokerConfig], object]]] = {
     "broker.id": ("The same as node.id.", lambda config: config.node_id),
-    "default.replication.factor": (
-        "Without a cluster one node holds one copy.",
-        lambda config: config.replication.factor if config.is_in_cluster else 1,
-    ),
-    "log.dirs": ("The same as data.dir.", lambda config: config.data_dir),
+    "log.dirs": ("", lambda config: ",".join(map(str, config.record_dirs))),
 }
 
 
@@ -239,7 +236,7 @@ class BrokerConfigs:
         ]
         default = self._default(name)
         static = self._static.get(name, default)
-        if name in FACTS or static != default:
+        if static != default or name in FACTS.keys() - _SETTINGS.keys():
             found.append(ConfigSynonym(name, static, ConfigSource.STATIC_BROKER))
         return [*found, ConfigSynonym(name, default, ConfigSource.DEFAULT)]
 
@@ -248,7 +245,9 @@ class BrokerConfigs:
         if key is not None:
             return key.default
         row = _SETTINGS.get(name)
-        return self._static[name] if row is None else row.text(row.default)
+        if row is None or (name == FACTOR and not self.config.is_in_cluster):
+            return self._static[name]
+        return row.text(row.default)
 
     def broker_entries(self) -> list[ConfigEntry]:
         names = sorted({*_SETTINGS, *DYNAMIC, *FACTS, *self.listener_limits()})

@@ -26,6 +26,7 @@ ENVIRONMENT_OF_OTHERS = {"DEBUG", "SANITIZE", "MUTANTS", "MUTANT", "BUILD_TAG", 
                          "TOKEN_FILE", "CA_FILE", "SUCCEEDS"}
 
 OF_LISTENER = "listener.name."
+FACTOR = "default.replication.factor"
 
 # Names of versions before, which files of settings may still have
 FORMER = {"listen.address": "listeners", "advertised.address": "advertised.listeners"}
@@ -139,11 +140,12 @@ def load(
 
 def values_of(config: BrokerConfig) -> dict[str, Any]:
     """Every setting's value in force, by name."""
-    return {
+    found = {
         row.name: getattr(getattr(config, part) if part else config, field)
         for part, made in PARTS.items()
         for field, row in settings_of(made).items()
     }
+    return found if config.is_in_cluster else {**found, FACTOR: 1}  # whatever is set
 
 
 def as_markdown() -> str:

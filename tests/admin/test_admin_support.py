@@ -52,6 +52,7 @@ def test_settings_tell_where_they_were_set(tmp_path: Path) -> None:
         assert set(rows) == set(config.settings())
         assert (rows["num.partitions"]["value"], rows["num.partitions"]["source"]) == ("3", "--set")
         assert rows["log.segment.bytes"]["source"] == "default"
+        assert rows["default.replication.factor"]["value"] == "1"
         assert rows["data.dir"]["source"] == "flag"
         assert rows["data.dir"]["needs_restart"]
         assert not rows["log.retention.ms"]["needs_restart"]

@@ -873,7 +873,10 @@ def test_a_config_tells_where_it_comes_from(tmp_path: Path) -> None:
         assert (data.value, data.source, data.read_only) == (str(tmp_path), 4, True)
         assert (broker_entries["delete.topic.enable"].value,
                 broker_entries["delete.topic.enable"].type) == ("true", 1)
-        assert broker_entries["default.replication.factor"].value == "1"
+        factor = broker_entries["default.replication.factor"]
+        assert (factor.value, factor.default_value, factor.source) == ("1", "1", 5)
+        assert broker_entries["log.dirs"].value == str(tmp_path)
+        assert broker_entries["broker.id"].source == 4
         assert all(each.doc for each in broker_entries.values())
         _, checked = broker.topics.validate("u", 1, {"segment.ms": " 5"})
         made = broker.configs.in_force.topic_entries(checked.kept)

@@ -20,9 +20,19 @@ def written(folder: Path, text: str) -> Path:
 
 def test_defaults_are_the_table() -> None:
     values = config.values_of(load())
-    assert values == {name: row.default for name, row in config.settings().items()}
+    assert values.pop("default.replication.factor") == 1, "there is no other broker"
+    defaults = {name: row.default for name, row in config.settings().items()}
+    assert defaults.pop("default.replication.factor") == 3
+    assert values == defaults
     assert values["log.segment.bytes"] == 1 << 30
     assert values["log.visibility"] == "durable"
+
+
+def test_of_a_cluster_the_factor_is_what_is_set() -> None:
+    cluster = ["zookeeper.connect=127.0.0.1:2181"]
+    for pairs, wanted in (([], 3), (["default.replication.factor=2"], 2)):
+        values = config.values_of(load(pairs=[*cluster, *pairs]))
+        assert values["default.replication.factor"] == wanted
 
 
 def test_later_sources_win(tmp_path: Path) -> None:

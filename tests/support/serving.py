@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -56,7 +57,7 @@ class Serving:
             self.process.stdout.close()
             self.process.wait()
         assert ready, self.log
-        facts = dict(word.split("=", 1) for word in ready.split()[1:])
+        facts = dict(word.split("=", 1) for word in shlex.split(ready)[1:])
         host, _, port = facts["kafka"].rpartition(":")
         self.kafka = (host, int(port))
         self.admin = facts["admin"]

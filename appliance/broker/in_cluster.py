@@ -80,7 +80,7 @@ class InCluster:
             self.cluster, topics, self.roles, config.replication.lag_max_ms
         )
         self.facts = SharedFacts(broker, self.cluster, self.roles.may_lead_now)
-        self._cuts = UncleanCuts(self.fetchers, broker.ledger)
+        self._cuts = UncleanCuts(self.roles, self.fetchers, broker.ledger)
         self._failed = FailedReplicas(self.cluster, topics)
         self._tasks: list[asyncio.Task[None]] = []
         self._kept_lives = KeptLives(broker.log_dir)

@@ -11,7 +11,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from appliance._log import Log
 from appliance.broker.followers_traffic import AS_FOLLOWER, AS_LEADER, is_slow
@@ -42,6 +42,14 @@ class Fetchers(Protocol):
     def stop_topic(self, name: str) -> None: ...
 
 
+class UncleanWin(NamedTuple):
+    """An election by which this broker leads without what only others had."""
+
+    key: Key
+    epoch: int
+    end_offset: int  # of its log then
+
+
 class Coordinators(Protocol):
     """Who coordinates what stands in a partition that is led here. May be told again."""
 
@@ -61,11 +69,13 @@ class ReplicaRoles:
         self.is_paused = False  # the session may be over
         self.may_lead = True  # False: it is not known yet who may do what here
         self.elections = 0  # that this broker won
+        self.unclean_wins: list[UncleanWin] = []  # that nobody has taken yet
         self._topics = topics
         self._fetchers = fetchers
         self._coordinators = coordinators
         self._led: dict[Key, Log] = {}
         self._proposed: dict[Key, tuple[int, set[int]]] = {}  # for which epoch, and whom
+        self._unclean: dict[Key, int] = {}  # the epoch of the last such election
 
     def may_lead_now(self) -> None:
         if not self.may_lead:
@@ -116,6 +126,8 @@ class ReplicaRoles:
             del self._led[key]
             if name in self._coordinators:
                 self._tell_coordinators(key)
+        for key in [each for each in self._unclean if each[0] == name]:
+            del self._unclean[key]
         self._fetchers.stop_topic(name)
 
     # Told by the cluster
@@ -226,6 +238,7 @@ class ReplicaRoles:
             # that they are enough, whatever the setting says by now.
             least = max(least, len(state.isr) + 1)
         if log.role != "leader" or log.election != state.leader_epoch:
+            self._note_unclean(key, log, state)
             log.lead(state.leader_epoch, us, others, in_sync, least)
             self.elections += 1
             events.info("leads", partition=log.name, epoch=state.leader_epoch, isr=[*state.isr])
@@ -235,6 +248,13 @@ class ReplicaRoles:
             joining = set()
         log.set_in_sync(state.leader_epoch, in_sync, sorted(joining), least)
         self._led[key] = log
+
+    def _note_unclean(self, key: Key, log: Log, state: PartitionState) -> None:
+        """Once: a pause ends with the same election."""
+        epoch = state.leader_epoch
+        if state.unclean == epoch != self._unclean.get(key):
+            self._unclean[key] = epoch
+            self.unclean_wins.append(UncleanWin(key, epoch, log.log_end_offset))
 
     # The session
 

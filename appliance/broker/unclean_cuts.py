@@ -1,11 +1,17 @@
-"""What a broker cuts after an unclean election may have been acknowledged, so the ledger has it
-before it is gone: a follower's thread cuts nothing of the kind until that is on disk."""
+"""What an unclean election loses is in the ledger, twice if its records are still somewhere:
+
+    who is elected   at once: where its log ends, and that others had more. How much nobody knows
+                     whose disk is there
+    who follows it   what it has to cut, before that is gone: its thread cuts nothing of the kind
+                     until it is on disk
+"""
 
 from __future__ import annotations
 
 import asyncio
 
 from appliance.broker.replica_fetchers import ReplicaFetchers
+from appliance.broker.replica_roles import ReplicaRoles, UncleanWin
 from appliance.catalog.loss_ledger import Damage, Ledger
 from appliance.errors import ApplianceError
 from appliance.process import event_log
@@ -18,13 +24,19 @@ LOOK_S = 0.2
 
 
 class UncleanCuts:
-    def __init__(self, fetchers: ReplicaFetchers, ledger: Ledger) -> None:
+    def __init__(
+        self, roles: ReplicaRoles, fetchers: ReplicaFetchers, ledger: Ledger
+    ) -> None:
+        self._roles = roles
         self._fetchers = fetchers
         self._ledger = ledger
 
     async def run(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
+            if wins := self._roles.unclean_wins:
+                self._roles.unclean_wins = []
+                await asyncio.to_thread(self._ledger.note, [loss(each) for each in wins])
             for each in self._fetchers.running():
                 await asyncio.to_thread(self._tell, each)
 
@@ -40,6 +52,14 @@ class UncleanCuts:
             return
         for each in cuts:
             fetcher.allow_cut(each.topic_id, each.partition, each.offset)
+
+
+def loss(win: UncleanWin) -> Damage:
+    return Damage(
+        *win.key, win.end_offset, None,
+        "this broker was elected without what only others had from here on (an unclean election, "
+        f"epoch {win.epoch}); who of them returns says in its own ledger what it cuts",
+    )  # fmt: skip
 
 
 def damage(cut: UntoldCut, leader: int) -> Damage:

@@ -216,6 +216,9 @@ def replace(
         put_json({**report, "begun_anew": begin_lost_anew and bool(lost)})
     else:
         click.echo(f"{some(len(keys), 'partition')} of broker {node}: all replicas are in sync")
+        if lost and begin_lost_anew:
+            click.echo("what is lost is in the ledger of who leads it now (appliance ledger list): "
+                       f"{shown([*map(str, lost)])}")  # fmt: skip
         if left:
             click.echo(f"without a leader as before: {shown([*map(str, left)])} "
                        "(--begin-lost-anew)")  # fmt: skip

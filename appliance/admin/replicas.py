@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 from appliance._log import Log
@@ -62,6 +62,7 @@ class BrokerRow(TypedDict):
     preferred: int  # partitions of which it is the first replica
     replicas: int
     in_sync: int
+    reasons: list[str]  # why it cannot follow others, by its own word
 
 
 class ReplicasAnswer(TypedDict):
@@ -149,12 +150,13 @@ async def list_replicas(call: Call) -> ReplicasAnswer:
         if verdict != "ok" and len(troubles) < SHOWN and topic.name in described:
             troubles.append(replica_row(call.broker, topic, index, least))
     controller = here.cluster.controller_id
+    reasons = await here.cluster.reasons.of_all()
     return {
         "node_id": node_id,
         "zookeeper": str(call.process.config.zookeeper.ensemble),
         "session": here.status,
         "controller": None if controller == NOBODY else controller,
-        "brokers": brokers(here.cluster, counts),
+        "brokers": brokers(here.cluster, counts, reasons),
         "verdicts": {**verdicts},
         "troubles": troubles,
     }
@@ -180,7 +182,11 @@ async def placements(broker: Broker) -> AsyncIterator[tuple[Topic, int, Placemen
             yield topic, index, broker.members.placement(topic, index)
 
 
-def brokers(cluster: Cluster, counts: Mapping[str, Counter[int]]) -> list[BrokerRow]:
+def brokers(
+    cluster: Cluster,
+    counts: Mapping[str, Counter[int]],
+    reasons: Mapping[int, Sequence[str]],
+) -> list[BrokerRow]:
     """Those that are not there, too, if they have replicas."""
     rows: list[BrokerRow] = []
     for node in sorted({*cluster.brokers, *counts["replicas"]}):
@@ -195,6 +201,7 @@ def brokers(cluster: Cluster, counts: Mapping[str, Counter[int]]) -> list[Broker
             "preferred": counts["preferred"][node],
             "replicas": counts["replicas"][node],
             "in_sync": counts["in_sync"][node],
+            "reasons": [*reasons.get(node, ())],
         })  # fmt: skip
     return rows
 

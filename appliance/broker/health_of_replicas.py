@@ -49,12 +49,10 @@ def of_replicas(here: InCluster) -> Iterator[Finding]:
     yield from first_of("degraded", "replicas", under, "partitions have replicas behind")
     yield from first_of("degraded", "replicas", alone, "topics of groups or transactions have few "
                         "replicas")  # fmt: skip
-    away = [f"{why} ({some(count, 'partition')})" for why, count in here.fetchers.troubles.items()]
-    yield from first_of("degraded", "replicas", sorted(away), "leaders cannot be followed")
-    troubles = [f"{name}: {why}" for name, why in sorted(here.topics.troubles.items())]
-    yield from first_of("degraded", "replicas", troubles, "topics are not as the cluster has them")
-    if here.facts.trouble:
-        text = f"users, rules and settings are not as the cluster has them: {here.facts.trouble}"
+    yield from first_of("degraded", "replicas", unfollowed(here), "leaders cannot be followed")
+    yield from first_of("degraded", "replicas", unlike_the_cluster(here), "topics are not as the "
+                        "cluster has them")  # fmt: skip
+    if text := facts_unlike(here):
         if here.roles.may_lead:
             yield Finding("degraded", "zookeeper", text)
         else:
@@ -64,6 +62,29 @@ def of_replicas(here: InCluster) -> Iterator[Finding]:
     yield from first_of("degraded", "zookeeper", unusable, "facts in ZooKeeper were passed over")
     nodes = [f"{path} in ZooKeeper: {why}" for path, why in sorted(here.cluster.troubles.items())]
     yield from first_of("degraded", "zookeeper", nodes, "nodes in ZooKeeper were passed over")
+
+
+def reasons_of(here: InCluster) -> list[str]:
+    """What no other broker can know, and why replicas of this one may lack something: told to who
+    looks at the cluster as a whole."""
+    dirs = here.broker.log_dir.directories
+    offline = [f"{each.path} is offline: {each.why}" for each in dirs if each.logs is None]
+    facts = [text] if (text := facts_unlike(here)) else []
+    return [*unfollowed(here), *offline, *unlike_the_cluster(here), *facts]
+
+
+def unfollowed(here: InCluster) -> list[str]:
+    troubles = here.fetchers.troubles.items()
+    return sorted(f"{why} ({some(count, 'partition')})" for why, count in troubles)
+
+
+def unlike_the_cluster(here: InCluster) -> list[str]:
+    return [f"{name}: {why}" for name, why in sorted(here.topics.troubles.items())]
+
+
+def facts_unlike(here: InCluster) -> str:
+    found = here.facts.trouble
+    return f"users, rules and settings are not as the cluster has them: {found}" if found else ""
 
 
 def without_leader(here: InCluster) -> Iterator[str]:

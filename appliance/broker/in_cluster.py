@@ -20,6 +20,7 @@ from appliance.broker.broker import Broker
 from appliance.broker.cluster_settings import ClusterSettings, topic_defaults
 from appliance.broker.cluster_topics import ClusterTopics
 from appliance.broker.failed_replicas import FailedReplicas
+from appliance.broker.health_of_replicas import reasons_of
 from appliance.broker.in_sync_replicas import InSyncReplicas
 from appliance.broker.inter_broker_security import InterBrokerSecurity
 from appliance.broker.kept_lives import KeptLives
@@ -129,7 +130,7 @@ class InCluster:
         self.on_topics([*self.cluster.topics, *self.broker.topics])
         jobs = (
             self.topics.run, self.in_sync.run, self.roles.watch_session, self._cuts.run,
-            self.fetchers.watch, self._failed.run, self._begin_empty_ones_anew,
+            self.fetchers.watch, self._failed.run, self._begin_empty_ones_anew, self._tell_reasons,
         )  # fmt: skip
         self._tasks += [asyncio.create_task(kept(each)) for each in jobs]
         letting_in = asyncio.create_task(self._let_in(let_in))
@@ -228,6 +229,12 @@ class InCluster:
         self.topics.heard([])  # there may be none
         self.broker.cluster_id = self.cluster.cluster_id or self.broker.cluster_id
         self.roles.apply_all()
+
+    async def _tell_reasons(self) -> None:
+        while True:
+            await asyncio.sleep(AGAIN_S)
+            if self.cluster.life:
+                await self.cluster.reasons.tell(reasons_of(self))
 
     async def _begin_empty_ones_anew(self) -> None:
         while True:

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from kazoo.exceptions import ConnectionClosedError, KazooException
 
 from appliance.cluster import forms, producer_id_blocks, requests
+from appliance.cluster.broker_reasons import BrokerReasons
 from appliance.cluster.controller import Controller, Rebalance
 from appliance.cluster.fact_nodes import FactNodes
 from appliance.cluster.forms import (
@@ -99,6 +100,7 @@ class Cluster:
         )
         self._isr_writes = IsrWrites(session, view, self._telling, self._membership, node_id)
         self._topic_writes = TopicWrites(session, view.reading)
+        self.reasons = BrokerReasons(session, view.reading, node_id)
         self.facts = FactNodes(session, config.may_show_secrets)
         self._tasks: list[asyncio.Task[None]] = []
 

@@ -26,6 +26,7 @@ LIFE_MAX = 2**31 - 1  # versions of nodes are 32 bits
 REPLICAS_MAX = 64
 PARTITIONS_MAX = 100_000
 TEXT_MAX = 255
+REASON_MAX = 1000
 CONFIGS_MAX = 1000
 CONFIG_MAX = 32_767
 SHOWN_MAX = 100
@@ -151,7 +152,18 @@ def fields_of_config(values: Mapping[str, str]) -> dict[str, Any]:
     return {"version": 1, "config": dict(values)}
 
 
+def reasons_node(reasons: Sequence[str]) -> bytes:
+    """As much as is read again."""
+    most = REASON_MAX - 3
+    texts = [each if len(each) <= REASON_MAX else f"{each[:most]}..." for each in reasons]
+    return as_json({"version": 1, "reasons": texts[:REPLICAS_MAX]})
+
+
 # In
+
+
+def reasons_from(data: bytes, where: str) -> list[str]:
+    return Reader(where, fields_in(data, where, 1)).texts("reasons", REASON_MAX)
 
 
 def broker_from(data: bytes, node_id: int, where: str) -> LivingBroker:
@@ -261,12 +273,12 @@ class Reader:
             raise self.unknown(name, value, f"a text of at most {TEXT_MAX} letters")
         return value
 
-    def texts(self, name: str) -> list[str]:
+    def texts(self, name: str, longest: int = TEXT_MAX) -> list[str]:
         value = self.fields.get(name, [])
         if not isinstance(value, list) or len(value) > REPLICAS_MAX:
             raise self.unknown(name, value, f"a list of at most {REPLICAS_MAX} texts")
-        if any(not isinstance(each, str) or len(each) > TEXT_MAX for each in value):
-            raise self.unknown(name, value, f"texts of at most {TEXT_MAX} letters")
+        if any(not isinstance(each, str) or len(each) > longest for each in value):
+            raise self.unknown(name, value, f"texts of at most {longest} letters")
         return value
 
     def text_map(self, name: str) -> dict[str, str]:

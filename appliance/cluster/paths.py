@@ -13,6 +13,7 @@ its names; lives, notices and requests are our own.
     /latest_producer_id_block              the producer ids that were given last
     /appliance/requests/r...               other requests to it
     /appliance/changes/c...                what changed in a round: `notices.py`
+    /appliance/reasons/N                   ephemeral: why broker N cannot follow others
     /appliance/facts                       users, rules, settings: which set, and its last changes
     /appliance/fact_sets/ID/KIND/NAME      one of them: `fact_nodes.py`
 """
@@ -35,9 +36,12 @@ PRODUCER_IDS = "/latest_producer_id_block"
 TOPIC_IDS = "/appliance/topics"
 REQUESTS = "/appliance/requests"
 CHANGES = "/appliance/changes"
+REASONS = "/appliance/reasons"
 FACTS, FACT_SETS = "/appliance/facts", "/appliance/fact_sets"
 
-FOLDERS = (LIVES, IDS, TOPICS, TOPIC_CONFIGS, TOPIC_IDS, DELETIONS, REQUESTS, CHANGES, FACT_SETS)
+FOLDERS = (
+    LIVES, IDS, TOPICS, TOPIC_CONFIGS, TOPIC_IDS, DELETIONS, REQUESTS, CHANGES, REASONS, FACT_SETS,
+)  # fmt: skip
 
 
 def topic(name: str) -> str:
@@ -62,6 +66,10 @@ def state(name: str, number: int) -> str:
 
 def config(name: str) -> str:
     return f"{TOPIC_CONFIGS}/{name}"
+
+
+def reasons(node_id: int) -> str:
+    return f"{REASONS}/{node_id}"
 
 
 def fact_set(folder: str, kind: str = "") -> str:

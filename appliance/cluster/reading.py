@@ -70,7 +70,7 @@ class Reading:
 
     async def brokers(self, watch: Callable[[], None]) -> dict[int, LivingBroker]:
         names = await self._session.children(paths.IDS, watch)
-        self._forget_all_but(paths.IDS, names)
+        self.forget_all_but(paths.IDS, names)
         numbers = [int(each) for each in names if is_id(each)]
         found = await in_parts(self._broker(each, watch) for each in numbers)
         return {each.node_id: each for each in found if each}
@@ -84,7 +84,7 @@ class Reading:
 
     async def topics(self) -> list[TopicNews]:
         names = await self._session.children(paths.TOPICS)
-        self._forget_all_but(paths.TOPICS, names)
+        self.forget_all_but(paths.TOPICS, names)
         found = await in_parts(self.topic(each) for each in names)
         return [each for each in found if each]
 
@@ -148,7 +148,7 @@ class Reading:
         self.troubles.pop(where, None)
         return parsed
 
-    def _forget_all_but(self, folder: str, names: Collection[str]) -> None:
+    def forget_all_but(self, folder: str, names: Collection[str]) -> None:
         """The troubles of nodes that are gone."""
         for where in [*self.troubles]:
             above, _, name = where.rpartition("/")

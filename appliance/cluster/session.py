@@ -147,6 +147,9 @@ class Session:
         made: str = await self.ask(question, self.root + path, data, acl, **kind)
         return made.removeprefix(self.root)
 
+    async def delete(self, path: str) -> None:
+        await self.ask(self.client.delete_async, self.root + path)
+
     def change(self) -> Change:
         return Change(self)
 

@@ -51,7 +51,11 @@ def at_a_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def with_cluster(
-        place: Ensemble | None, pairs: tuple[str, ...], as_json: bool, **options: Any
+        place: Ensemble | None,
+        pairs: tuple[str, ...],
+        listener: str,
+        as_json: bool,
+        **options: Any,
     ) -> Any:
         place = place or click.get_current_context().meta.get(PLACE)
         if place is None:
@@ -60,10 +64,14 @@ def at_a_cluster(command: Callable[..., Any]) -> Callable[..., Any]:
             security = of_pairs(pairs, "--set ")
         except ConfigInvalid as error:
             raise click.UsageError(str(error)) from error
-        with explaining(), SeenCluster(place, security) as cluster:
+        with explaining(), SeenCluster(place, security, listener.upper()) as cluster:
             return command(cluster=cluster, as_json=as_json, **options)
 
     found = click.option("--json", "as_json", is_flag=True, help="One JSON object.")(with_cluster)
+    found = click.option(
+        "--listener", default="", metavar="NAME",
+        help="The brokers' listener to come by; without it the first of security.protocol.",
+    )(found)
     found = click.option(
         "--set", "pairs", multiple=True, metavar="KEY=VALUE",
         help="Login and TLS at the brokers, as in security.protocol=SASL_SSL; docs/client.md.",

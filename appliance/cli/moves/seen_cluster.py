@@ -9,16 +9,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from appliance.cli.moves.registered import HOW, Seen, Way, registered
 from appliance.client.config import ClientConfig
 from appliance.client.connection import Address, Connection
-from appliance.client.errors import BrokerUnavailable
+from appliance.client.errors import AccessFailed, BrokerUnavailable
 from appliance.client.security_config import SecurityConfig
-from appliance.cluster import forms
-from appliance.cluster.forms import FormUnknown, Key, Replicas
+from appliance.cluster.forms import Key, Replicas
 from appliance.cluster.plans import Move, Placed
 from appliance.config import Ensemble
 from appliance.errors import ApplianceError
-from appliance.process.exit_codes import FAILED, NOT_FOUND, REFUSED, UNREACHABLE, Failed
+from appliance.process.exit_codes import REFUSED, UNREACHABLE, Failed
 from appliance.process.spoken import some
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.alter_partition_reassignments import API as ALTER
@@ -39,28 +39,18 @@ from appliance.protocol.messages.list_partition_reassignments import (
 )
 from appliance.protocol.messages.metadata import API as METADATA
 from appliance.protocol.messages.metadata import MetadataRequest
-from appliance.zookeeper.cluster import ReadTree, connected, explained, is_number
 from appliance.zookeeper.cluster_health import ClusterUnread
-from appliance.zookeeper.nodes import IDS, TOPICS
 
-ZOOKEEPER_S = 10.0
 HEARD_S, LOOK_S = 5.0, 0.2  # so long brokers may not have heard of a topic
 AT_ONCE = 500  # partitions of a request
 TOPIC, BROKER = 2, 4  # kinds of resources with configs
 PREFERRED, UNCLEAN = 0, 1
 MIN_INSYNC = "min.insync.replicas"
+NO_RIGHT = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+RIGHTS = ("wanted DESCRIBE, ALTER and ALTER_CONFIGS on the cluster, DESCRIBE and DESCRIBE_CONFIGS "
+          "on topics")  # fmt: skip
 Values = Mapping[str, str | None]
 Sizes = dict[tuple[int, str, int], int]  # by broker, topic and partition
-
-
-@dataclass(frozen=True)
-class Seen:
-    """A broker that is registered."""
-
-    id: int
-    address: Address
-    rack: str
-    life: int
 
 
 @dataclass
@@ -81,8 +71,12 @@ class Picture:
 
 
 class SeenCluster:
-    def __init__(self, ensemble: Ensemble, security: SecurityConfig) -> None:
+    def __init__(
+        self, ensemble: Ensemble, security: SecurityConfig, listener: str = ""
+    ) -> None:
+        """`listener`: by which one to come, if several speak the protocol."""
         self._ensemble, self._security = ensemble, security
+        self._way = Way(security.security_protocol, listener)
         self._connections: dict[Address, Connection] = {}
         self._brokers: dict[int, Seen] = {}
         self._topics: set[str] = set()  # in ZooKeeper
@@ -97,28 +91,8 @@ class SeenCluster:
     # Who is there
 
     def brokers(self) -> dict[int, Seen]:
-        with connected(self._ensemble, ZOOKEEPER_S) as client, explained(str(self._ensemble)):
-            tree = ReadTree(client, self._ensemble.root, ZOOKEEPER_S)
-            names = sorted(filter(is_number, tree.children_of(IDS)), key=int)
-            self._topics = {*tree.children_of(TOPICS)}
-            nodes = tree.contents(f"{IDS}/{each}" for each in names)
-        found = {}
-        for name in names:
-            try:
-                broker = forms.broker_from(nodes.get(f"{IDS}/{name}", b""), int(name), name)
-            except FormUnknown as error:
-                raise Failed(f"{error}: wanted brokers of one cluster", FAILED) from error
-            told = broker.listeners.all[0].address
-            found[broker.node_id] = Seen(
-                broker.node_id, Address(told.host, told.port), broker.rack, broker.life
-            )
-        self._brokers = found
-        if not found:
-            raise Failed(f"no broker is registered in {self._ensemble}", NOT_FOUND)
-        if lone := [each for each, seen in found.items() if not seen.life]:
-            raise Failed(f"broker {lone[0]} in {self._ensemble} is one of no cluster: wanted "
-                         "brokers with zookeeper.format=cluster", REFUSED)  # fmt: skip
-        return found
+        self._brokers, self._topics = registered(self._ensemble, self._way)
+        return self._brokers
 
     @property
     def known(self) -> dict[int, Seen]:
@@ -135,7 +109,7 @@ class SeenCluster:
                 return self.ask_one(each, api, request)
             except BrokerUnavailable as error:
                 why = error
-        raise Failed(f"no broker answers: {why}", UNREACHABLE)
+        raise Failed(f"no broker answers: {why} ({HOW})", UNREACHABLE)
 
     def ask_one(self, broker: Seen, api: Any, request: Any) -> Any:
         connection = self._connections.get(broker.address)
@@ -304,7 +278,8 @@ def _request(topics: Mapping[str, Mapping[int, list[int]]]) -> AlterPartitionRea
 
 def refused(code: int, what: str, words: str | None = None) -> Failed:
     name = ErrorCode(code).name if code in [*ErrorCode] else f"error {code}"
-    return Failed(f"{what}: {name}{f', {words}' if words else ''}", REFUSED)
+    told = f"{what}: {name}{f', {words}' if words else ''}"
+    return Failed(f"{told}: {RIGHTS} ({HOW})" if code in NO_RIGHT else told, REFUSED)
 
 
 @contextmanager
@@ -314,5 +289,7 @@ def explaining() -> Iterator[None]:
         yield
     except ClusterUnread as error:
         raise Failed(str(error), UNREACHABLE) from error
+    except AccessFailed as error:
+        raise Failed(f"{error}: {HOW}", REFUSED) from error
     except BrokerUnavailable as error:
-        raise Failed(str(error), UNREACHABLE) from error
+        raise Failed(f"{error} ({HOW})", UNREACHABLE) from error

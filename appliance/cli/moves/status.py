@@ -32,14 +32,15 @@ KNOWN = (*UNWELL, "unseen")
 def status(cluster: SeenCluster, as_json: bool) -> None:
     """Show brokers, their lives, the controller, and partitions that lack something.
 
-    Exit code 10: a partition has no leader, too few replicas in sync, or one that is away."""
+    Exit code 10: a partition has no leader, too few replicas in sync, or one that is away, or a
+    broker cannot follow others."""
     picture = cluster.picture(may_be_part=True)
     answer = described(picture, cluster)
     if as_json:
         put_json(answer)
     else:
         put(answer, picture)
-    if any(answer[kind] for kind in KNOWN):
+    if any(answer[kind] for kind in KNOWN) or any(each["reasons"] for each in answer["brokers"]):
         click.get_current_context().exit(UNHEALTHY)
 
 
@@ -86,7 +87,7 @@ def rows(picture: Picture) -> list[dict[str, Any]]:
             "id": each.id, "address": str(each.address), "rack": each.rack or None,
             "life": each.life, "replicas": replicas[each.id], "leads": leads[each.id],
             "bytes": None if each.id in picture.unasked else sizes[each.id],
-            "why": picture.unasked.get(each.id),
+            "why": picture.unasked.get(each.id), "reasons": [*each.reasons],
         }
         for each in picture.brokers.values()
     ]  # fmt: skip
@@ -100,6 +101,9 @@ def put(answer: dict[str, Any], picture: Picture) -> None:
           each["why"] or ("controller" if each["id"] == answer["controller"] else ""))
          for each in answer["brokers"]],
     ))  # fmt: skip
+    for each in answer["brokers"]:
+        for why in each["reasons"]:
+            click.echo(f"broker {each['id']} says: {why}")
     for node in answer["dead"]:
         click.echo(f"broker {node} does not live, and has {some(len(picture.of(node)), 'replica')}")
     click.echo("")

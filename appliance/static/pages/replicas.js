@@ -114,6 +114,13 @@ const brokerColumns = (found) => [
   },
   { name: "replicas", title: "Replicas", number: true, cell: (each) => count(each.replicas) },
   { name: "in_sync", title: "In sync", number: true, cell: (each) => count(each.in_sync) },
+  {
+    name: "reasons",
+    title: "Says",
+    wide: true,
+    value: (each) => each.reasons.join("; "),
+    cell: (each) => each.reasons.map((one) => html`<div>${one}</div>`),
+  },
 ];
 
 function Sentence({ found }) {

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import click
 import pytest
 from click.testing import CliRunner
 
+from appliance.cli.cluster import cluster
 from appliance.cli.main import main
+from appliance.cli.moves import options
 from appliance.cli.moves.carrying_out import missing, shown, throttled_replicas
 from appliance.cli.moves.commands import last
 from appliance.cluster.plans import Move, Placed
@@ -47,6 +50,42 @@ def test_who_is_empty_comes_last() -> None:
 
 def test_long_lists_are_cut() -> None:
     assert shown([f"{each}" for each in range(12)]).endswith("8; 9 and 2 more")
+
+
+@pytest.mark.parametrize(
+    ("is_sure", "can_ask", "reply", "code", "said"),
+    [
+        (True, False, "", 0, "done\n"),
+        (False, False, "y\n", 4, "Error: Move it? Nobody can be asked here, so it wants --yes\n"),
+        (False, True, "n\n", 1, "Error: nothing was done\n"),
+        (False, True, "y\n", 0, "done\n"),
+    ],
+    ids=["said before", "a script", "no", "yes"],
+)
+def test_what_moves_records_asks_whoever_can_be_asked(
+    monkeypatch: pytest.MonkeyPatch,
+    is_sure: bool,
+    can_ask: bool,
+    reply: str,
+    code: int,
+    said: str,
+) -> None:
+    @click.command
+    def asking() -> None:
+        options.agreed("Move it?", is_sure)
+        click.echo("done")
+
+    monkeypatch.setattr(options, "can_ask", lambda: can_ask)
+    found = CliRunner().invoke(asking, input=reply)
+    assert (found.exit_code, found.output.endswith(said)) == (code, True), found.output
+
+
+def test_all_commands_that_move_records_can_be_told_not_to_ask() -> None:
+    moving = {name for name, each in cluster.commands.items()
+              if any("--throttle" in one.opts for one in each.params)}  # fmt: skip
+    asking = {name for name, each in cluster.commands.items()
+              if any("--yes" in one.opts for one in each.params)}  # fmt: skip
+    assert moving == asking == {"decommission", "rebalance", "replace", "replicate"}
 
 
 @pytest.mark.parametrize(

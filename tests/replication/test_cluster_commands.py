@@ -61,6 +61,9 @@ def test_a_broker_is_decommissioned_and_the_others_have_it_all(three: Brokers) -
     assert len(planned["moves"]) == len(mine)
     assert planned["bytes"] > 0
     code, said = command(three, "decommission", "3")
+    assert (code, "Nobody can be asked here, so it wants --yes" in said) == (4, True), said
+    assert answer(three, "status")["moving"] == []
+    code, said = command(three, "decommission", "3", "--yes")
     assert code == 0, said
     assert f"broker 3 has no replica any more ({len(mine)} partition" in said
     for each in range(3):
@@ -69,7 +72,7 @@ def test_a_broker_is_decommissioned_and_the_others_have_it_all(three: Brokers) -
     internal = three.until("__consumer_offsets", lambda found: len(found.isrs) == 3)
     assert {*internal.replicas} == {1, 2, 3}
     assert command(three, "decommission", "3")[0] == 4
-    assert answer(three, "decommission", "3", "--fewer-replicas")["partitions"] == 1
+    assert answer(three, "decommission", "3", "--fewer-replicas", "--yes")["partitions"] == 1
     assert {*three.partition("__consumer_offsets").replicas} == {1, 2}
     assert answer(three, "decommission", "3")["partitions"] == 0
     three.stop(3)
@@ -104,6 +107,8 @@ def test_a_dead_box_is_replaced_under_its_id(three: Brokers) -> None:
         code, said = command(three, "replace", "2", "--begin-lost-anew", "--yes")
         assert code == 0, said
         assert "3 partitions of broker 2: all replicas are in sync" in said
+        assert f"damage topic=alone partition={own} first_offset=0 last_offset=null" in (
+            three.running[2].wait_for_log("damage topic=alone"))  # fmt: skip
         writer.until_more()
         acked = writer.end()
     assert {*acked} - {*three.everything("t")} == set()
@@ -125,7 +130,8 @@ def test_another_box_takes_the_place_of_a_dead_one_and_all_is_evened(three: Brok
     refused = command(three, "replace", "2", "--with", "4")
     assert (refused[0], "appliance cluster decommission 2" in refused[1]) == (4, True)
     assert command(three, "replace", "1", "--with", "9")[0] == 3
-    code, said = command(three, "replace", "1", "--with", "4")
+    assert command(three, "replace", "1", "--with", "4")[0] == 4
+    code, said = command(three, "replace", "1", "--with", "4", "--yes")
     assert code == 0, said
     for each in range(4):
         found = three.until("t", lambda found: len(found.isrs) == 2, each)

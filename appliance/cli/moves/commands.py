@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -15,11 +16,9 @@ from appliance.cli.moves.carrying_out import (
     until_done,
     until_in_sync,
 )
-from appliance.cli.moves.options import DRY_RUN, THROTTLE, at_a_cluster
+from appliance.cli.moves.options import DRY_RUN, THROTTLE, YES, agreed, at_a_cluster
 from appliance.cli.moves.seen_cluster import UNCLEAN, Picture, SeenCluster
-from appliance.cli.remote.api import sure
 from appliance.cli.remote.output import put_json, table
-from appliance.cli.remote.topic import YES
 from appliance.cluster import plans
 from appliance.cluster.plans import Move, Placed, Plan
 from appliance.process.exit_codes import FAILED, NOT_FOUND, REFUSED, UNHEALTHY, Command, Failed
@@ -42,6 +41,7 @@ EMPTY_S = 60.0
 )
 @THROTTLE
 @DRY_RUN
+@YES
 @at_a_cluster
 def decommission(
     cluster: SeenCluster,
@@ -49,9 +49,12 @@ def decommission(
     fewer_replicas: bool,
     throttle: int | None,
     dry_run: bool,
+    is_sure: bool,
     as_json: bool,
 ) -> None:
     """Move everything off a broker that lives, so that it can be stopped for good.
+
+    The plan is shown first.
 
     Ended at any time, it goes on where it was when it is called again."""
     picture = cluster.picture()
@@ -60,25 +63,22 @@ def decommission(
             f"broker {node} does not live; living are {numbers(picture)}. What was on a dead one: "
             f"appliance cluster replace {node}", NOT_FOUND,
         )  # fmt: skip
-    plan = plans.off(node, picture.partitions, picture.racks, fewer_replicas)
-    if dry_run:
-        check(plan, picture, node)
-        check_led(plan)
-        return put_plan(plan, as_json, {"broker": node})
-    done: list[Move] = []
-    for _ in range(ROUNDS):
-        done += finish(cluster, picture, node, throttle)
-        picture = cluster.picture()
+
+    def plan_of(picture: Picture) -> Plan:
         plan = plans.off(node, picture.partitions, picture.racks, fewer_replicas)
         check(plan, picture, node)
         check_led(plan)
-        if not plan.moves:
-            break
+        return plan
+
+    def agree(plan: Plan) -> None:
         if not as_json:
-            click.echo(told(plan), err=True)
-        carry_out(cluster, plan.moves, throttle)
-        done += plan.moves
-    if left := picture.of(node):
+            put_plan(plan, as_json, {})
+        agreed(f"Move all of that off broker {node}?", is_sure)
+
+    if dry_run:
+        return put_plan(plan_of(picture), as_json, {"broker": node})
+    done = moved_off(cluster, node, plan_of, agree, throttle)
+    if left := cluster.picture(with_sizes=False).of(node):
         raise Failed(f"{some(len(left), 'partition')} came anew: {shown([*map(str, left)])}; "
                      "call it again", FAILED)  # fmt: skip
     until_empty(cluster, node)
@@ -87,6 +87,27 @@ def decommission(
         return put_json({"broker": node, "partitions": len(done), "bytes": moved.size, "left": 0})
     click.echo(f"broker {node} has no replica any more ({some(len(done), 'partition')}, "
                f"{size(moved.size)} moved): stop it, and its id is free")  # fmt: skip
+
+
+def moved_off(
+    cluster: SeenCluster,
+    node: int,
+    plan_of: Callable[[Picture], Plan],
+    agree: Callable[[Plan], None],
+    throttle: int | None,
+) -> list[Move]:
+    """In rounds: topics may be made meanwhile. The first is agreed to."""
+    done = finish(cluster, cluster.picture(), node, throttle)
+    for number in range(ROUNDS):
+        plan = plan_of(cluster.picture())
+        if not plan.moves:
+            break
+        if number == 0:
+            agree(plan)
+        carry_out(cluster, plan.moves, throttle)
+        done += plan.moves
+        done += finish(cluster, cluster.picture(), node, throttle)
+    return done
 
 
 def until_empty(cluster: SeenCluster, node: int) -> None:
@@ -194,8 +215,12 @@ def replace(
     if dry_run:
         return put_plan(plan, as_json, report) if as_json or plan.moves else None
     if lost and begin_lost_anew:
-        sure(f"Begin {some(len(lost), 'partition')} anew, without what only broker {node} had?",
-             is_sure)  # fmt: skip
+        agreed(f"Begin {some(len(lost), 'partition')} anew, without what only broker {node} had?",
+               is_sure)  # fmt: skip
+    elif plan.moves:
+        if not as_json:
+            put_plan(plan, as_json, {})
+        agreed(f"Move all of that to broker {other}?", is_sure)
     if begin_lost_anew:
         keys |= {each.key for each in lost}
     if other in (None, node):
@@ -296,7 +321,7 @@ def rebalance(
         return put_plan(plan, as_json, {})
     if not as_json:
         put_plan(plan, as_json, {})
-    sure(f"Move {some(len(plan.moves), 'partition')}, {size(plan.size)}?", is_sure)
+    agreed(f"Move {some(len(plan.moves), 'partition')}, {size(plan.size)}?", is_sure)
     carry_out(cluster, plan.moves, throttle)
     if as_json:
         return put_plan(plan, as_json, {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
@@ -12,6 +13,7 @@ from appliance.cli.moves.seen_cluster import SeenCluster, explaining
 from appliance.client.errors import ConfigInvalid
 from appliance.client.security_config import of_pairs
 from appliance.config import Ensemble
+from appliance.process.exit_codes import FAILED, REFUSED, Failed
 
 PLACE = "zookeeper"  # of the group, for all commands below it
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
@@ -43,7 +45,23 @@ THROTTLE = click.option(
     "--throttle", callback=rate, metavar="RATE",
     help="At most so many bytes a second at each broker, as in 50M.",
 )
+YES = click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 DRY_RUN = click.option("--dry-run", is_flag=True, help="Only show what would be moved.")
+
+
+def agreed(question: str, is_sure: bool) -> None:
+    """Before records are moved, or given up. Where nobody can be asked it was said before, or it
+    is not done: a script that waits for an answer would hang, or take some other text for it."""
+    if is_sure:
+        return
+    if not can_ask():
+        raise Failed(f"{question} Nobody can be asked here, so it wants --yes", REFUSED)
+    if not click.confirm(question, err=True):
+        raise Failed("nothing was done", FAILED)
+
+
+def can_ask() -> bool:
+    return sys.stdin.isatty()
 
 
 def at_a_cluster(command: Callable[..., Any]) -> Callable[..., Any]:

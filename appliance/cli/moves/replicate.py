@@ -6,10 +6,8 @@ import click
 
 from appliance.cli.moves.carrying_out import carry_out, shown
 from appliance.cli.moves.commands import led, numbers, put_plan
-from appliance.cli.moves.options import DRY_RUN, THROTTLE, at_a_cluster
+from appliance.cli.moves.options import DRY_RUN, THROTTLE, YES, agreed, at_a_cluster
 from appliance.cli.moves.seen_cluster import Picture, SeenCluster
-from appliance.cli.remote.api import sure
-from appliance.cli.remote.topic import YES
 from appliance.cluster import plans
 from appliance.cluster.forms import REPLICAS_MAX
 from appliance.cluster.plans import Placed, Plan
@@ -50,7 +48,7 @@ def replicate(
         return put_plan(plan, as_json, {"factor": wanted})
     if not as_json:
         put_plan(plan, as_json, {})
-    sure(f"Copy {size(plan.size)} for {some(len(plan.moves), 'partition')}?", is_sure)
+    agreed(f"Copy {size(plan.size)} for {some(len(plan.moves), 'partition')}?", is_sure)
     carry_out(cluster, plan.moves, throttle)
     if as_json:
         return put_plan(plan, as_json, {"factor": wanted})

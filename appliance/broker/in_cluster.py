@@ -6,20 +6,23 @@
     InSyncReplicas   the ISR of what is led here
     UncleanCuts      the ledger, before records are cut that may have counted
     FailedReplicas   what a disk takes away while the broker runs
+    SharedFacts      users, rules and settings of all
+    ClusterSettings  settings of this broker that change while it runs
+    ToldToClients    what clients are told of the others
+    hand_over        before a stop others lead what it led
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
-from appliance._log import Log
 from appliance.broker.broker import Broker
 from appliance.broker.cluster_settings import ClusterSettings, topic_defaults
 from appliance.broker.cluster_topics import ClusterTopics
 from appliance.broker.failed_replicas import FailedReplicas
+from appliance.broker.handing_over import hand_over
 from appliance.broker.health_of_replicas import reasons_of
 from appliance.broker.in_sync_replicas import InSyncReplicas
 from appliance.broker.inter_broker_security import InterBrokerSecurity
@@ -30,6 +33,7 @@ from appliance.broker.replica_fetchers import ReplicaFetchers, address_of
 from appliance.broker.replica_roles import Coordinators, ReplicaRoles
 from appliance.broker.share_peers import SharePeers
 from appliance.broker.shared_facts import SharedFacts
+from appliance.broker.told_to_clients import ToldToClients
 from appliance.broker.transaction_peers import TransactionPeers
 from appliance.broker.unclean_cuts import UncleanCuts
 from appliance.cluster.cluster import Cluster
@@ -42,14 +46,13 @@ from appliance.data_dir.partition_names import Key
 from appliance.process import event_log
 from appliance.topics import empty_replicas
 from appliance.topics.replicated_topics import ReplicatedTopics
-from appliance.topics.topic import OFFSETS, SHARE_STATE, TRANSACTIONS, Topic
+from appliance.topics.topic import OFFSETS, SHARE_STATE, TRANSACTIONS
 from appliance.zookeeper.cluster_health import RegisteredBroker
 from appliance.zookeeper.consumer_nodes import ConsumerNodes
 
 log = event_log.named("replication")
 
-LOOK_S, AGAIN_S = 0.005, 1.0
-HAND_OVER_S = 10.0  # a stop waits so long for followers and for an election
+AGAIN_S = 1.0
 
 
 class InCluster:
@@ -72,9 +75,10 @@ class InCluster:
                 config.replication.imbalance_percentage,
             ),
         )  # fmt: skip
+        self._told = ToldToClients(broker, self.cluster)
         self.topics = ClusterTopics(
-            self.cluster, topics, ReplicatedTopics(topics, broker.change, self._show),
-            lambda name: broker.forget_topic(name, topics.remove), self._show,
+            self.cluster, topics, ReplicatedTopics(topics, broker.change, self._told.show),
+            lambda name: broker.forget_topic(name, topics.remove), self._told.show,
             config.replication.factor,
         )  # fmt: skip
         self.in_sync = InSyncReplicas(
@@ -87,26 +91,27 @@ class InCluster:
         self._kept_lives = KeptLives(broker.log_dir)
         self._brokers: dict[int, LivingBroker] | None = None  # that were told of
         self.cluster.keep_lives_by(self._kept_lives.keep)
+        self._peers = Peers(self._where, f"broker-{config.node_id}", self.security)
+        self._bulk_peers = Peers(self._where, f"broker-{config.node_id}-bulk", self.security)
         self.roles.cluster = self.cluster
         self.roles.may_lead = False  # before it is known who may do what
+        self._attach(broker)
+
+    def _attach(self, broker: Broker) -> None:
+        """From now on the broker tells these what changes, and asks them."""
+        topics, members, peers = broker.topics, ClusterMembers(broker, self.cluster), self._peers
+        share_state = broker.share_partitions.state_coordinator
         broker.facts.cluster = self.facts
         topics.tell(self.roles)
         topics.cluster = self.topics
         ClusterSettings(broker, self.cluster, self.roles, self.fetchers)
-        broker.members = ClusterMembers(broker, self.cluster)
-        broker.peers = self._peers = Peers(
-            self._where, f"broker-{config.node_id}", self.security
-        )
-        broker.bulk_peers = self._bulk_peers = Peers(
-            self._where, f"broker-{config.node_id}-bulk", self.security
-        )
+        broker.members, broker.peers, broker.bulk_peers = members, peers, self._bulk_peers
         broker.transactions.join(
-            TransactionPeers(broker.node_id, broker.members, self._peers, broker.transactions)
+            TransactionPeers(broker.node_id, members, peers, broker.transactions)
         )
-        broker.share_partitions.join(SharePeers(
-            broker.node_id, broker.members, self._peers, broker.group_places,
-            broker.share_partitions.state_coordinator,
-        ))  # fmt: skip
+        broker.share_partitions.join(
+            SharePeers(broker.node_id, members, peers, broker.group_places, share_state)
+        )
         broker.producer_ids.take_from(self.cluster.producer_ids)
 
     def _member(self) -> Member:
@@ -148,7 +153,7 @@ class InCluster:
 
     async def leave(self) -> None:
         """Others lead what this one led, and have all of it, before it ends its session."""
-        await self._hand_over()
+        await hand_over(self.cluster, self.roles)
         for each in self._tasks:
             each.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -156,22 +161,6 @@ class InCluster:
         await self._peers.close()
         await self._bulk_peers.close()
         await asyncio.to_thread(self.fetchers.close)
-
-    async def _hand_over(self) -> None:
-        """Where nobody else is in sync there is nobody to wait for: what it led waits for it."""
-        ends = self.roles.end_leading()
-        if not ends or len(self.cluster.brokers) < 2 or not self.cluster.has_session:
-            return
-        end_s = time.monotonic() + HAND_OVER_S
-        await until(lambda: all(has_all(*each) for each in ends.values()), end_s)
-        if await self.cluster.leave(max(0.1, end_s - time.monotonic())):
-            await until(lambda: not self._leads_what_others_could(), end_s)
-        if left := self._leads_what_others_could():
-            log.warning("stops as a leader: others are elected when it is gone", partitions=left)
-
-    def _leads_what_others_could(self) -> int:
-        states = self.cluster.states
-        return sum(key in states and len(states[key].isr) > 1 for key, _ in self.roles.led())
 
     @property
     def consumers(self) -> ConsumerNodes:
@@ -205,8 +194,7 @@ class InCluster:
 
     def on_change(self, keys: Collection[Key]) -> None:
         self.roles.apply(keys)
-        for name in {name for name, number in keys if not self._is_here(name, number)}:
-            self._show(name)
+        self._told.on_change(keys)
 
     def on_topics(self, names: Collection[str]) -> None:
         self.topics.heard(names)
@@ -218,7 +206,7 @@ class InCluster:
             return
         self._brokers = dict(brokers)
         self.fetchers.brokers_are(brokers)
-        self._tell_racks()
+        self._told.on_brokers()
         self.roles.apply_all()
 
     def on_session(self) -> None:
@@ -243,39 +231,8 @@ class InCluster:
                 topics, change = self.broker.topics, self.broker.change
                 await empty_replicas.begin_anew(topics, change, self.fetchers.stop, key)
 
-    def _tell_racks(self) -> None:
-        """To whom leaders send consumers that ask for somebody near (KIP-392)."""
-        config, plane = self.broker.config, self.broker.data_plane
-        if plane is None or not config.replication.selector:
-            return
-        others = [it for it in self.cluster.brokers.values() if it.node_id != config.node_id]
-        plane.put_racks(config.rack, {each.node_id: each.rack for each in others if each.rack})
-
     def lost_replicas(self) -> Collection[Key]:
         return {*self.roles.lost(self.broker.node_id), *self._kept_lives.lost()}
-
-    def _is_here(self, name: str, partition: int) -> bool:
-        topic = self.broker.topics.get(name)
-        return topic is not None and partition in (topic.here or ())
-
-    def _show(self, name: str) -> None:
-        """The data plane tells clients who leads what is on other brokers."""
-        topic = self.broker.topics.get(name)
-        if topic is None or topic.here is None or len(topic.here) == len(topic.logs):
-            return
-        topic.leaders = [self._leader(topic, each) for each in range(len(topic.logs))]
-        self.broker.topics.show(topic)
-
-    def _leader(self, topic: Topic, partition: int) -> tuple[int, int] | None:
-        if topic.here is None or partition in topic.here:
-            return None
-        found = self.broker.members.placement(topic, partition)
-        return found.leader, found.leader_epoch
-
-
-def has_all(log: Log, end_offset: int) -> bool:
-    """Whether all of the ISR have what this log has: also what was acknowledged by acks=1."""
-    return all(each.end_offset >= end_offset for each in log.replicas() if each.is_in_sync)
 
 
 async def kept(job: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -286,11 +243,3 @@ async def kept(job: Callable[[], Coroutine[Any, Any, None]]) -> None:
         except Exception:
             log.exception("following the cluster failed unexpectedly")
         await asyncio.sleep(AGAIN_S)
-
-
-async def until(is_so: Callable[[], bool], end_s: float) -> None:
-    """Or until that time of `time.monotonic()`."""
-    while time.monotonic() < end_s:
-        if is_so():
-            return
-        await asyncio.sleep(LOOK_S)

@@ -1,0 +1,50 @@
+"""Before a broker of a cluster stops: others lead what it led, and have all of it, while it still
+has its session."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from appliance._log import Log
+from appliance.broker.replica_roles import ReplicaRoles
+from appliance.cluster.cluster import Cluster
+from appliance.process import event_log
+
+log = event_log.named("replication")
+
+LOOK_S = 0.005
+HAND_OVER_S = 10.0  # a stop waits so long for followers and for an election
+
+
+async def hand_over(cluster: Cluster, roles: ReplicaRoles) -> None:
+    """Where nobody else is in sync there is nobody to wait for: what it led waits for it."""
+    ends = roles.end_leading()
+    if not ends or len(cluster.brokers) < 2 or not cluster.has_session:
+        return
+
+    def left() -> int:
+        """What others could lead."""
+        states = cluster.states
+        return sum(key in states and len(states[key].isr) > 1 for key, _ in roles.led())
+
+    end_s = time.monotonic() + HAND_OVER_S
+    await until(lambda: all(has_all(*each) for each in ends.values()), end_s)
+    if await cluster.leave(max(0.1, end_s - time.monotonic())):
+        await until(lambda: not left(), end_s)
+    if count := left():
+        log.warning("stops as a leader: others are elected when it is gone", partitions=count)
+
+
+def has_all(log: Log, end_offset: int) -> bool:
+    """Whether all of the ISR have what this log has: also what was acknowledged by acks=1."""
+    return all(each.end_offset >= end_offset for each in log.replicas() if each.is_in_sync)
+
+
+async def until(is_so: Callable[[], bool], end_s: float) -> None:
+    """Or until that time of `time.monotonic()`."""
+    while time.monotonic() < end_s:
+        if is_so():
+            return
+        await asyncio.sleep(LOOK_S)

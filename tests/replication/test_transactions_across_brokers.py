@@ -4,49 +4,41 @@ what was decided comes to its end on all of them, and nothing else does."""
 from __future__ import annotations
 
 import os
-import random
-import re
 import signal
-import subprocess
-import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from appliance.protocol import ErrorCode
-from appliance.protocol.messages.describe_producers import DescribeProducersRequest
 from appliance.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from appliance.topics.internal_topic import partition_of
 from appliance.topics.topic import OFFSETS, TRANSACTIONS
 from appliance.zookeeper.server import ZooKeeperServer
-from tests.interop import kafka_jars
-from tests.interop.kafka_tools import KafkaTools
 from tests.support.cluster_control import GROUP, ClusterControl, until_answered
 from tests.support.three_brokers import DEADLINE_S, Brokers, brokers
+from tests.support.transactions_of_three import (
+    ALL,
+    PARTITIONS,
+    SETTINGS,
+    committed,
+    committed_offset,
+    make_topic,
+    producer,
+    producers_of,
+    three_brokers,
+    write,
+)  # fmt: skip
 from tests.support.txn_client import TxnClient
-
-PARTITIONS = 3  # of the topic, and of the internal ones
-SETTINGS = {
-    "transaction.state.log.num.partitions": PARTITIONS, "offsets.topic.num.partitions": PARTITIONS,
-}  # fmt: skip
-ALL = (1, 2, 3)
-SECONDS = float(os.environ.get("TRANSFERS_S", "40"))
 
 
 @pytest.fixture
 def three(
     server: ZooKeeperServer, tmp_path: Path, request: pytest.FixtureRequest
 ) -> Iterator[Brokers]:
-    root = "/tests/" + re.sub(r"\W", "-", request.node.name)
-    with brokers(server, root, tmp_path) as found:
-        found.start(*ALL, **SETTINGS)
-        make_topic(found)
+    with three_brokers(server, request.node.name, tmp_path) as found:
         yield found
 
 
@@ -55,75 +47,6 @@ def control(three: Brokers) -> Iterator[ClusterControl]:
     found = ClusterControl(three)
     yield found
     found.close()
-
-
-def make_topic(cluster: Brokers) -> None:
-    """Each broker leads a partition."""
-    cluster.create("t", partitions=PARTITIONS, min_insync_replicas="2")
-    found = [cluster.until("t", lambda each: len(each.isrs) == len(ALL), number)
-             for number in range(PARTITIONS)]  # fmt: skip
-    assert {each.leader for each in found} == {*ALL}
-
-
-def producer(cluster: Brokers, name: str = "id", **given: object) -> Producer:
-    made = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": name, **given})
-    made.init_transactions(DEADLINE_S)
-    return made
-
-
-def write(own: Producer, value: str) -> None:
-    """To each partition."""
-    for number in range(PARTITIONS):
-        own.produce("t", value, partition=number)
-
-
-def committed(cluster: Brokers) -> list[list[str]]:
-    """What a reader of committed records sees of each partition, once nothing is open there."""
-    return [read(cluster, number) for number in range(PARTITIONS)]
-
-
-def read(cluster: Brokers, partition: int, topic: str = "t") -> list[str]:
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "nobody",
-                         "enable.auto.commit": False, "isolation.level": "read_committed",
-                         "enable.partition.eof": True})  # fmt: skip
-    try:
-        end = time.monotonic() + DEADLINE_S
-        while not is_stable(cluster, partition, topic):
-            assert time.monotonic() < end, f"a transaction is open in partition {partition}"
-            time.sleep(0.05)
-        consumer.assign([TopicPartition(topic, partition, 0)])
-        found: list[str] = []
-        while time.monotonic() < end:
-            message = consumer.poll(1.0)
-            if message is None:
-                continue
-            if message.error() is not None:
-                return found  # the end
-            found.append(message.value().decode())
-        raise AssertionError("no end was reached")
-    finally:
-        consumer.close()
-
-
-def is_stable(cluster: Brokers, partition: int, topic: str) -> bool:
-    return not any(each[2] >= 0 for each in producers_of(cluster, partition, topic))
-
-
-def producers_of(
-    cluster: Brokers, partition: int, topic: str = "t"
-) -> list[tuple[int, int, int]]:
-    """As the leader remembers them: id, epoch, and where its open transaction begins, or -1."""
-    control = ClusterControl(cluster)
-    try:
-        rows = [DescribeProducersRequest.TopicRequest(topic, [partition])]
-        at = control.at(control.leader(topic, partition))
-        (found,) = at.ask(DescribeProducersRequest(rows), 0).topics
-        (answer,) = found.partitions
-        assert answer.error_code == 0, answer
-        return [(each.producer_id, each.producer_epoch, each.current_txn_start_offset)
-                for each in answer.active_producers]  # fmt: skip
-    finally:
-        control.close()
 
 
 def test_what_is_committed_is_seen_in_partitions_of_all_brokers(three: Brokers) -> None:
@@ -396,194 +319,3 @@ def test_offsets_of_groups_at_two_brokers_end_with_their_markers(
         wanted = offset if is_commit else 3
         for group in names.values():
             assert committed_offset(three, group) == wanted
-
-
-def committed_offset(cluster: Brokers, group: str, topic: str = "t") -> int:
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group})
-    try:
-        (at,) = consumer.committed([TopicPartition(topic, 0)], DEADLINE_S)
-        return int(at.offset)
-    finally:
-        consumer.close()
-
-
-# Apache Kafka's own
-
-COPIES = 2000
-COPIER_S = 240.0
-
-
-@pytest.mark.release("a JVM, three brokers, and sessions that end")
-def test_kafkas_copier_copies_each_once_while_brokers_are_killed(
-    three: Brokers, control: ClusterControl
-) -> None:
-    """The Java client speaks KIP-890: leaders add their partitions at the coordinator."""
-    for topic in ("in", "out"):
-        three.create(topic, partitions=1, min_insync_replicas="2")
-        three.until(topic, lambda each: len(each.isrs) == len(ALL))
-    three.produce("in", [f"{number}" for number in range(COPIES)])
-    words = [
-        "--broker-list", three.bootstrap, "--input-topic", "in", "--input-partition", "0",
-        "--output-topic", "out", "--transactional-id", "copier", "--consumer-group", "copier",
-        "--transaction-size", "20", "--max-messages", str(COPIES), "--enable-random-aborts",
-    ]  # fmt: skip
-    command = kafka_jars.command("org.apache.kafka.tools.TransactionalMessageCopier", words)
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as copier:
-        assert copier.stdout is not None
-        reader = ThreadPoolExecutor(1).submit(copier.stdout.read)
-        try:
-            for share, who in (
-                (0.2, lambda: control.coordinator("copier")),
-                (0.5, lambda: control.leader("out", 0)),
-                (0.8, lambda: control.coordinator("copier", GROUP)),
-            ):
-                end = time.monotonic() + COPIER_S
-                while copier.poll() is None and end_of(three, "out") < share * COPIES:
-                    assert time.monotonic() < end, f"{end_of(three, 'out')} copies"
-                    time.sleep(0.1)
-                node = who()
-                three.stop(node, signal.SIGKILL)
-                three.start(node, **SETTINGS)
-            assert copier.wait(COPIER_S) == 0, reader.result(5)
-        finally:
-            copier.kill()
-    assert read(three, 0, "out") == [f"{number}" for number in range(COPIES)]
-    assert committed_offset(three, "copier", "in") == COPIES
-
-
-def end_of(cluster: Brokers, topic: str) -> int:
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "nobody"})
-    try:
-        with suppress(KafkaException):
-            return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), 5)[1])
-        return 0
-    finally:
-        consumer.close()
-
-
-@pytest.mark.release("a JVM and three brokers")
-def test_kafkas_tool_lists_describes_and_ends_transactions(
-    three: Brokers, tmp_path: Path
-) -> None:
-    own = producer(three, "one"), producer(three, "two")
-    for each in own:
-        each.begin_transaction()
-        write(each, "a")
-        each.flush(DEADLINE_S)
-    with closing(KafkaTools(three.bootstrap, tmp_path / "tools")) as tools:
-        listed = tools.must("kafka-transactions", "list")
-        assert [listed.count(f"{name} ") for name in ("one", "two")] == [1, 1], listed
-        told = tools.must("kafka-transactions", "describe", "--transactional-id", "two")
-        assert "Ongoing" in told
-        assert {f"t-{number}" for number in range(PARTITIONS)} <= {*re.split(r"[\s,]+", told)}
-        for number in range(PARTITIONS):
-            tools.must("kafka-transactions", "abort", "--topic", "t", "--partition", str(number),
-                       "--start-offset", "0")  # fmt: skip
-    for number in range(PARTITIONS):
-        assert len([each for each in producers_of(three, number) if each[2] >= 0]) == 1
-
-
-# A history
-
-
-class Transfers:
-    """Moves amounts between accounts, which are partitions: each transfer is a transaction that
-    takes from one and gives to another, or does nothing."""
-
-    def __init__(self, cluster: Brokers, name: str, seed: int) -> None:
-        self._cluster, self._name = cluster, name
-        self._random = random.Random(seed)
-        self.committed: set[str] = set()  # transfers of which the client knows it
-        self.aborted: set[str] = set()
-        self.faults: list[str] = []
-        self.is_ending = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        own: Producer | None = None
-        number = 0
-        while not self.is_ending.is_set():
-            number += 1
-            try:
-                own = own or producer(self._cluster, self._name)
-                self._one(own, f"{self._name}-{number}")
-            except KafkaException as error:
-                own = self._after(own, error, f"{self._name}-{number}")
-
-    def _one(self, own: Producer, transfer: str) -> None:
-        own.begin_transaction()
-        amount = self._random.randrange(1, 100)
-        one, two = self._random.sample(range(PARTITIONS), 2)
-        own.produce("t", f"{transfer} {-amount}", partition=one)
-        own.produce("t", f"{transfer} {amount}", partition=two)
-        if self._random.random() < 0.2:
-            own.abort_transaction(60)
-            self.aborted.add(transfer)
-        else:
-            own.commit_transaction(60)
-            self.committed.add(transfer)
-
-    def _after(
-        self, own: Producer | None, error: KafkaException, transfer: str
-    ) -> Producer | None:
-        """What becomes of this one is not known, unless it was aborted."""
-        told = error.args[0]
-        if own is not None and told.txn_requires_abort():
-            with suppress(KafkaException):
-                own.abort_transaction(60)
-                self.aborted.add(transfer)
-                return own
-        if told.code() not in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH):
-            self.faults.append(str(told))
-        return None  # another one aborts what this one left
-
-    def end(self) -> None:
-        self.is_ending.set()
-        self._thread.join()
-
-
-@pytest.mark.release("a history of transfers under faults")
-def test_totals_balance_whoever_is_killed(three: Brokers) -> None:
-    seed = int(os.environ.get("TRANSFERS_SEED", str(random.randrange(1 << 30))))
-    print(f"TRANSFERS_SEED={seed}")
-    fate = random.Random(seed)
-    clerks = [Transfers(three, f"clerk{number}", seed + number) for number in range(3)]
-    end = time.monotonic() + SECONDS
-    kills = 0
-    while time.monotonic() < end:
-        time.sleep(fate.uniform(1, 4))
-        node = fate.choice(ALL)
-        three.stop(node, fate.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM]))
-        time.sleep(fate.uniform(0, 4))
-        three.start(node, **SETTINGS)
-        kills += 1
-        until_all(three)
-    for each in clerks:
-        each.end()
-    for each in clerks:
-        producer(three, each._name)  # what was left open is aborted
-    found = committed(three)
-    seen: dict[str, list[int]] = {}
-    for values in found:
-        for value in values:
-            transfer, amount = value.split()
-            seen.setdefault(transfer, []).append(int(amount))
-    assert {name: rows for name, rows in seen.items() if sum(rows) or len(rows) != 2} == {}
-    for each in clerks:
-        assert each.committed <= seen.keys()
-        assert not each.aborted & seen.keys()
-    total = sum(len(each.committed) for each in clerks)
-    print(f"{total} transfers committed, {sum(len(e.aborted) for e in clerks)} aborted, "
-          f"{kills} brokers ended, clients were told {[e.faults for e in clerks]}")  # fmt: skip
-    assert total > 0
-
-
-def until_all(cluster: Brokers) -> None:
-    for topic in ("t", TRANSACTIONS):
-        for number in range(PARTITIONS):
-            cluster.until(topic, lambda each: len(each.isrs) == len(ALL), number)
-
-

@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Any
 
 from appliance.broker.broker import Broker
@@ -43,6 +43,7 @@ from appliance.cluster.lives import Member
 from appliance.cluster.reading import woken
 from appliance.config import Address
 from appliance.data_dir.partition_names import Key
+from appliance.errors import ListenFailed
 from appliance.process import event_log
 from appliance.topics import empty_replicas
 from appliance.topics.replicated_topics import ReplicatedTopics
@@ -138,18 +139,28 @@ class InCluster:
             self.fetchers.watch, self._failed.run, self._begin_empty_ones_anew, self._tell_reasons,
         )  # fmt: skip
         self._tasks += [asyncio.create_task(kept(each)) for each in jobs]
-        letting_in = asyncio.create_task(self._let_in(let_in))
-        self._tasks.append(letting_in)
-        if self.cluster.life:  # else ZooKeeper is away, and nobody knows for how long
-            await asyncio.wait([letting_in], timeout=self._start_s)
+        agreed = asyncio.create_task(self.topics.were_agreed.wait())
+        self._tasks.append(agreed)
+        if self.cluster.life:
+            await asyncio.wait([agreed], timeout=self._start_s)
+        if agreed.done():
+            let_in()
+        else:  # ZooKeeper is away, and nobody knows for how long; or the disk is slow
+            self._tasks.append(asyncio.create_task(self._let_in(agreed, let_in)))
 
     @property
     def _start_s(self) -> float:
         return self.broker.config.zookeeper.connection_timeout_ms / 1000
 
-    async def _let_in(self, let_in: Callable[[], None]) -> None:
-        await self.topics.were_agreed.wait()
-        let_in()
+    async def _let_in(self, agreed: Awaitable[object], let_in: Callable[[], None]) -> None:
+        await agreed
+        while True:
+            try:
+                let_in()
+                return
+            except ListenFailed as error:
+                log.error("clients cannot come in", error=error)
+            await asyncio.sleep(AGAIN_S)
 
     async def leave(self) -> None:
         """Others lead what this one led, and have all of it, before it ends its session."""

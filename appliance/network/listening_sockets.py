@@ -28,12 +28,11 @@ class KafkaListeners:
     ) -> None:
         """`ways` of each: whether it asks for a login, and its TLS."""
         self._plane, self._sockets, self._ways = plane, sockets, ways
-        self.are_open = False
 
     def open(self) -> None:
-        self.are_open = True
+        for each in self._sockets:
+            _listen(each)
         for each, (asks_login, tls) in zip(self._sockets, self._ways, strict=True):
-            each.listen(BACKLOG)
             self._plane.listen(each, asks_login, tls)
         self._plane.start()
 
@@ -42,6 +41,15 @@ class KafkaListeners:
         self._plane.stop(drain_ms)
         for each in self._sockets:
             each.close()
+
+
+def _listen(bound: socket.socket) -> None:
+    """Two may be bound to a port, but one listens there."""
+    try:
+        bound.listen(BACKLOG)
+    except OSError as error:
+        where = Address(*bound.getsockname()[:2])
+        raise ListenFailed(f"listeners: {where}: {error.strerror or error}") from error
 
 
 def bound(

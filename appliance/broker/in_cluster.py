@@ -88,7 +88,7 @@ class InCluster:
         self.facts = SharedFacts(broker, self.cluster, self.roles.may_lead_now)
         self._cuts = UncleanCuts(self.roles, self.fetchers, broker.ledger)
         self._failed = FailedReplicas(self.cluster, topics)
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: list[asyncio.Task[Any]] = []
         self._kept_lives = KeptLives(broker.log_dir)
         self._brokers: dict[int, LivingBroker] | None = None  # that were told of
         self.cluster.keep_lives_by(self._kept_lives.keep)
@@ -239,6 +239,9 @@ class InCluster:
         while True:
             await asyncio.sleep(AGAIN_S)
             for key in sorted(self.fetchers.stranded):
+                state = self.cluster.states.get(key)
+                if state is None or self.broker.node_id in (*state.isr, *state.eligible):
+                    continue  # others count on its end
                 topics, change = self.broker.topics, self.broker.change
                 await empty_replicas.begin_anew(topics, change, self.fetchers.stop, key)
 

@@ -80,7 +80,7 @@ class InSyncReplicas:
             if each.node in state.isr:
                 if self._stays(each):
                     isr.add(each.node)
-            elif self._may_join(log, each):
+            elif self._may_join(log, each) and not begins_anew(log, each, state):
                 isr.add(each.node)
                 joining[each.node] = each.life
         return isr, joining
@@ -128,3 +128,10 @@ class InSyncReplicas:
             events.info("ISR changed", partition=log.name, epoch=state.leader_epoch,
                         before=[*state.isr], isr=sorted(isr))  # fmt: skip
         self._roles.apply([key])
+
+
+def begins_anew(log: Log, replica: ReplicaState, state: PartitionState) -> bool:
+    """Whether it is empty behind records of the leader's, and has none of them as far as anybody
+    knows: it was another leader's before an unclean election."""
+    is_empty = replica.start_offset == replica.end_offset
+    return state.unclean >= 0 and is_empty and replica.start_offset > log.log_start_offset

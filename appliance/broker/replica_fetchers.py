@@ -52,7 +52,7 @@ class ReplicaFetchers:
     ) -> None:
         self.troubles: dict[str, int] = {}  # why something is not followed, and how much
         self.lags: dict[Key, int] = {}  # records that count and are not here yet
-        self.stranded: set[Key] = set()  # empty, and beyond their leaders' ends
+        self.stranded: set[Key] = set()  # empty, and behind what their leaders have
         self.quota = FollowersQuota()
         self._node_id = node_id
         self._config = config

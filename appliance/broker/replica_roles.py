@@ -195,7 +195,8 @@ class ReplicaRoles:
             self._fetchers.stop(key)
         else:
             log.follow(state.leader_epoch, state.leader)
-            self._fetchers.follow(key, topic.id.bytes, log, state.leader, state.unclean)
+            us = cluster.member.node_id
+            self._fetchers.follow(key, topic.id.bytes, log, state.leader, unclean_for(us, state))
 
     def _may_follow(self, key: Key) -> bool:
         """What the cluster said last."""
@@ -290,3 +291,9 @@ class ReplicaRoles:
 
 def _other(leader: int, us: int) -> int:
     return NOBODY if leader == us else leader
+
+
+def unclean_for(us: int, state: PartitionState) -> int:
+    """Who is in sync has what the leader has since then: nothing of its own is told as lost, and an
+    empty log of it begins where it should."""
+    return NOBODY if us in (*state.isr, *state.eligible) else state.unclean

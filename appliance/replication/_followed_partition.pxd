@@ -31,7 +31,8 @@ cdef cppclass Followed:
     int64_t leader_start           # the leader's log start, as it told last
     int64_t bytes                  # appended, as far as counted here
     int64_t cuts                   # times that its end was cut off
-    int32_t unclean_epoch          # of the last unclean election; -1: there was none
+    int32_t unclean_epoch          # of the last unclean election; -1: there was none, or it is in
+                                   # sync
     int64_t wants_cut              # from there on, what may have counted: whoever keeps the ledger
                                    # is asked first; -1: nothing
     int64_t may_cut                # from there on it is told

@@ -6,6 +6,8 @@
                             unclean election, or below the watermark
     the leader's start is   nothing is kept, and the log begins there
     beyond the end here
+    a leader with records   after an unclean election an empty log, which has nothing to compare,
+    before the start here   takes nothing: it is to be begun anew, for a log cannot go back
     an error                the partition alone is left out for a while; the others go on
 
 Whether the leader is the leader still is asked at each step: an election may come at any time.
@@ -124,6 +126,8 @@ cdef void followed_take(Followed* it, const Answered* answer, int64_t backoff_ma
         return
     elif answer.diverging_epoch >= 0:
         code = _cut(it, answer)
+    elif _lacks_what_is_before(it, answer.log_start_offset):
+        code = OFFSET_OUT_OF_RANGE
     else:
         if _is_slow(it):
             quota_charge(quota, answer.records.size, monotonic_ns(), WINDOW_NS)
@@ -134,8 +138,22 @@ cdef void followed_take(Followed* it, const Answered* answer, int64_t backoff_ma
     if code == OK:
         it.code = it.error = 0
         it.backoff_ns = 0
+    elif code == OFFSET_OUT_OF_RANGE:
+        followed_leave_out(it, OK, kafka_error(code), backoff_max_ns)
     elif not _is_elected_anew(it):
         followed_leave_out(it, code, 0, backoff_max_ns)
+
+
+cdef bint _is_empty(const PartitionLog* log) noexcept nogil:
+    return log.log_start_offset.load() == log.log_end_offset.load()
+
+
+cdef bint _lacks_what_is_before(const Followed* it, int64_t leader_start) noexcept nogil:
+    """Who is in sync, or whose leaders all had what counted, only knows more than the leader of
+    what was deleted."""
+    cdef const PartitionLog* log = it.log.get()
+    return (it.unclean_epoch >= 0 and _is_empty(log)
+            and leader_start < log.log_start_offset.load())
 
 
 cdef int _append(Followed* it, const Answered* answer) noexcept nogil:
@@ -187,6 +205,8 @@ cdef int _cut(Followed* it, const Answered* answer) noexcept nogil:
         return NOT_LEADER
     if followed_is_maintained(it):
         return WOULD_WAIT
+    if _is_empty(log) and offset < log.log_start_offset.load():
+        return OFFSET_OUT_OF_RANGE  # there is nothing to be cut, and the leader's is another log
     offset = max(offset, log.log_start_offset.load())
     if offset >= log.log_end_offset.load():
         return LEADER_EPOCH_UNKNOWN  # nothing here parts from what the leader has

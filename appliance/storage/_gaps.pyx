@@ -56,6 +56,8 @@ cdef int _roll_at(PartitionLog* log, int64_t offset, int64_t election) noexcept 
         return LOG_CLOSED
     if not log_may_be_cut(log, election):
         return NOT_LEADER
+    # An epoch of before would be said to end here, where the leader knows of others since.
+    log.epochs.clear()
     if offset == log.log_end_offset.load():
         return OK
     log.log_end_offset.store(offset)

@@ -12,6 +12,7 @@ class ReplicaState(NamedTuple):
     lag_ms: int
     is_in_sync: bool
     is_joining: bool
+    start_offset: int
 
 class LogReplica(LogAppender):
     @property

@@ -21,7 +21,9 @@ from appliance.storage._replication cimport (
 )
 from appliance.storage._truncation cimport log_truncate
 
-ReplicaState = namedtuple("ReplicaState", "node life end_offset lag_ms is_in_sync is_joining")
+ReplicaState = namedtuple(
+    "ReplicaState", "node life end_offset lag_ms is_in_sync is_joining start_offset"
+)
 
 # In the order of `Role`.
 ROLES = ("alone", "leader", "follower", "nobody")
@@ -125,7 +127,7 @@ cdef class LogReplica(LogAppender):
             _copy_replicas(self.log.get(), &others)
         return [
             ReplicaState(each.node, each.life, each.end, (now - each.caught_up_ns) // 1000000,
-                         bool(each.is_in_sync), bool(each.is_joining))
+                         bool(each.is_in_sync), bool(each.is_joining), each.start)
             for each in others
         ]
 

@@ -1,7 +1,8 @@
-"""An empty replica that begins behind the end of its leader is begun anew.
+"""An empty replica that begins behind records of its leader's is begun anew.
 
 Only an unclean election makes that: the log here began where a former leader's did, or was cut down
 to its start. It has no record that could be compared with the leader's, and a log cannot go back.
+Whether the leader's end has passed its start by now is no matter: what is before would be missing.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ async def _begin_anew(topics: Topics, stop: Callable[[Key], None], key: Key) -> 
     place, fresh = await asyncio.to_thread(replace)
     topic.put_log(number, fresh)
     topics.show(topic)
-    events.warning("an empty replica began behind its leader's end: it begins anew",
+    events.warning("an empty replica began behind records of its leader's: it begins anew",
                    partition=fresh.name, began=log.log_start_offset, set_aside=place)  # fmt: skip
 
 

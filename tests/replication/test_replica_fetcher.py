@@ -262,6 +262,67 @@ def test_a_follower_begins_where_the_leader_does(make: Make) -> None:
     assert everything(follower.log) == everything(leader.log)
 
 
+def test_a_follower_that_begins_anew_knows_no_epochs_of_before(make: Make) -> None:
+    """Its first epoch would be said to end where it begins now, and the leader has others since."""
+    leader, follower = make(1, segment_bytes=600), make(2, segment_bytes=600)
+    for each in (leader, follower):
+        for epoch in (1, 2):
+            each.lead(epoch, [3], [])
+            on_disk(each.log, batch(f"{epoch}"))
+    follower.log.delete_before(1)  # in epoch 2
+    leader.lead(3, [2])
+    for i in range(20):
+        on_disk(leader.log, batch(f"{i}", "x" * 100))
+    leader.log.fetched_by(2, 1, 3, leader.log.log_end_offset)  # so that all counts
+    leader.log.delete_before(20)
+    follower.follow(3, leader)
+    wait_until_equal(leader, follower)
+    assert everything(follower.log) == everything(leader.log)
+
+
+@pytest.mark.parametrize("records", [4, 6])
+def test_an_empty_log_behind_records_of_an_unclean_leader_takes_none(
+    make: Make, records: int
+) -> None:
+    """It would lack for good what is before its start."""
+    leader, follower = make(1), make(2)
+    follower.log.begin_at(4)
+    leader.lead(1, [2], [])
+    on_disk(leader.log, batch(*"abcdef"[:records]))
+    follower.follow(1, leader, unclean=1)
+    (state,) = until(lambda: [each for each in follower.states(leader) if each.error])
+    assert state.reason == "OFFSET_OUT_OF_RANGE"
+    on_disk(leader.log, batch("more"))
+    until(lambda: leader.log.replicas()[0].end_offset == 4)
+    assert (follower.log.log_start_offset, follower.log.log_end_offset) == (4, 4)
+
+
+def test_an_empty_log_that_knows_more_of_what_was_deleted_goes_on(make: Make) -> None:
+    """It is in sync, or nobody was elected without what counted."""
+    leader, follower = make(1), make(2)
+    follower.log.begin_at(4)
+    leader.lead(1, [2], [])
+    on_disk(leader.log, batch("a", "b", "c", "d"), batch("e", "f"))
+    follower.follow(1, leader)
+    wait_until_equal(leader, follower)
+    assert (follower.log.log_start_offset, follower.log.log_end_offset) == (4, 6)
+
+
+def test_histories_that_parted_before_the_start_of_an_empty_log_are_told(make: Make) -> None:
+    """There is nothing to be cut: it can only begin anew."""
+    leader, follower = make(1), make(2)
+    for each, first in ((leader, "a"), (follower, "abc")):
+        each.lead(1, [3], [])
+        on_disk(each.log, batch(*first))
+    follower.log.delete_before(3)  # all of it
+    leader.lead(2, [2], [])
+    on_disk(leader.log, batch("of another history", "b", "c", "d"))
+    follower.follow(2, leader, unclean=2)
+    (state,) = until(lambda: [each for each in follower.states(leader) if each.error])
+    assert state.reason == "OFFSET_OUT_OF_RANGE"
+    assert (follower.log.log_start_offset, follower.log.log_end_offset) == (3, 3)
+
+
 def test_records_that_the_leader_deletes_are_deleted(pair: tuple[ReplicaNode, ReplicaNode]) -> None:
     leader, follower = pair
     with leader.client() as client:

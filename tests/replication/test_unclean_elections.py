@@ -52,3 +52,27 @@ def test_who_returns_cuts_what_was_acknowledged_and_says_so(two: Brokers) -> Non
     own = two.running[second].log  # what it could not know of, by where its log ended
     assert "damage topic=t partition=0 first_offset=3 last_offset=null" in own
     assert own.count("damage topic") == 1
+
+
+@pytest.mark.release("tests/replication/test_replica_fetcher.py has the same of two logs")
+def test_who_had_deleted_all_begins_anew_where_another_history_has_passed_it(two: Brokers) -> None:
+    two.create("t", factor=2)
+    found = two.until("t", lambda each: len(each.isrs) == 2)
+    first, second = found.leader, next(each for each in found.replicas if each != found.leader)
+    two.produce("t", ["both"] * 3)
+    two.stop(second, signal.SIGKILL)
+    two.until("t", lambda each: [*each.isrs] == [first])
+    two.produce("t", ["lost"] * 5)
+    where = TopicPartition("t", 0)
+    admin = two.admin()
+    admin.delete_records([TopicPartition("t", 0, 8)])[where].result(DEADLINE_S)
+    two.stop(first, signal.SIGKILL)
+    two.start(second)
+    assert two.until("t", lambda each: each.leader == -1)
+    two.admin().elect_leaders(ElectionType.UNCLEAN, [where]).result(DEADLINE_S)
+    two.until("t", lambda each: each.leader == second)
+    two.produce("t", ["new"] * 7)
+    two.start(first)
+    two.until("t", lambda each: len(each.isrs) == 2)
+    assert two.files(1, "t") == two.files(2, "t")
+    assert two.consume("t", 10) == [*["both"] * 3, *["new"] * 7]

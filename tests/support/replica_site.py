@@ -77,7 +77,8 @@ class ReplicaNode:
         for log in self.logs:
             log.lead(epoch, self.node, others, others if in_sync is None else in_sync, min_in_sync)
 
-    def follow(self, epoch: int, leader: ReplicaNode) -> None:
+    def follow(self, epoch: int, leader: ReplicaNode, unclean: int = -1) -> None:
+        """`unclean`: the epoch of the last unclean election."""
         for node, fetcher in self.fetchers.items():
             if node != leader.node:
                 for each in range(len(self.logs)):
@@ -92,7 +93,7 @@ class ReplicaNode:
             made.start()
             self.fetchers[leader.node] = made
         for number, log in enumerate(self.logs):
-            self.fetchers[leader.node].add(TOPIC_ID.bytes, "t", number, log)
+            self.fetchers[leader.node].add(TOPIC_ID.bytes, "t", number, log, unclean)
 
     def states(self, leader: ReplicaNode) -> list[PartitionState]:
         return self.fetchers[leader.node].states()

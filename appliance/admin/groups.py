@@ -114,6 +114,7 @@ def group_row(call: Call, group: GroupFacts, lag: GroupLag | None) -> GroupRow:
         "no_commit_records": found.without_commit.records,
         "no_commit_partitions": found.without_commit.partitions,
         "lag_seconds": None if lag is None else lag.seconds,
+        "unknown_partitions": found.unknown_partitions,
     }
 
 
@@ -219,20 +220,21 @@ def offset_rows(
     rows: list[OffsetRow] = []
     for place in sorted({*committed, *measured}):
         own, each = committed.get(place), measured.get(place)
-        log = broker.topics.served_log(place.topic, place.partition)
+        is_known = each is not None and each.end is not None
         rows.append(
             {
                 "topic": place.topic,
                 "partition": place.partition,
                 "committed": each.committed if each else own.offset if own else None,
-                "no_commit_yet": each is not None and each.committed is None,
+                "no_commit_yet": each is not None and is_known and each.committed is None,
                 "metadata": own.metadata if own else "",
                 "committed_ms": own.at_ms if own else None,
-                "start": None if log is None else log.log_start_offset,
+                "start": each.start if each else None,
                 "end": each.end if each else None,
-                "lag_records": each.records if each else None,
+                "end_unknown": each is not None and not is_known,
+                "lag_records": each.records if each and is_known else None,
                 "lag_seconds": each.seconds if each else None,
-                "lost_records": each.lost if each else None,
+                "lost_records": each.lost if each and is_known else None,
                 "member_id": owners.get(place),
             }
         )

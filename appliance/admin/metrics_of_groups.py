@@ -23,6 +23,7 @@ class LagRow(NamedTuple):
     records: int
     lost: int
     no_commit: int
+    unknown: int  # partitions
     seconds: float  # NaN: not known
 
 
@@ -52,6 +53,12 @@ COLUMNS = (
         "Of the lag, records of partitions for which nothing was committed yet.",
         lambda row: row.no_commit,
     ),
+    Column(
+        gauge,
+        "group_lag_unknown_partitions",
+        "Partitions that are in no sum: their leaders, other brokers, do not tell where they end.",
+        lambda row: row.unknown,
+    ),
 )
 
 
@@ -72,7 +79,9 @@ def families(broker: Broker) -> Iterator[Metric | None]:
 def lag_rows(group: GroupLag) -> list[LagRow]:
     found: dict[str, LagRow] = {}
     for each in group.partitions:
-        row = found.get(each.topic) or LagRow(group.group, each.topic, 0, 0, 0, float("nan"))
+        row = found.get(each.topic) or LagRow(
+            group.group, each.topic, 0, 0, 0, 0, float("nan")
+        )  # fmt: skip
         seconds = row.seconds
         if each.seconds is not None and not seconds >= each.seconds:
             seconds = each.seconds
@@ -83,6 +92,7 @@ def lag_rows(group: GroupLag) -> list[LagRow]:
             row.records + each.records,
             row.lost + each.lost,
             row.no_commit + no_commit,
+            row.unknown + (each.end is None),
             seconds,
         )
     return [*found.values()]

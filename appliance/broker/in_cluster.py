@@ -27,6 +27,7 @@ from appliance.broker.health_of_replicas import reasons_of
 from appliance.broker.in_sync_replicas import InSyncReplicas
 from appliance.broker.inter_broker_security import InterBrokerSecurity
 from appliance.broker.kept_lives import KeptLives
+from appliance.broker.leaders_ends import LeadersEnds
 from appliance.broker.members import ClusterMembers
 from appliance.broker.peers import Peers
 from appliance.broker.replica_fetchers import ReplicaFetchers, address_of
@@ -107,6 +108,8 @@ class InCluster:
         topics.cluster = self.topics
         ClusterSettings(broker, self.cluster, self.roles, self.fetchers)
         broker.members, broker.peers, broker.bulk_peers = members, peers, self._bulk_peers
+        broker.lag.elsewhere = self._ends = LeadersEnds(broker, broker.config.groups.lag_interval_s)
+        broker.lag.ask_where_groups_are = broker.share_groups.ask_where_groups_are
         broker.transactions.join(
             TransactionPeers(broker.node_id, members, peers, broker.transactions)
         )
@@ -171,6 +174,7 @@ class InCluster:
         await self.cluster.close()
         await self._peers.close()
         await self._bulk_peers.close()
+        await self._ends.close()
         await asyncio.to_thread(self.fetchers.close)
 
     @property

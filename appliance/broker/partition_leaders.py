@@ -209,6 +209,22 @@ class PartitionLeaders:
         )  # fmt: skip
         return await self._ask(node, request, LIST_OFFSETS_VERSION, ASK_S)
 
+    async def told_by(
+        self, node: int, places: Collection[Key], what: int
+    ) -> dict[Key, int]:
+        """EARLIEST or LATEST of what that broker leads; without what it refuses."""
+        own: dict[str, list[int]] = {}
+        for name, number in places:
+            own.setdefault(name, []).append(number)
+        wanted = dict.fromkeys(places, what)
+        answer = await self._ask_offsets(node, own, wanted, UNCOMMITTED)
+        return {
+            (topic.name, each.partition_index): each.offset
+            for topic in answer.topics
+            for each in topic.partitions
+            if not each.error_code
+        }
+
     async def fetch(
         self, topic: Topic, partition: int, offset: int, max_bytes: int, isolation: int
     ) -> Any:

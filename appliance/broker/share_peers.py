@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from uuid import UUID
 
 from appliance.broker.members import NOBODY, Members
 from appliance.broker.peers import Peers
@@ -90,9 +92,45 @@ class SharePeers:
         async def own() -> Summary:
             return self._own.summary(key)
 
-        return await self._ask(key, own, request, 1, lambda found: Summary(
-            found.state_epoch, found.leader_epoch, found.start_offset,
-            found.delivery_complete_count))  # fmt: skip
+        return await self._ask(key, own, request, 1, _summary)
+
+    async def summaries(
+        self, keys: Collection[SharePartitionKey]
+    ) -> dict[SharePartitionKey, Summary]:
+        """Of one group, by one request to each broker; without what is not told now."""
+        found: dict[SharePartitionKey, Summary] = {}
+        by_node: dict[int, list[SharePartitionKey]] = {}
+        for key in keys:
+            node = self._leader_of(key)
+            if node == self._node_id:
+                with suppress(ShareRefused):  # it was not led here, after all
+                    found[key] = self._own.summary(key)
+            elif node is not None:
+                by_node.setdefault(node, []).append(key)
+        asked = (self._summaries_at(node, own) for node, own in by_node.items())
+        for told in await asyncio.gather(*asked):
+            found |= told
+        return found
+
+    async def _summaries_at(
+        self, node: int, keys: Collection[SharePartitionKey]
+    ) -> dict[SharePartitionKey, Summary]:
+        asked = ReadShareGroupStateSummaryRequest
+        rows: dict[UUID, list[Any]] = {}
+        for each in keys:
+            rows.setdefault(each.topic_id, []).append(asked.PartitionData(each.partition, -1))
+        (group,) = {each.group for each in keys}
+        request = asked(group, [asked.ReadStateSummaryData(*each) for each in rows.items()])
+        try:
+            answer = await self._peers.ask(node, request, 1, ASK_S)
+        except ApplianceError:
+            return {}  # who asked tells what is unknown
+        return {
+            SharePartitionKey(group, topic.topic_id, row.partition): _summary(row)
+            for topic in answer.results
+            for row in topic.partitions
+            if not row.error_code
+        }
 
     async def delete(self, key: SharePartitionKey) -> None:
         asked = DeleteShareGroupStateRequest
@@ -130,12 +168,16 @@ class SharePeers:
                 await self._places.make_share_state_topic()
             except ApplianceError as error:
                 raise ShareRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
-        number = self._own.led.number_of(key.owner)
-        node = None if number is None else self._members.leader_of(SHARE_STATE, number)
-        if node is None or node == NOBODY:
+        node = self._leader_of(key)
+        if node is None:
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             raise ShareRefused(code, f"{key.owner} has no share coordinator now")
         return node
+
+    def _leader_of(self, key: SharePartitionKey) -> int | None:
+        number = self._own.led.number_of(key.owner)
+        node = None if number is None else self._members.leader_of(SHARE_STATE, number)
+        return None if node == NOBODY else node
 
 
 def _row(answer: Any, node: int) -> Any:
@@ -149,6 +191,12 @@ def _row(answer: Any, node: int) -> Any:
         text = row.error_message or "it has refused it"
         raise ShareRefused(row.error_code, f"share coordinator {node}: {text}")
     return row
+
+
+def _summary(row: Any) -> Summary:
+    return Summary(
+        row.state_epoch, row.leader_epoch, row.start_offset, row.delivery_complete_count
+    )
 
 
 def _nothing(row: Any) -> None:

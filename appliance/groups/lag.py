@@ -12,6 +12,10 @@ is its own setting, `auto.offset.reset`, which no request tells; so it counts as
 log's start, the most that can be, and each figure says how much of it is of that kind. Where share
 groups begin the broker knows itself.
 
+In a cluster there are partitions that other brokers have alone. Their leaders are asked where they
+end, once in a round for all groups; the age of a record there is the time since a round first knew
+of it. What a leader does not tell is in no sum, and is counted as unknown.
+
 All groups are measured every `group.lag.interval.seconds`, some at a time: the event loop compares
 numbers, a thread beside it reads the disk. Readers get the last round, which costs them nothing.
 
@@ -40,6 +44,7 @@ from typing import NamedTuple, Protocol
 from appliance._log import Log
 from appliance.config import GroupsConfig
 from appliance.errors import ApplianceError
+from appliance.groups.lag_elsewhere import Elsewhere, Ends
 from appliance.groups.lag_history import History, LagSample, Series
 from appliance.groups.records import Partition
 from appliance.groups.states import GroupRefused
@@ -73,8 +78,9 @@ class PartitionLag(NamedTuple):
     topic: str
     partition: int
     committed: int | None  # the next offset to read; None: nothing was committed yet
-    end: int  # the high watermark
-    records: int  # end - committed, or from where it would begin; never below 0
+    start: int | None  # None: unknown, for another broker does not tell
+    end: int | None  # the high watermark; None: the same
+    records: int  # end - committed, or from where it would begin; never below 0, which is unknown
     lost: int  # of these, records that were deleted before they were read
     seconds: float | None  # 0: nothing to read; None: not known
 
@@ -94,8 +100,13 @@ class GroupLag(NamedTuple):
 
     @property
     def without_commit(self) -> WithoutCommit:
-        own = [each for each in self.partitions if each.committed is None]
+        own = [each for each in self.partitions if each.committed is None and each.end is not None]
         return WithoutCommit(len(own), sum(each.records for each in own))
+
+    @property
+    def unknown_partitions(self) -> int:
+        """In no sum: other brokers do not tell where they end, or where a share group begins."""
+        return sum(each.end is None for each in self.partitions)
 
 
 class WithoutCommit(NamedTuple):
@@ -111,6 +122,7 @@ class RecordsBehind(NamedTuple):
     records: int
     without_commit: WithoutCommit
     topics: frozenset[str]
+    unknown_partitions: int
 
 
 class LagSnapshot(NamedTuple):
@@ -131,6 +143,10 @@ class GroupProgress(NamedTuple):
     offsets: Mapping[Partition, int]
     wanted: Collection[Partition] = ()  # what members have or want, with a commit or without
     begins_at_end: bool = False  # where nothing is committed; else at the log's start
+    unknown: Collection[Partition] = ()  # where it is there other brokers know, and do not tell
+
+
+NOWHERE = GroupProgress("", {})
 
 
 class Source(Protocol):
@@ -143,37 +159,50 @@ class Source(Protocol):
     def progress(self, group_id: str) -> GroupProgress | None: ...
 
 
+AskGroups = Callable[[str | None], Awaitable[None]]
+
+
 class PartitionProgress(NamedTuple):
     """One group at one partition, with the numbers of one moment."""
 
     group: str
     partition: Partition
-    log: Log
+    log: Log | None  # None: others have it, or it is not known where the group is
     committed: int | None
-    start: int
-    end: int
+    ends: Ends | None  # None: they do not tell
     begins_at_end: bool
 
     @property
     def next(self) -> int:
         """The first offset that can still be read, and is to be."""
-        return max(self.position, self.start)
+        return max(self.position, self.ends.start) if self.ends else self.position
 
     @property
     def position(self) -> int:
         if self.committed is not None:
             return max(0, self.committed)  # anybody may commit -2^63
-        return self.end if self.begins_at_end else self.start
+        if self.ends is None:
+            return 0
+        return self.ends.end if self.begins_at_end else self.ends.start
 
     @property
     def records(self) -> int:
-        return max(0, self.end - self.position)
+        return max(0, self.ends.end - self.position) if self.ends else 0
+
+    @property
+    def has_read_all(self) -> bool:
+        return self.ends is not None and self.next >= self.ends.end
+
+    @property
+    def lost(self) -> int:
+        before = self.ends.start - self.position if self.ends else 0
+        return min(self.records, max(0, before))
 
 
 class Oldest(NamedTuple):
     """The oldest record not consumed."""
 
-    log: Log
+    log: Log | None
     offset: int
     timestamp: int
     found_s: float
@@ -189,6 +218,8 @@ class Lag:
         now_ms: Callable[[], int] | None = None,
     ) -> None:
         self.sources = sources
+        self.elsewhere: Elsewhere | None = None  # in a cluster
+        self.ask_where_groups_are: AskGroups | None = None  # the same; of one group, or of all
         self._interval_s = config.lag_interval_s
         self._find_log = find_log
         self._loaded = loaded
@@ -237,24 +268,28 @@ class Lag:
 
     async def of_group(self, group_id: str) -> GroupLag:
         """As it is now."""
+        if self.ask_where_groups_are is not None:
+            await self.ask_where_groups_are(group_id)
         progress = self._progress(group_id)
         if progress is None:
             raise GroupRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        await self._ask_elsewhere(_places(progress))
         oldest: dict[tuple[str, Partition], Oldest] = {}
         return await self._group(group_id, progress, oldest)
 
     def records_of(self, group_id: str, topics: Container[str]) -> RecordsBehind:
         """As they are now in these topics; reads no log, and costs what the group has
         partitions."""
-        progress = self._progress(group_id)
-        rows = [] if progress is None else _rows(progress)
-        rows = [row for row in rows if row[0].topic in topics]
-        partitions = [each for row in rows for each in self._partition(group_id, *row)]
-        own = [each.records for each in partitions if each.committed is None]
+        progress = self._progress(group_id) or NOWHERE
+        places = [each for each in _places(progress) if each.topic in topics]
+        partitions = [each for place in places
+                      for each in self._partition(group_id, progress, place)]  # fmt: skip
+        own = [each.records for each in partitions if each.committed is None and each.ends]
         return RecordsBehind(
             sum(each.records for each in partitions),
             WithoutCommit(len(own), sum(own)),
-            frozenset(partition.topic for partition, _, _ in rows),
+            frozenset(each.topic for each in places),
+            sum(each.ends is None for each in partitions),
         )
 
     def _progress(self, group_id: str) -> GroupProgress | None:
@@ -273,6 +308,9 @@ class Lag:
     async def round(self) -> None:
         """All groups, once."""
         self._gone.clear()
+        if self.ask_where_groups_are is not None:
+            await self.ask_where_groups_are(None)
+        await self._ask_elsewhere(await self._all_places())
         at_ms = self._now_ms()
         oldest: dict[tuple[str, Partition], Oldest] = {}
         groups: list[GroupLag] = []
@@ -287,6 +325,22 @@ class Lag:
         reading = tuple(sorted(each for each in groups if each.partitions))
         self._snapshot = LagSnapshot(at_ms, reading, self._history.left_out)
 
+    async def _all_places(self) -> Collection[Partition]:
+        """Of all groups; none where nothing is elsewhere."""
+        found: set[Partition] = set()
+        if self.elsewhere is None:
+            return found
+        for source in self.sources:
+            for group_id in list(source.groups_that_read()):
+                progress = source.progress(group_id)
+                found.update(() if progress is None else _places(progress))
+                await asyncio.sleep(0)
+        return found
+
+    async def _ask_elsewhere(self, places: Iterable[Partition]) -> None:
+        if self.elsewhere is not None:
+            await self.elsewhere.ask([each for each in places if self.elsewhere.is_there(each)])
+
     async def _group(
         self,
         group_id: str,
@@ -294,23 +348,33 @@ class Lag:
         oldest: dict[tuple[str, Partition], Oldest],
     ) -> GroupLag:
         lags: list[PartitionLag] = []
-        rows = _rows(progress)
-        for first in range(0, len(rows), TURN_PARTITIONS):
-            turn = rows[first : first + TURN_PARTITIONS]
-            partitions = [each for row in turn for each in self._partition(group_id, *row)]
+        places = sorted(_places(progress))
+        for first in range(0, len(places), TURN_PARTITIONS):
+            turn = places[first : first + TURN_PARTITIONS]
+            partitions = [each for place in turn
+                          for each in self._partition(group_id, progress, place)]  # fmt: skip
             await self._look_up(partitions, oldest)
             lags += [self._lag(each, oldest) for each in partitions]
         records = sum(each.records for each in lags)
         return GroupLag(group_id, progress.protocol, records, _largest(lags), tuple(lags))
 
     def _partition(
-        self, group_id: str, partition: Partition, committed: int | None, begins_at_end: bool
+        self, group_id: str, progress: GroupProgress, place: Partition
     ) -> Iterator[PartitionProgress]:
         """None of a partition that is not served, or no more."""
-        log = self._find_log(*partition)
+        log, elsewhere = self._find_log(*place), self.elsewhere
+        ends: Ends | None
         if log is not None:
-            start, end = log.log_start_offset, log.high_watermark
-            yield PartitionProgress(group_id, partition, log, committed, start, end, begins_at_end)
+            ends = Ends(log.log_start_offset, log.high_watermark)
+        elif elsewhere is not None and elsewhere.is_there(place):
+            ends = elsewhere.ends(place)
+        else:
+            return
+        is_known = place not in progress.unknown
+        yield PartitionProgress(
+            group_id, place, log if is_known else None, progress.offsets.get(place),
+            ends if is_known else None, progress.begins_at_end,
+        )  # fmt: skip
 
     async def _look_up(
         self, partitions: list[PartitionProgress], oldest: dict[tuple[str, Partition], Oldest]
@@ -319,7 +383,7 @@ class Lag:
         now_s = time.monotonic()
         unknown: list[PartitionProgress] = []
         for each in partitions:
-            if each.next >= each.end:
+            if each.log is None or each.has_read_all:
                 continue
             key = each.group, each.partition
             known = self._oldest.get(key)
@@ -343,18 +407,24 @@ class Lag:
         if first is not None:
             age_ms = max(0, self._now_ms() - first.timestamp)
             seconds = None if first.timestamp == NO_TIMESTAMP else age_ms / 1000
-        lost = min(progress.records, max(0, progress.start - progress.position))
+        elif progress.log is None:
+            seconds = self._seconds_elsewhere(progress)
+        start, end = progress.ends or (None, None)
         return PartitionLag(
-            *progress.partition, progress.committed, progress.end, progress.records, lost, seconds
-        )
+            *progress.partition, progress.committed, start, end, progress.records, progress.lost,
+            seconds,
+        )  # fmt: skip
+
+    def _seconds_elsewhere(self, progress: PartitionProgress) -> float | None:
+        if self.elsewhere is None or progress.ends is None:
+            return None
+        if progress.has_read_all:
+            return 0.0
+        return self.elsewhere.seconds(progress.partition, progress.next)
 
 
-def _rows(progress: GroupProgress) -> list[tuple[Partition, int | None, bool]]:
-    """Partitions in order, with what was committed for each."""
-    return [
-        (each, progress.offsets.get(each), progress.begins_at_end)
-        for each in sorted({*progress.offsets, *progress.wanted})
-    ]
+def _places(progress: GroupProgress) -> set[Partition]:
+    return {*progress.offsets, *progress.wanted, *progress.unknown}
 
 
 def _still_holds(known: Oldest, progress: PartitionProgress, now_s: float) -> bool:
@@ -368,11 +438,12 @@ def _timestamps(partitions: Iterable[PartitionProgress]) -> list[int]:
 
 def _timestamp(progress: PartitionProgress) -> int:
     """Of the first record from `next` on."""
+    log, offset = progress.log, progress.next
+    assert log is not None
     try:
-        offset = progress.next
-        for first, end in progress.log.holes():
+        for first, end in log.holes():
             offset = end if first <= offset < end else offset
-        return _timestamp_at(progress.log, offset)
+        return _timestamp_at(log, offset)
     except ApplianceError:
         return NO_TIMESTAMP  # deleted meanwhile, or failed, which health tells
 

@@ -34,6 +34,7 @@ from appliance.process.detached_tasks import Tasks, let_go, outcome
 from appliance.protocol import ErrorCode
 from appliance.share.assignor import SIMPLE
 from appliance.share.group import ShareGroup
+from appliance.share.known_starts import KnownStarts
 from appliance.share.partition_states import States
 from appliance.share.partitions import SharePartitions
 from appliance.topics.internal_topic import Record
@@ -60,6 +61,7 @@ class ShareCoordinator:
         self._partitions = partitions
         self._loading = partitions.loading
         self._tasks = Tasks()
+        self._starts = KnownStarts(lambda: self._states, self._tasks)
 
     @property
     def _states(self) -> States:
@@ -86,22 +88,40 @@ class ShareCoordinator:
     def groups_that_read(self) -> Collection[str]:
         return [each.id for each in self._all() if each.shared.initialized or each.members]
 
+    async def ask_where_groups_are(self, group_id: str | None) -> None:
+        """Of other brokers, in a cluster. None: all groups."""
+        groups = [each for each in self._all() if group_id in (None, each.id)]
+        if group_id is None:
+            self._starts.keep({each.id for each in groups})
+        await self._starts.ask(groups)
+
     def progress(self, group_id: str) -> GroupProgress | None:
         """Where it is in what it has read, and what it is to read. None: no such share group."""
         group = self._groups.groups.get(group_id)
         if not isinstance(group, ShareGroup) or group.is_dead or not self._loading.is_loaded:
             return None
-        if self._groups.availability.terms is not None:
-            return None  # in a cluster it is not known here where it is
         offsets: dict[Partition, int] = {}
-        for topic_id, partition in group.shared.initialized:
-            name = self._topics.topic_name(topic_id)
-            start_offset = self._states.start_offset(group_id, topic_id, partition)
-            if name is not None and start_offset is not None and start_offset != NOT_BEGUN:
-                offsets[Partition(name, partition)] = start_offset
+        unknown: set[Partition] = set()
+        for place in group.shared.initialized:
+            name = self._topics.topic_name(place[0])
+            start_offset = self._start_offset(group_id, place)
+            if name is not None and start_offset is None and self._is_in_cluster:
+                unknown.add(Partition(name, place[1]))
+            elif name is not None and start_offset not in (None, NOT_BEGUN):
+                offsets[Partition(name, place[1])] = start_offset
         config = self._topics.share_group_config(group_id)
         wanted = subscribed_partitions(group, self._topics)
-        return GroupProgress(SHARE, offsets, wanted, config.auto_offset_reset == "latest")
+        return GroupProgress(SHARE, offsets, wanted, config.auto_offset_reset == "latest", unknown)
+
+    @property
+    def _is_in_cluster(self) -> bool:
+        return self._groups.availability.terms is not None
+
+    def _start_offset(self, group_id: str, place: Place) -> int | None:
+        """In a cluster as it was told last."""
+        if self._is_in_cluster:
+            return self._starts.of(group_id).get(place)
+        return self._states.start_offset(group_id, *place)
 
     # Members
 
@@ -297,8 +317,9 @@ class ShareCoordinator:
         is as if it had never been. Whoever reaches the port can make such groups."""
         if not isinstance(group, ShareGroup) or not group.is_empty or not self._loading.is_loaded:
             return
-        if self._groups.availability.terms is not None:
-            return  # in a cluster it is not known here where it begins
+        if self._is_in_cluster:
+            let_go(self._tasks.begin(self._expire_in_cluster(group)))
+            return
         state = group.shared
         starts = [
             self._states.start_offset(group.id, *place)
@@ -307,6 +328,16 @@ class ShareCoordinator:
         # what is not known, as where a partition of the states is not served, may have begun
         if not state.deleting and all(each == NOT_BEGUN for each in starts):
             let_go(self.delete(group.id))
+
+    async def _expire_in_cluster(self, group: ShareGroup) -> None:
+        """Whoever joins, or is set to begin somewhere, meanwhile keeps it."""
+        state = group.shared
+        places = state.initialized | state.initializing
+        starts = await self._states.starts(group.id, places)
+        is_as_before = group.shared is state and group.is_empty and not group.is_dead
+        has_begun = len(starts) < len(places) or any(each != NOT_BEGUN for each in starts.values())
+        if is_as_before and not has_begun and not state.deleting:
+            await outcome(self.delete(group.id))
 
     def forget_topic(self, topic_id: UUID) -> None:
         """A topic is deleted, and with it what the share partitions have of it."""

@@ -7,7 +7,7 @@ there before it counts. Who is fenced there forgets it: it is read again, or ano
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 from weakref import WeakValueDictionary
@@ -39,6 +39,12 @@ class Persister(Protocol):
     async def write(self, key: SharePartitionKey, leader_epoch: int, change: State) -> None: ...
 
     async def summary(self, key: SharePartitionKey) -> Summary: ...
+
+    async def summaries(
+        self, keys: Collection[SharePartitionKey]
+    ) -> dict[SharePartitionKey, Summary]:
+        """Of one group; without what is not told now."""
+        ...
 
     async def delete(self, key: SharePartitionKey) -> None: ...
 

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from appliance.errors import ApplianceError
+from appliance.groups.partition_handover import Place, Places
 from appliance.process.detached_tasks import LoggedTasks
 from appliance.protocol import ErrorCode
 from appliance.share.led_states import Persister
@@ -29,6 +30,10 @@ class States(Protocol):
 
     def start_offset(self, group: str, topic_id: UUID, partition: int) -> int | None:
         """None: nothing is known of it, or not here. -1: its first fetch decides."""
+        ...
+
+    async def starts(self, group: str, places: Places) -> dict[Place, int]:
+        """The same of several; without what is not known, or not told now."""
         ...
 
     async def progress(self, group: str, topic_id: UUID, partition: int) -> Progress | None:
@@ -67,6 +72,10 @@ class StatesInCluster:
 
     def start_offset(self, group: str, topic_id: UUID, partition: int) -> int | None:
         return None
+
+    async def starts(self, group: str, places: Places) -> dict[Place, int]:
+        told = await self._persister.summaries([SharePartitionKey(group, *each) for each in places])
+        return {(key.topic_id, key.partition): each.start_offset for key, each in told.items()}
 
     async def progress(self, group: str, topic_id: UUID, partition: int) -> Progress | None:
         try:
@@ -113,6 +122,10 @@ class PartitionStates:
         """None: nothing is known of it. -1: its first fetch decides."""
         own = self._known(SharePartitionKey(group, topic_id, partition))
         return None if own is None else own.partition.start_offset
+
+    async def starts(self, group: str, places: Places) -> dict[Place, int]:
+        found = {each: self.start_offset(group, *each) for each in places}
+        return {place: start for place, start in found.items() if start is not None}
 
     def delivery_complete_count(self, group: str, topic_id: UUID, partition: int) -> int:
         """Of records past the start that are done; -1: nothing is known of it."""

@@ -308,7 +308,7 @@ def test_a_group_is_told_with_its_members_and_lag(
     (row,) = rest.get("/groups")["groups"]
     assert row == {"group": "readers", "protocol": "classic", "state": "Stable", "members": 1,
                    "topics": ["orders"], "lag_records": 6, "lag_seconds": row["lag_seconds"],
-                   "no_commit_records": 0, "no_commit_partitions": 0}
+                   "no_commit_records": 0, "no_commit_partitions": 0, "unknown_partitions": 0}
     group = rest.get("/groups/readers")
     (member,) = group["member_rows"]
     assert (member["client_id"], member["partitions"]) == ("reader-1", {"orders": [0]})

@@ -234,7 +234,8 @@ def test_what_is_watched_is_there(file: str, encrypted_broker: RunningBroker) ->
     rest.ask("PUT", "/holds/daily", hold, prefix="/export/v1")
     families = [*text_string_to_metric_families(page(encrypted_broker))]
     labels: dict[str, set[str]] = {"appliance_zookeeper": {"state"}}  # with a ZooKeeper alone
-    of_groups = ("lag_seconds", "lag_records", "lost_records", "no_commit_records")
+    of_groups = ("lag_seconds", "lag_records", "lag_unknown_partitions", "lost_records",
+                 "no_commit_records")  # fmt: skip
     labels |= {f"appliance_group_{name}": {"group", "topic"} for name in of_groups}  # once measured
     labels |= {  # with arrays, and in a control group with a limit
         "appliance_raid_condition": {"array", "condition"},

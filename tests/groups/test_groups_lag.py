@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +18,7 @@ from appliance.config import GroupsConfig
 from appliance.data_dir.log_dir import LogDir
 from appliance.groups import lag as lag_module
 from appliance.groups.lag import GroupLag, GroupProgress, Lag, PartitionLag
+from appliance.groups.lag_elsewhere import Ends
 from appliance.groups.lag_history import History, LagSample
 from appliance.groups.records import Partition
 from appliance.groups.states import GroupRefused
@@ -115,7 +116,7 @@ def test_what_is_not_durable_is_not_behind(world: World) -> None:
     append(log, batch("a"))
     log.append(batch("b"))
     world.commit(1)
-    assert world.one()[3:] == (1, 0, 0, 0.0)
+    assert world.one()[3:] == (0, 1, 0, 0, 0.0)
 
 
 def test_the_group_is_as_late_as_its_latest_partition(world: World) -> None:
@@ -153,7 +154,7 @@ def test_records_that_were_deleted_before_they_were_read_are_lost(world: World) 
         append(log, batch("a", timestamp=NOW - 10_000 + index * 1000))
     log.delete_before(6)
     world.commit(2)
-    assert world.one() == PartitionLag("t", 0, 2, 10, 8, 4, 4.0)
+    assert world.one() == PartitionLag("t", 0, 2, 6, 10, 8, 4, 4.0)
 
 
 def test_in_a_compacted_log_the_next_record_that_is_left_counts(world: World) -> None:
@@ -195,7 +196,7 @@ def test_records_of_the_future_or_without_a_time_are_not_of_an_age(world: World)
 def test_a_group_that_is_ahead_is_not_behind(world: World) -> None:
     append(world.log(), batch("a"))
     world.commit(100)
-    assert world.one()[2:] == (100, 1, 0, 0, 0.0)
+    assert world.one()[2:] == (100, 0, 1, 0, 0, 0.0)
 
 
 def test_partitions_that_are_no_more_are_left_out(world: World) -> None:
@@ -217,20 +218,20 @@ def test_what_is_wanted_and_has_no_commit_counts_from_the_first_record(world: Wo
     world.want("not made yet")
     found = world.of()
     assert found.partitions == (
-        PartitionLag("t", 0, 8, 10, 2, 0, 12.0),
-        PartitionLag("t", 1, None, 10, 6, 0, 16.0),
+        PartitionLag("t", 0, 8, 0, 10, 2, 0, 12.0),
+        PartitionLag("t", 1, None, 4, 10, 6, 0, 16.0),
     )
     assert (found.records, found.seconds, found.without_commit) == (8, 16.0, (1, 6))
     both = {"t", "not made yet"}
-    assert world.lag.records_of("g", both) == (8, (1, 6), both)
-    assert world.lag.records_of("nobody", both) == (0, (0, 0), frozenset())
+    assert world.lag.records_of("g", both) == (8, (1, 6), both, 0)
+    assert world.lag.records_of("nobody", both) == (0, (0, 0), frozenset(), 0)
 
 
 def test_who_may_know_of_some_topics_is_told_of_their_lag_alone(world: World) -> None:
     for topic, age_ms in (("t", 5_000), ("hidden", 60_000)):
         append(world.log(topic), batch("a", timestamp=NOW - age_ms))
         world.commit(0, topic)
-    assert world.lag.records_of("g", {"t"}) == (1, (0, 0), {"t"})
+    assert world.lag.records_of("g", {"t"}) == (1, (0, 0), {"t"}, 0)
     found = world.of()
     assert (found.records, found.seconds) == (2, 60.0)
     own = found.of_topics({"t"})
@@ -252,7 +253,54 @@ def test_whoever_is_known_to_begin_at_the_end_is_not_behind(world: World) -> Non
     append(world.log(), batch("a", "b"))
     world.want()
     world.committed.begins_at_end = True
-    assert world.one() == PartitionLag("t", 0, None, 2, 0, 0, 0.0)
+    assert world.one() == PartitionLag("t", 0, None, 0, 2, 0, 0, 0.0)
+
+
+@dataclass
+class Others:
+    """Brokers that have partitions alone."""
+
+    there: set[Partition] = field(default_factory=set)
+    told: dict[Partition, Ends] = field(default_factory=dict)
+    asked: list[set[Partition]] = field(default_factory=list)
+
+    def is_there(self, partition: Partition) -> bool:
+        return partition in self.there
+
+    async def ask(self, partitions: Collection[Partition]) -> None:
+        self.asked.append({*partitions})
+
+    def ends(self, partition: Partition) -> Ends | None:
+        return self.told.get(partition)
+
+    def seconds(self, partition: Partition, offset: int) -> float | None:
+        return 30.0
+
+
+def test_what_other_brokers_have_counts_and_what_they_do_not_tell_is_unknown(world: World) -> None:
+    here, told, read, silent, gone = (Partition("t", each) for each in range(5))
+    others = world.lag.elsewhere = Others(there={told, read, silent})
+    others.told = {told: Ends(3, 20), read: Ends(0, 2)}
+    append(world.log(), batch("a", "b", timestamp=NOW - 1000))
+    for each in (here, told, read, silent, gone):
+        world.commit(2, partition=each.partition)
+    world.commit(5, "u", 1, group="other")
+    others.there.add(Partition("u", 1))
+    assert world.of().partitions == (
+        PartitionLag("t", 0, 2, 0, 2, 0, 0, 0.0),
+        PartitionLag("t", 1, 2, 3, 20, 18, 1, 30.0),
+        PartitionLag("t", 2, 2, 0, 2, 0, 0, 0.0),
+        PartitionLag("t", 3, 2, None, None, 0, 0, None),
+    )
+    assert others.asked == [{told, read, silent}]
+    world.round()
+    assert others.asked[1:] == [{told, read, silent, Partition("u", 1)}]  # once for all groups
+    group, other = world.lag.snapshot().groups
+    assert (group.records, group.seconds, group.unknown_partitions) == (18, 30.0, 1)
+    assert (other.records, other.seconds, other.unknown_partitions) == (0, None, 1)
+    assert world.lag.records_of("g", {"t"}) == (18, (0, 0), {"t"}, 1)
+    rows = [row for each in world.lag.snapshot().groups for row in metrics_of_groups.lag_rows(each)]
+    assert [(row.topic, row.records, row.unknown) for row in rows] == [("t", 18, 1), ("u", 0, 1)]
 
 
 def test_a_group_that_nobody_knows_is_refused(world: World) -> None:

@@ -20,6 +20,7 @@ from appliance_spark.columns import Column
 from appliance_spark.endpoint import Endpoint
 from appliance_spark.fetching import Fetching, Source
 from appliance_spark.planning import Split
+from tests.support.logs import until
 from tests.support.rest import Rest
 from tests.support.three_brokers import DEADLINE_S, Brokers, brokers
 
@@ -177,3 +178,31 @@ def test_spark_reads_all_partitions_at_one_broker(two: Brokers) -> None:
     assert found == {each: [*wanted[each], "yes"] for each in leaders}
     assert {each["partition"] for each in plan["splits"]} == {0, 1}
     assert len(plan["splits"]) >= 4
+
+
+@pytest.mark.release("two brokers are started again, for what one of them does not tell any more")
+def test_the_lag_of_a_group_has_what_is_on_other_brokers_alone(two: Brokers) -> None:
+    leaders = made(two, "t", 2, 1)
+    for each in leaders:
+        two.produce("t", ["a"] * 10, each)
+    group = two.member("g", "t")
+    group.take(20)
+    group.commit()
+    group.close()
+    for each in leaders:
+        two.produce("t", ["b"] * 5, each)
+    node = two.coordinator("g")
+    coordinator = rest(two, node)
+    told = coordinator.get("/groups/g")
+    assert [(each["committed"], each["start"], each["end"], each["lag_records"])
+            for each in told["offsets"]] == [(10, 0, 15, 5)] * 2  # fmt: skip
+    assert (told["lag_records"], told["unknown_partitions"]) == (10, 0)
+    assert "10 records behind" in said(two, node, "group", "describe", "g")
+    (away,) = [each for each, leader in leaders.items() if leader != node]
+    two.stop(3 - node, signal.SIGKILL)
+    until(lambda: coordinator.get("/groups/g")["unknown_partitions"] == 1, 60)
+    told = coordinator.get("/groups/g")
+    assert told["lag_records"] == 5
+    (row,) = [each for each in told["offsets"] if each["partition"] == away]
+    assert (row["end"], row["end_unknown"], row["lag_records"]) == (None, True, None)
+    assert "1 partition in no sum" in said(two, node, "group", "describe", "g")

@@ -3,7 +3,7 @@
 All records before the start offset are processed; later ones may be in part. The lag counts the
 unprocessed records from there to the end of the partition. Both are -1, without an error, if the
 group has no state there or has not read yet. Without topics, all topics with a state of the group
-are returned. In a cluster the lag of a partition that another broker leads is -1.
+are returned. In a cluster the lag is -1 while the leader, another broker, does not tell the end.
 
 Rights: DESCRIBE on the group and on the topic; of all topics the response has those that may be
 described.
@@ -18,10 +18,15 @@ from collections.abc import Iterable, Sequence
 from appliance.access.acls import Operation
 from appliance.api.handlers.authorization import check_group, may_topic
 from appliance.api.handlers.call import Call
-from appliance.api.handlers.partition_lookup import check_group_id, find_log
+from appliance.api.handlers.partition_lookup import (
+    check_group_id,
+    check_partition,
+    find_log,
+)
 from appliance.api.handlers.repeated_items import distinct, distinct_partitions
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
+from appliance.groups.records import Partition
 from appliance.protocol import NO_UUID, ErrorCode
 from appliance.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
@@ -33,7 +38,6 @@ KEY = 90
 VERSIONS = (0, 1)
 
 NONE = -1
-NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 Asked = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
 Answer = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition
@@ -55,7 +59,9 @@ async def _group(broker: Broker, call: Call, asked: Asked) -> GroupAnswer:
         check_group(call, Operation.DESCRIBE, asked.group_id)
         check_group_id(asked.group_id)
         broker.share_groups.check(asked.group_id)
-        for name, topic, partitions in _topics(broker, asked):
+        wanted = [*_topics(broker, asked)]
+        await _ask_leaders(broker, wanted)
+        for name, topic, partitions in wanted:
             if may_topic(call, Operation.DESCRIBE, name):
                 rows = [await _partition(broker, asked.group_id, topic, each)
                         for each in partitions]  # fmt: skip
@@ -102,13 +108,35 @@ async def _partition(broker: Broker, group_id: str, topic: Topic | None, partiti
         if found is None or found.start_offset == NONE:
             return answer
         answer.start_offset = found.start_offset
-        log = find_log(topic, partition)
+        epoch, end = _epoch_and_end(broker, topic, partition)
     except ApplianceError as error:
-        if broker.topics.cluster is not None and error.kafka_code == NOT_LEADER:
-            return answer  # the lag is another broker's to tell
         answer.error_code, answer.error_message = error.kafka_code, str(error)
         return answer
-    answer.leader_epoch = log.leader_epoch
-    done = found.delivery_complete_count
-    answer.lag = max(0, log.high_watermark - found.start_offset - done)
+    answer.leader_epoch = epoch
+    if end is not None:
+        answer.lag = max(0, end - found.start_offset - found.delivery_complete_count)
     return answer
+
+
+async def _ask_leaders(
+    broker: Broker, wanted: Iterable[tuple[str, Topic | None, Sequence[int]]]
+) -> None:
+    """Of what other brokers have alone: all at once, and unless they told lately."""
+    elsewhere = broker.lag.elsewhere
+    if elsewhere is not None:
+        places = [Partition(name, each) for name, _, numbers in wanted for each in numbers]
+        await elsewhere.ask([each for each in places if elsewhere.is_there(each)])
+
+
+def _epoch_and_end(broker: Broker, topic: Topic, partition: int) -> tuple[int, int | None]:
+    """None: another broker leads it, and does not tell."""
+    check_partition(topic, partition)
+    elsewhere, place = broker.lag.elsewhere, Partition(topic.name, partition)
+    if elsewhere is None:
+        log = find_log(topic, partition)
+        return log.leader_epoch, log.high_watermark
+    epoch = broker.members.placement(topic, partition).leader_epoch
+    if elsewhere.is_there(place):
+        ends = elsewhere.ends(place)
+        return epoch, None if ends is None else ends.end
+    return epoch, topic.log(partition).high_watermark

@@ -33,11 +33,15 @@ def list_groups(api: Api, text: str, by_lag: bool) -> Answer:
     yield table(
         ("group", "protocol", "state", "members", "lag", "behind"),
         [
-            (row["group"], row["protocol"], row["state"], row["members"], row["lag_records"],
+            (row["group"], row["protocol"], row["state"], row["members"], records(row),
              duration(row["lag_seconds"]))
             for row in answer["groups"]
         ],
     )  # fmt: skip
+
+
+def records(row: Any) -> str:
+    return f"{row['lag_records']}{' or more' if row['unknown_partitions'] else ''}"
 
 
 @group.command("describe", cls=Command)
@@ -51,7 +55,7 @@ def describe_group(api: Api, name: str) -> Answer:
     yield table(
         ("topic", "partition", "committed", "end", "lag", "behind", "client"),
         [
-            (row["topic"], row["partition"], row["committed"], row["end"], row["lag_records"],
+            (row["topic"], row["partition"], row["committed"], *end_and_lag(row),
              duration(row["lag_seconds"]), clients.get(row["member_id"]))
             for row in answer["offsets"]
         ],
@@ -64,7 +68,16 @@ def describe_group(api: Api, name: str) -> Answer:
             f"{some(answer['no_commit_records'], 'record')} count from the first one there is, or "
             "from where a share group is set to begin"
         )
+    if answer["unknown_partitions"]:
+        yield (
+            f"{some(answer['unknown_partitions'], 'partition')} in no sum: their leaders, other "
+            "brokers, do not tell where they end"
+        )
     yield from (f"nobody reads {each['topic']}-{each['partition']}" for each in answer["unread"])
+
+
+def end_and_lag(row: Any) -> tuple[Any, Any]:
+    return ("unknown",) * 2 if row["end_unknown"] else (row["end"], row["lag_records"])
 
 
 @group.command("reset", cls=Command)

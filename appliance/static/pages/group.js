@@ -25,7 +25,13 @@ const PARTITIONS = [
     cell: (each) =>
       each.no_commit_yet ? html`<span class="muted">no commit yet</span>` : count(each.committed),
   },
-  { name: "end", title: "End", number: true, cell: (each) => count(each.end) },
+  {
+    name: "end",
+    title: "End",
+    number: true,
+    cell: (each) =>
+      each.end_unknown ? html`<span class="muted">unknown</span>` : count(each.end),
+  },
   {
     name: "lag_records",
     title: "Lag, records",
@@ -169,6 +175,15 @@ export function Group({ route, me }) {
               The group has no committed offset yet for${" "}
               ${some(data.no_commit_partitions, "partition")}. Their lag of${" "}
               ${some(data.no_commit_records, "record")} counts from the first record.
+            </p>
+          `
+        }
+        ${
+          data.unknown_partitions > 0 &&
+          html`
+            <p class="notice warn">
+              ${some(data.unknown_partitions, "partition")} in no sum: their leaders, other brokers,
+              do not tell where they end.
             </p>
           `
         }

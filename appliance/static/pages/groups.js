@@ -4,7 +4,7 @@ import { useApi } from "../api.js";
 import { href } from "../router.js";
 import { Badge, Head, Loaded } from "../parts/bits.js";
 import { Table } from "../parts/table.js";
-import { count, duration } from "../format.js";
+import { count, duration, some } from "../format.js";
 
 const LEVEL = { Stable: "good", Empty: "", Dead: "bad" };
 export const State = ({ state }) => html`<${Badge} level=${LEVEL[state] ?? "warn"}>${state}<//>`;
@@ -36,6 +36,15 @@ const COLUMNS = [
           ${" "}
           <span class="muted">
             (${count(group.no_commit_records)} in partitions without a commit)
+          </span>
+        `
+      }
+      ${
+        group.unknown_partitions > 0 &&
+        html`
+          ${" "}
+          <span class="muted">
+            (${some(group.unknown_partitions, "partition")} unknown)
           </span>
         `
       }

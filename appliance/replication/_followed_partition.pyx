@@ -4,8 +4,8 @@
     a point of divergence   what is behind it here is cut, and the leader asked again; not before
                             the ledger has it where that may have counted: it is older than an
                             unclean election, or below the watermark
-    the leader's start is   nothing is kept, and the log begins there
-    beyond the end here
+    the leader's start is   nothing is kept, not even what is known of epochs and producers, and
+    beyond the end here     the log begins there
     a leader with records   after an unclean election an empty log, which has nothing to compare,
     before the start here   takes nothing: it is to be begun anew, for a log cannot go back
     an error                the partition alone is left out for a while; the others go on
@@ -124,6 +124,9 @@ cdef void followed_take(Followed* it, const Answered* answer, int64_t backoff_ma
     elif answer.error != 0:
         followed_leave_out(it, OK, answer.error, backoff_max_ns)
         return
+    elif answer.diverging_epoch >= 0 and _is_deleted_there(it, answer.log_start_offset):
+        # Where the leader's first batch begins it tells who asks, and knows no epochs.
+        code = _begin_at(it, log.log_end_offset.load())
     elif answer.diverging_epoch >= 0:
         code = _cut(it, answer)
     elif _lacks_what_is_before(it, answer.log_start_offset):
@@ -154,6 +157,16 @@ cdef bint _lacks_what_is_before(const Followed* it, int64_t leader_start) noexce
     cdef const PartitionLog* log = it.log.get()
     return (it.unclean_epoch >= 0 and _is_empty(log)
             and leader_start < log.log_start_offset.load())
+
+
+cdef bint _is_deleted_there(Followed* it, int64_t leader_start) noexcept nogil:
+    """All that is here: there is nothing to compare. What an unclean election cuts is told first."""
+    cdef PartitionLog* log = it.log.get()
+    cdef int64_t end_offset = log.log_end_offset.load()
+    cdef ScopeLock guard
+    guard.hold(log.guard)
+    return leader_start > end_offset and (
+        _is_empty(log) or epochs_last(log) >= it.unclean_epoch)
 
 
 cdef int _append(Followed* it, const Answered* answer) noexcept nogil:

@@ -12,6 +12,7 @@ from appliance.native._native cimport ScopeLock
 from appliance.storage._checkpoint cimport log_save_locked
 from appliance.storage._commit_requests cimport committer_checkpoint, log_committer
 from appliance.storage._partition_log cimport log_roll_locked
+from appliance.storage._producers cimport producers_first_open
 from appliance.storage._retention cimport log_advance_start
 from appliance.storage._truncation cimport log_may_be_cut, log_truncate
 
@@ -38,6 +39,8 @@ cdef int log_begin_at(PartitionLog* log, int64_t offset, int64_t election) noexc
     if code == OK:
         code = log_admit_gap(log, offset)
     if code == OK:
+        code = _forget(log, election)
+    if code == OK:
         code = _roll_at(log, offset, election)
     # Recovery begins in the new segment before the old one goes.
     if code == OK:
@@ -45,6 +48,24 @@ cdef int log_begin_at(PartitionLog* log, int64_t offset, int64_t election) noexc
     if code == OK:
         code = log_advance_start(log, offset)
     return code
+
+
+cdef int _forget(PartitionLog* log, int64_t election) noexcept nogil:
+    """Below the start there may be batches still, which no reader gets: transactions whose markers
+    were behind it, producers and epochs of which the leader knows more. The last epoch would be
+    said to end here, where the leader has others since."""
+    cdef ScopeLock guard, list_guard
+    guard.hold(log.guard)
+    if not log_may_be_cut(log, election):
+        return NOT_LEADER
+    log.producers.producers.clear()
+    log.producers.open_txns.clear()
+    log.epochs.clear()
+    list_guard.hold(log.list_guard)
+    log.aborted.clear()
+    log.ended.clear()
+    log.first_open_offset.store(producers_first_open(&log.producers))
+    return OK
 
 
 cdef int _roll_at(PartitionLog* log, int64_t offset, int64_t election) noexcept nogil:
@@ -56,8 +77,6 @@ cdef int _roll_at(PartitionLog* log, int64_t offset, int64_t election) noexcept 
         return LOG_CLOSED
     if not log_may_be_cut(log, election):
         return NOT_LEADER
-    # An epoch of before would be said to end here, where the leader knows of others since.
-    log.epochs.clear()
     if offset == log.log_end_offset.load():
         return OK
     log.log_end_offset.store(offset)

@@ -280,6 +280,27 @@ def test_a_follower_that_begins_anew_knows_no_epochs_of_before(make: Make) -> No
     assert everything(follower.log) == everything(leader.log)
 
 
+@pytest.mark.parametrize("began", [False, True], ids=["epochs are known", "leader began anew"])
+def test_a_follower_is_away_while_all_that_it_has_is_deleted(make: Make, began: bool) -> None:
+    """Its own start was within a segment already: of what is before it batches are left, with
+    epochs of which the leader knows where they end, or nothing."""
+    leader, follower = make(1), make(2)
+    for epoch in (1, 2):
+        for each in (follower,) if began else (leader, follower):
+            each.lead(epoch, [3], [])
+            on_disk(each.log, batch("a", "b"))
+    follower.log.delete_before(3)
+    if began:
+        leader.log.begin_at(10)
+    leader.lead(3, [2], [])
+    on_disk(leader.log, batch(*"cdefgh"))
+    leader.log.delete_before(leader.log.log_end_offset)
+    on_disk(leader.log, batch("i"))
+    follower.follow(3, leader)
+    wait_until_equal(leader, follower)
+    assert everything(follower.log) == everything(leader.log)
+
+
 @pytest.mark.parametrize("records", [4, 6])
 def test_an_empty_log_behind_records_of_an_unclean_leader_takes_none(
     make: Make, records: int

@@ -461,6 +461,30 @@ def test_a_follower_begins_where_its_leader_does(cleanly: bool, tmp_path: Path) 
         again.close()
 
 
+@pytest.mark.parametrize("cleanly", [True, False])
+def test_who_begins_anew_knows_nothing_of_before(cleanly: bool, tmp_path: Path) -> None:
+    """The start was between a transaction and its marker, which is gone with all that was behind
+    it; and what that producer wrote since is nowhere."""
+    with opened(tmp_path) as log_dir:
+        log = log_dir.create("t", 0, log_config())
+        log.lead(5, 1, [2], [], 1)
+        log.append(produced(0, txn=True))
+        end_txn(log, "commit")
+        log.flush()
+        log.delete_before(1)
+        log.follow(6, 2)
+        log.begin_at(70)
+        log.append_replicated(batch("a", base_offset=70, leader_epoch=6), 6)
+        log.flush()
+        again = reopened(log_dir, cleanly)
+        log = again.log("t", 0)
+        log.lead(7, 1, [2], [], 1)
+        assert (log.log_start_offset, log.last_stable_offset, log.high_watermark) == (70, 71, 71)
+        log.append(produced(5))  # as of a producer of which nothing is left
+        assert log.diverging(5, 60) == (0, 70)
+        again.close()
+
+
 # Histories that part
 
 def test_a_log_with_the_same_history_goes_on(tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ class Batch:
     max_timestamp: int
     size: int
     codec: str
+    crc: int
     valid: bool
     records: list[Record] = field(default_factory=list)
 
@@ -101,6 +102,11 @@ def log_files(*directories: Path, suffixes: tuple[str, ...] = SUFFIXES) -> list[
 def dump(files: Iterable[Path]) -> Dump:
     """Everything in the files; keys and values should be printable, one line each."""
     return _run(files, "--deep-iteration", "--print-data-log")
+
+
+def dump_without_data(files: Iterable[Path]) -> Dump:
+    """Whatever keys and values are; their sizes are there, and the checksums of their batches."""
+    return _run(files, "--deep-iteration")
 
 
 def check_indexes(files: Iterable[Path], flag: str) -> Dump:
@@ -185,7 +191,7 @@ def _batch(line: str) -> Batch:
         transactional=said["isTransactional"] == "true", control=said["isControl"] == "true",
         delete_horizon=_number(said["deleteHorizonMs"]),
         position=int(said["position"]), max_timestamp=int(said[stamp]), size=int(said["size"]),
-        codec=said["compresscodec"], valid=said["isvalid"] == "true")
+        codec=said["compresscodec"], crc=int(said["crc"]), valid=said["isvalid"] == "true")
 
 
 def _record(line: str) -> Record:

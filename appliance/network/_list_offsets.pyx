@@ -9,7 +9,8 @@ leader epoch, a topic that its client is not known to have the right to, an end 
 move, a partition that is named twice, and what comes behind a request that the control plane has
 not answered: it may be about to delete records.
 
-Of a log with replicas the end is the high watermark, whatever was appended beyond it. A new leader
+Of a log with replicas the end is the high watermark, whatever was appended beyond it: nobody waits
+here for the others' disks, as nobody does in Kafka, and for this one as on one box. A new leader
 knows it only when its followers have reported: until it has reached the start of the leader's epoch
 nobody is told an end, because what was told before may have been beyond.
 """
@@ -161,7 +162,7 @@ cdef bint _partition_of_several(Asked* asked, PartitionLog* log, int32_t number,
         return False
     if time == EARLIEST:
         offset = log.log_start_offset.load()
-    elif time != LATEST:
+    elif time != LATEST or _may_move(log):
         return False
     elif log_high_watermark(log) < log.replicas.start.load():
         _put(asked, out, number, OFFSET_NOT_AVAILABLE if (
@@ -171,6 +172,12 @@ cdef bint _partition_of_several(Asked* asked, PartitionLog* log, int32_t number,
         offset = log_last_stable_offset(log) if asked.is_committed else log_high_watermark(log)
     _put(asked, out, number, 0, offset, epochs_at(log, offset) if asked.version >= 4 else -1)
     return True
+
+
+cdef bint _may_move(PartitionLog* log) noexcept nogil:
+    """A commit on this disk would move the watermark, if the other replicas have it all."""
+    cdef int64_t end = log.log_end_offset.load()
+    return log_high_watermark(log) < end and log.durable_offset.load() < end
 
 
 cdef void _put(const Asked* asked, vector[uint8_t]* out, int32_t number, int16_t error,

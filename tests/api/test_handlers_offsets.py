@@ -365,6 +365,27 @@ def test_the_end_is_told_when_the_replicas_have_told_theirs(
     assert found(control, NOW + 1, version=version) == NONE
 
 
+@pytest.mark.parametrize("asked", [-1, -3, NOW])
+def test_the_only_replica_tells_what_was_written_before(control: Control, asked: int) -> None:
+    """As one box does: after acks=1 nothing has made it durable yet."""
+    (log,) = control.create("t").logs
+    log.lead(1, 1, [], [], 1)
+    log.append(batch("a", timestamp=NOW))
+    assert log.high_watermark == 0
+    wanted = {-1: (0, 1, -1)}.get(asked, (0, 0, NOW))
+    assert found(control, asked) == wanted
+
+
+def test_a_leader_makes_its_own_durable_and_waits_for_nobody_else(control: Control) -> None:
+    (log,) = control.create("t").logs
+    log.lead(1, 1, [2], [2], 1)
+    log.append(batch("a", timestamp=NOW))
+    assert found(control, -1) == (0, 0, -1)
+    assert log.durable_offset == 1
+    log.fetched_by(2, 1, 1, 1)
+    assert found(control, -1) == (0, 1, -1)
+
+
 def test_offsets_of_a_partition_are_its_leaders(control: Control) -> None:
     (log,) = control.create("t").logs
     log.follow(1, 2)

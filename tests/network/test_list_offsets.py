@@ -139,7 +139,10 @@ def test_what_is_not_simple_is_passed_on(plane: Plane, frame: bytes) -> None:
         assert punt.frame == frame
 
 
-def test_an_end_that_a_commit_would_move_is_passed_on(plane: Plane) -> None:
+@pytest.mark.parametrize("is_leader", [False, True], ids=["alone", "the only replica"])
+def test_an_end_that_a_commit_would_move_is_passed_on(plane: Plane, is_leader: bool) -> None:
+    if is_leader:
+        plane.logs[0].lead(0, 1, [], [], 1)
     plane.logs[0].append(batch())  # as acks=1 leaves it
     with plane.client() as client:
         assert rows(client, question([(0, EARLIEST)])) == [(0, 0, -1)]

@@ -13,9 +13,9 @@ Only a search by time returns a timestamp. The special values have minimum versi
 version 7, -4 8, -5 9, -6 11): below it they get UNSUPPORTED_VERSION.
 
 Of a partition that has replicas the newest is the high watermark, whatever the leader has beyond
-it. A new leader knows it only when its followers have told what they have: OFFSET_NOT_AVAILABLE
-until then, before version 5 LEADER_NOT_AVAILABLE. A broker that does not lead answers
-NOT_LEADER_OR_FOLLOWER.
+it: that flush is of its own disk alone. A new leader knows it only when its followers have told
+what they have: OFFSET_NOT_AVAILABLE until then, before version 5 LEADER_NOT_AVAILABLE. A broker
+that does not lead answers NOT_LEADER_OR_FOLLOWER.
 
 The data plane answers -1 and -2 itself in simple cases (`_list_offsets.pyx`), by the same rules.
 
@@ -108,21 +108,22 @@ def _job(broker: Broker, topic: str, asked: Asked, call: Call, twice: set[tuple[
 
 
 def _commit(jobs: list[Job], call: Call) -> None:
-    """All are asked before one is waited for: one commit covers them."""
+    """All are asked before one is waited for: one commit covers them. What other replicas have yet
+    to get is waited for by nobody."""
     behind = [
         log
         for asked, log in jobs
         if isinstance(log, Log)
-        and log.role == "alone"  # what replicas have yet to get is waited for by nobody
         and asked.timestamp not in AT_THE_START
         and log.high_watermark < log.log_end_offset
+        and log.durable_offset < log.log_end_offset
     ]
     for log in behind:
         log.ask_commit()
     for log in behind:
         # what stays behind is not visible, which is the answer; health tells why
         with suppress(ApplianceError):
-            log.await_durable(log.log_end_offset - 1, call.seconds_left(COMMIT_WAIT_MS))
+            log.flush(call.seconds_left(COMMIT_WAIT_MS))
 
 
 def _answer(

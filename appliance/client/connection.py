@@ -60,7 +60,8 @@ class Address:
     @classmethod
     def parse(cls, text: str) -> Address:
         host, _, port = text.strip().rpartition(":")
-        if not host or not port.isdecimal() or not 0 < int(port) <= PORT_MAX:
+        is_number = port.isdecimal() and len(port) <= len(str(PORT_MAX))
+        if not host or not is_number or not 0 < int(port) <= PORT_MAX:
             raise ConfigInvalid(f"address {text!r}: wanted host:port")
         return cls(host.removeprefix("[").removesuffix("]"), int(port))
 

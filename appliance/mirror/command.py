@@ -13,18 +13,21 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from appliance.client.connection import Address
+from appliance.client.errors import ConfigInvalid
 from appliance.client.security_config import of_pairs
 from appliance.mirror import offset_map
 from appliance.mirror.config import MirrorConfig
-from appliance.mirror.errors import OffsetNotMapped
+from appliance.mirror.errors import LastingRefusal, OffsetNotMapped, TopicsRefused
 from appliance.mirror.mirror import Mirror
 from appliance.mirror.progress import MirrorProgress, serve_metrics
 from appliance.mirror.reporter import Reporter
 from appliance.mirror.site import Site, TopicPartition
 from appliance.process import event_log
-from appliance.process.exit_codes import Command, CommandGroup
+from appliance.process.exit_codes import REFUSED, Command, CommandGroup, Failed
+from appliance.process.option_types import FiniteRange
 from appliance.process.tls_client import ca_in
 
 log = event_log.named("mirror")
@@ -73,7 +76,13 @@ def option(flag: str, name: str, **facts: Any) -> Callable[[Decorated], Decorate
     help="Admin address that shows the progress, usually the target's, or its URL if it speaks "
     "TLS; with the token in APPLIANCE_TOKEN, and the authorities in APPLIANCE_CA_FILE.",
 )
-@click.option("--progress-s", default=10.0, show_default=True, help="Interval of progress lines.")
+@click.option(
+    "--progress-s",
+    default=10.0,
+    show_default=True,
+    type=FiniteRange(0.1, 86400),
+    help="Interval of progress lines.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Progress as JSON, one object per line.")
 @click.pass_context
 def mirror(
@@ -93,11 +102,9 @@ def mirror(
     prints the offset in the target."""
     if context.invoked_subcommand:
         return
-    missing = [flag for flag, name in FLAGS.items() if not settings[name]]
-    if missing:
-        raise click.UsageError(f"missing {', '.join(missing)}")
+    config = config_of(context, settings, pairs)
     event_log.to_stderr()
-    made = Mirror(MirrorConfig(**settings, **all_parsed(pairs)))
+    made = Mirror(config)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: made.stop())
     if metrics:
@@ -108,8 +115,31 @@ def mirror(
     shown = Shown(made.progress, progress_s, as_json, reporter)
     try:
         made.run(once)
+    except (LastingRefusal, TopicsRefused) as error:
+        raise Failed(str(error), REFUSED) from error
     finally:
         shown.stop()
+    left = made.progress.totals()["refused"]
+    if once and left:
+        raise Failed(f"not mirrored: {TopicsRefused(left)}", REFUSED)
+
+
+def config_of(
+    context: click.Context, settings: dict[str, Any], pairs: Iterable[str]
+) -> MirrorConfig:
+    """What the options say, and `--set`, which has the settings of options too."""
+    try:
+        more = all_parsed(pairs)
+        for name in settings.keys() & more.keys():
+            if context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
+                raise click.UsageError(f"{name} is given twice, by its option and by --set {name}")
+        found = {**settings, **more}
+        missing = [flag for flag, name in FLAGS.items() if name in settings and not found[name]]
+        if missing:
+            raise click.UsageError(f"missing {', '.join(missing)}")
+        return MirrorConfig(**found)
+    except ConfigInvalid as error:
+        raise click.UsageError(str(error)) from error
 
 
 def reporter_of(address: str, made: Mirror) -> Reporter:
@@ -209,7 +239,10 @@ class Shown:
 @click.option("--offset", required=True, type=int, help="Offset in the source.")
 @click.option("--set", "pairs", multiple=True, metavar="KEY=VALUE", help="As of the mirror.")
 @click.option("--json", "as_json", is_flag=True, help="As a JSON object.")
+@click.pass_context
 def translate(
+    context: click.Context,
+    /,
     target: str,
     name: str,
     topic: str,
@@ -222,7 +255,7 @@ def translate(
 
     If there is no record at that offset, it prints the offset of the next record. A target that
     keeps offsets needs no map and has none."""
-    config = MirrorConfig(target=target, name=name, **all_parsed(pairs))
+    config = config_of(context, {"target": target, "name": name}, pairs)
     site = Site(config.target_client)
     try:
         site.refresh()

@@ -12,6 +12,8 @@ from appliance.client.setting import MIB, check, rows_of, setting
 from appliance.process import patterns
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,100}")  # becomes part of topic names
+INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1  # of fields on the wire
+DAY_MS = 86_400_000
 IN_FLIGHT_MAX = 5  # Kafka detects a duplicate only among a producer's last five batches
 
 
@@ -44,56 +46,77 @@ class MirrorConfig:
     sync_configs: bool = setting(
         True, "Configs that are set for a topic in the source are set in the target too."
     )
-    fetch_max_bytes: int = setting(8 * MIB, "Size of one fetch response.", minimum=1)
+    fetch_max_bytes: int = setting(
+        8 * MIB, "Size of one fetch response.", minimum=1, maximum=INT32_MAX
+    )
     fetch_partition_max_bytes: int = setting(
-        MIB, "Per partition of it. A larger batch still comes whole.", minimum=1
+        MIB,
+        "Per partition of it. A larger batch still comes whole.",
+        minimum=1,
+        maximum=INT32_MAX,
     )
     fetch_max_wait_ms: int = setting(
-        500, "How long a source broker delays a response without records.", minimum=0
+        500,
+        "How long a source broker delays a response without records.",
+        minimum=0,
+        maximum=DAY_MS,
     )
     inbox_bytes: int = setting(
         32 * MIB,
         "Batches that are read and not sent yet; above it reading waits.",
         minimum=1,
+        maximum=INT64_MAX,
     )
     request_max_bytes: int = setting(
         MIB,
         "Size of a produce request. Kafka's default limit is 100 MiB; above 1 MiB is no faster.",
         minimum=1,
+        maximum=INT32_MAX,
     )
     commit_interval_ms: int = setting(
         1000,
         "With a map: the interval of writing position and map, and the length of a transaction. "
         "It delays the readers of committed records in the target.",
         minimum=1,
+        maximum=DAY_MS,
     )
     refresh_interval_ms: int = setting(
-        10_000, "Interval of comparing topics, partitions and configs.", minimum=100
+        10_000,
+        "Interval of comparing topics, partitions and configs.",
+        minimum=100,
+        maximum=DAY_MS,
     )
     retry_backoff_ms: int = setting(
         200,
         "The pause after a failure; it doubles with each further failure.",
         minimum=1,
+        maximum=DAY_MS,
     )
     retry_backoff_max_ms: int = setting(
         30_000,
         "The longest pause. A link that recovers is used again after at most this time.",
         minimum=1,
+        maximum=DAY_MS,
     )
     request_timeout_ms: int = setting(
-        30_000, "How long a response may take before the round fails.", minimum=1
+        30_000,
+        "How long a response may take before the round fails.",
+        minimum=1,
+        maximum=DAY_MS,
     )
     stop_timeout_ms: int = setting(
         5000,
         "How long a stopping mirror waits for open requests; then it cuts the connections. It "
         "sends unanswered batches again at the next start.",
         minimum=0,
+        maximum=DAY_MS,
     )
     map_retention_ms: int = setting(
-        30 * 86_400_000,
+        30 * DAY_MS,
         "How long the map keeps its entries: `retention.ms` of its topic at creation. -1 is "
         "for ever; a busy partition adds up to 5 MB a day.",
         minimum=-1,
+        maximum=INT64_MAX,
     )
 
     # `--set source.security.protocol=SASL_SSL`, and so on for each setting of logins and TLS

@@ -17,9 +17,10 @@ from appliance.client.connection import Connection
 from appliance.client.errors import BrokerRefused
 from appliance.errors import ApplianceError
 from appliance.mirror.config import MirrorConfig
-from appliance.mirror.errors import PositionMoved
+from appliance.mirror.errors import PositionMoved, TopicRefused
 from appliance.mirror.inbox import Aborted, Fetched, Inbox, Octets
 from appliance.mirror.progress import UNKNOWN, MirrorProgress
+from appliance.mirror.refusals import REMEDIES
 from appliance.mirror.site import COMMITTED, TopicPartition
 from appliance.protocol import ErrorCode, codec
 from appliance.protocol.messages.fetch import API as FETCH
@@ -159,6 +160,8 @@ class Fetcher:
         if row.error_code == ErrorCode.CORRUPT_MESSAGE:
             self._give_up(partition, str(error))
             return
+        if error.code in REMEDIES:
+            raise TopicRefused(partition.topic, str(error))
         raise error
 
     def _give_up(self, partition: TopicPartition, why: str) -> None:

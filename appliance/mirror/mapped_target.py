@@ -19,6 +19,7 @@ from appliance.mirror.inbox import Aborted, Fetched, Octets
 from appliance.mirror.offset_map import Position, Row, Run, add_run
 from appliance.mirror.pipeline import Answer, Lane, Pipeline
 from appliance.mirror.progress import MirrorProgress
+from appliance.mirror.refusals import MAPPED_OF_ONE, of_other_source
 from appliance.mirror.site import Offsets, Positions, Site, TopicPartition
 from appliance.mirror.transaction import Producer
 from appliance.record import _batch, _batch_builder, _mirror_batches
@@ -80,7 +81,7 @@ class MappedTarget:
             was, own = known[partition].source, self._sources[partition.topic]
             offset = known[partition].offset
             if was != own:
-                why = f"its records came from {was}, the source is now {own}: a new topic"
+                why = of_other_source(was, own, MAPPED_OF_ONE)
                 refuse(TopicRefused(partition.topic, why))
             elif offset > ends[partition]:
                 why = (

@@ -10,7 +10,6 @@ import random
 import threading
 import time
 
-from appliance.client.errors import AccessFailed, BrokerRefused, ConfigInvalid
 from appliance.errors import ApplianceError
 from appliance.mirror.config import MirrorConfig
 from appliance.mirror.errors import (
@@ -20,30 +19,15 @@ from appliance.mirror.errors import (
     TopicRefused,
 )
 from appliance.mirror.progress import MirrorProgress
+from appliance.mirror.refusals import lasting
 from appliance.mirror.round import Round
 from appliance.process import event_log
-from appliance.protocol import ErrorCode
 
 log = event_log.named("mirror")
 
 FINAL = (MirrorFenced, OffsetsCannotBeKept)
-# The settings are wrong if no round was connected yet. Later a password, a certificate or a rule is
-# being replaced, and the mirror must still be there when that is done.
-NOT_AT_THE_START = (AccessFailed, ConfigInvalid)
-NO_RIGHT = {
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-    ErrorCode.GROUP_AUTHORIZATION_FAILED,
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-}
 CUT_AGAIN_S = 0.1  # a new round may begin at the moment of the stop
 DOUBLINGS_MAX = 30  # beyond any limit, so that the number does not grow for days
-
-
-def is_of_the_setup(error: Exception) -> bool:
-    """Whether somebody has to change a setting or a right first."""
-    lacks_right = isinstance(error, BrokerRefused) and error.code in NO_RIGHT
-    return lacks_right or isinstance(error, NOT_AT_THE_START)
 
 
 class Mirror:
@@ -93,8 +77,9 @@ class Mirror:
             except FINAL:
                 raise
             except (ApplianceError, OSError) as error:
-                if is_of_the_setup(error) and not self.progress.was_connected:
-                    raise
+                wrong = lasting(error)
+                if wrong is not None and not self.progress.has_worked:
+                    raise wrong from error.__cause__
                 if self._stopping.is_set():
                     log.warning("stopped before every sent batch was answered", error=error)
                     return

@@ -54,7 +54,7 @@ class MirrorProgress:
         self.partitions: dict[TopicPartition, Partition] = {}
         self.refused: dict[str, str] = {}  # the reason by topic
         self.is_connected = False
-        self.was_connected = False  # at any time since the start
+        self.has_worked = False  # since the start something was written, or there was nothing to do
         self.failures = 0  # of rounds
         self.last_failure = ""
         self.transactions = 0
@@ -91,6 +91,7 @@ class MirrorProgress:
         each.bytes += size
         each.look()
         self.last_written = time.time()
+        self.has_worked = True
 
     def lost(self, partition: TopicPartition, count: int) -> None:
         self.of(partition).lost_offsets += count

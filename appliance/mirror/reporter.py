@@ -8,8 +8,11 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
+from http.client import HTTPException
 from typing import Any
 
+from appliance.client.connection import Address
+from appliance.client.errors import ConfigInvalid
 from appliance.mirror.mirror import Mirror
 from appliance.process import event_log
 from appliance.process.tls_client import explained, trusting
@@ -19,12 +22,20 @@ log = event_log.named("mirror")
 TIMEOUT_S = 5.0
 
 
+def base_of(address: str) -> str:
+    """The URL of an admin port, which is given as one or as HOST:PORT."""
+    scheme, separator, rest = address.rpartition("://")
+    if separator and scheme not in ("http", "https"):
+        raise ConfigInvalid(f"address {address!r}: wanted host:port or https://host:port")
+    where = Address.parse(rest.rstrip("/"))
+    return f"{scheme or 'http'}://{where}"
+
+
 class Reporter:
     def __init__(self, address: str, token: str | None, mirror: Mirror, ca: str = "") -> None:
         """`ca`: PEM of the authorities that are trusted; "": the system's."""
         self._ca = ca
-        base = address if "://" in address else f"http://{address}"
-        self.url = f"{base}/api/v1/mirrors/{mirror.config.name}"
+        self.url = f"{base_of(address)}/api/v1/mirrors/{mirror.config.name}"
         self._token, self._mirror = token, mirror
         self._trouble = ""
 
@@ -41,7 +52,7 @@ class Reporter:
         except urllib.error.HTTPError as error:
             with error:
                 trouble = f"{error.code} {error.read(300).decode('utf-8', 'replace')}"
-        except OSError as error:
+        except (OSError, HTTPException) as error:
             trouble = explained(getattr(error, "reason", error)) or str(error)
         if trouble and trouble != self._trouble:
             log.warning("no report", to=self.url, error=trouble)

@@ -15,7 +15,13 @@ from typing import Any, Protocol
 
 from appliance.mirror import topics
 from appliance.mirror.config import MirrorConfig
-from appliance.mirror.errors import OffsetsCannotBeKept, Refuse, RoundOver, TopicRefused
+from appliance.mirror.errors import (
+    OffsetsCannotBeKept,
+    Refuse,
+    RoundOver,
+    TopicRefused,
+    TopicsRefused,
+)
 from appliance.mirror.fetcher import Cursor, Fetcher
 from appliance.mirror.group_offsets import GroupOffsets
 from appliance.mirror.inbox import Aborted, Fetched, Inbox, Octets
@@ -72,6 +78,7 @@ class Round:
         self._keeps_offsets = False
         self._groups: GroupOffsets | None = None
         self._without_position: set[str] = set()  # topics refused at the start
+        self._refused_for_now: set[str] = set()
 
     def run(self) -> None:
         """Runs until it is stopped, or caught up with `once`; raises what else ends the round."""
@@ -79,7 +86,9 @@ class Round:
             mirrored = self._arrange()
             self._target = self._open(mirrored)
             cursors = self._begin(mirrored, self._target)
-            self._progress.is_connected = self._progress.was_connected = True
+            if not cursors:
+                self._check_some_can_be_mirrored()
+            self._progress.is_connected = True
             self._fetch(cursors, self._target)
             self._pump(self._target)
         finally:
@@ -131,11 +140,18 @@ class Round:
         )
         mirrored = arrangement.arrange()
         self._batch_bytes_max.update(arrangement.batch_bytes_max)
+        self._refused_for_now = arrangement.refused_for_now
         refused = {**arrangement.refused, **self._held()}
         for name, why in refused.items():
             self._refuse(name, why)
         self._progress.forget_refused(refused.keys() | self._without_position)
         return [each for each in mirrored if each.name not in refused]
+
+    def _check_some_can_be_mirrored(self) -> None:
+        """At the start. Later the topics that are refused are looked at again."""
+        refused = self._progress.refused
+        if refused and not self._progress.has_worked and not self._refused_for_now:
+            raise TopicsRefused(refused)
 
     def _refuse(self, topic: str, why: str) -> None:
         if self._progress.refuse(topic, why):
@@ -209,6 +225,8 @@ class Round:
             taken = self._take(target)
             target.send(taken)
             target.settle(is_idle=not taken)
+            if not taken and self._progress.is_caught_up:
+                self._progress.has_worked = True
             if not taken and self._once:
                 target.commit()
                 if self._progress.is_caught_up:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from appliance.client.errors import BrokerRefused, PartitionUnknown
+from appliance.mirror import refusals
 from appliance.mirror.config import MirrorConfig
 from appliance.mirror.errors import OffsetsCannotBeKept, TopicRefused
 from appliance.mirror.site import Site, Topic
@@ -98,6 +99,7 @@ class Arrangement:
         self._source, self._target, self._config = source, target, config
         self._keeps_offsets = keeps_offsets
         self.refused: dict[str, str] = {}
+        self.refused_for_now: set[str] = set()  # those of them that need nobody to change anything
         self.batch_bytes_max: dict[str, int] = {}  # the smaller limit of both sides, by topic
         self.has_changed = False  # something was created in the target
 
@@ -122,7 +124,7 @@ class Arrangement:
                 self._topic(topic, self._copied(there.get(topic.name, {})), here.get(topic.name))
                 found.append(topic)
             except TopicRefused as error:
-                self.refused[topic.name] = str(error)
+                self._refuse(topic.name, str(error), error.is_for_now)
         if not self._keeps_offsets:
             self._own_topics()
         if self.has_changed:
@@ -134,8 +136,14 @@ class Arrangement:
         for where, site in (("source", self._source), ("target", self._target)):
             topic = site.topics.get(name)
             if topic is not None and not set(topic.leaders.values()) <= site.brokers.keys():
-                self.refused[name] = f"one of its partitions has no leader in the {where} now"
+                why = f"one of its partitions has no leader in the {where} now"
+                self._refuse(name, why, is_for_now=True)
         return name in self.refused
+
+    def _refuse(self, name: str, why: str, is_for_now: bool) -> None:
+        self.refused[name] = why
+        if is_for_now:
+            self.refused_for_now.add(name)
 
     def _await_leaders(self, topics: list[Topic]) -> None:
         """A cluster lists a new topic some moments before its partitions have leaders."""
@@ -161,23 +169,27 @@ class Arrangement:
         if here is None:
             if self._keeps_offsets:
                 configs = {**configs, SOURCE: source_of(self._source, topic)}
-            self._make(topic.name, len(topic.leaders), configs)
+            try:
+                self._make(topic.name, len(topic.leaders), configs)
+            except BrokerRefused as error:
+                raise TopicRefused(topic.name, str(error), error.retriable) from error
             return
-        if self._keeps_offsets:
-            self._check_source(topic, here.get(SOURCE, ""))
+        self._check_source(topic, here.get(SOURCE, ""))
         self._grow(topic)
         if self._config.sync_configs:
             self._alter(topic.name, {k: v for k, v in configs.items() if here.get(k) != v})
 
     def _check_source(self, topic: Topic, recorded: str) -> None:
         own = source_of(self._source, topic)
-        if recorded == own:
+        if recorded == (own if self._keeps_offsets else ""):
             return
-        if not recorded:
-            why = f"the target's topic of that name is no mirror (it has no {SOURCE})"
+        if not self._keeps_offsets:
+            why = refusals.KEPT_BY_ANOTHER.format(source=recorded)
+        elif not recorded:
+            why = refusals.NO_MIRROR
         else:
-            why = f"the target mirrors {recorded}, the source is now {own}: a new topic"
-        raise TopicRefused(topic.name, f"{why}. Delete it in the target to start again")
+            why = refusals.of_other_source(recorded, own, refusals.KEPT_OF_ONE)
+        raise TopicRefused(topic.name, why)
 
     def _grow(self, topic: Topic) -> None:
         count, here = len(topic.leaders), len(self._target.topics[topic.name].leaders)
@@ -188,14 +200,15 @@ class Arrangement:
         (answer,) = self._target.ask(CREATE_PARTITIONS, request, self._target.controller).results
         if answer.error_code:
             error = BrokerRefused(answer.error_code, answer.error_message or "")
-            raise TopicRefused(topic.name, f"{count} partitions instead of {here}: {error}")
+            why = f"{count} partitions instead of {here}: {error}"
+            raise TopicRefused(topic.name, why, error.retriable)
         self.has_changed = True
         log.info("partitions created in the target", topic=topic.name, partitions=count)
 
     def _make(self, name: str, partitions: int, configs: Configs) -> None:
         code, text = _create(self._target, name, partitions, configs)
         if code and code != ErrorCode.TOPIC_ALREADY_EXISTS:
-            raise TopicRefused(name, f"cannot be created in the target: {text}")
+            raise BrokerRefused(code, f"topic {name} cannot be created in the target: {text}")
         self.has_changed = True
         log.info("topic created in the target", topic=name, partitions=partitions)
 
@@ -228,7 +241,8 @@ class Arrangement:
             ]
             for each in site.ask(DESCRIBE_CONFIGS, DescribeConfigsRequest(rows)).results:
                 if each.error_code:
-                    self.refused[each.resource_name] = each.error_message or "configs are refused"
+                    error = BrokerRefused(each.error_code, each.error_message or "configs")
+                    self._refuse(each.resource_name, str(error), error.retriable)
                     continue
                 found[each.resource_name] = {
                     row.name: row.value

@@ -65,7 +65,7 @@ def test_the_command(source: RunningBroker, target: RunningBroker) -> None:
     produce(source, *"abc")
     run = CliRunner().invoke
     ends = ["--from", source.bootstrap, "--to", target.bootstrap, "--topics", "t"]
-    done = run(main, ["mirror", *ends, "--once", "--json", "--offsets", "map"])
+    done = run(main, ["mirror", *ends, "--once", "--json", "--set", "offsets=map"])
     assert done.exit_code == 0, done.output
     row = json.loads(done.stdout.splitlines()[-1])
     assert (row["records"], row["lag"]) == (3, 0)
@@ -76,6 +76,34 @@ def test_the_command(source: RunningBroker, target: RunningBroker) -> None:
     assert "missing --to, --topics" in run(main, ["mirror", "--from", "a:1"]).output
     assert "no setting 'x'" in run(main, ["mirror", *ends, "--set", "x=1"]).output
     assert "wanted int" in run(main, ["mirror", *ends, "--set", "inbox_bytes=many"]).output
+
+
+@pytest.mark.parametrize(
+    ("words", "fact"),
+    [
+        (["--set", "offsets=banana"], "offsets: got 'banana', wanted one of auto, keep, map"),
+        (["--offsets", "map", "--set", "offsets=map"], "offsets is given twice"),
+        (["--topics", "("], "not a valid regular expression"),
+        (["--set", "name=a b"], "name: got 'a b'"),
+        (["--set", f"commit_interval_ms={2**31}"], "wanted at most 86400000 ms"),
+        (["--set", f"inbox_bytes={2**63}"], "wanted at most"),
+        (["--set", f"inbox_bytes={'9' * 5000}"], "wanted int"),
+        (["--set", "=x"], "no setting ''"),
+        (["--from", "nowhere"], "address 'nowhere': wanted host:port"),
+        (["--from", f"a:{'9' * 5000}"], "wanted host:port"),
+        (["--metrics", "here"], "address 'here': wanted host:port"),
+        (["--report", "here"], "address 'here': wanted host:port"),
+        (["--progress-s", "nan"], "Invalid value for '--progress-s'"),
+        (["--progress-s", "0"], "Invalid value for '--progress-s'"),
+        (["--progress-s", "1e300"], "Invalid value for '--progress-s'"),
+    ],
+)
+def test_a_bad_value_on_the_command_line_is_an_error_in_words(words: list[str], fact: str) -> None:
+    ends = {"--from": "127.0.0.1:1", "--to": "127.0.0.1:1", "--topics": "t"}
+    given = [part for flag, value in ends.items() if flag not in words for part in (flag, value)]
+    done = CliRunner().invoke(main, ["mirror", *given, *words])
+    assert isinstance(done.exception, SystemExit), done.exception
+    assert fact in " ".join(done.output.split())
 
 
 @pytest.mark.parametrize(
@@ -114,7 +142,7 @@ def test_a_login_that_fails_ends_a_mirror_unless_it_was_connected(
 
     monkeypatch.setattr(Round, "run", later)
     mirror = Mirror(settings)
-    mirror.progress.was_connected = True
+    mirror.progress.has_worked = True
     mirror.run()
     assert mirror.progress.failures == 2
     assert mirror.progress.last_failure == "login failed"

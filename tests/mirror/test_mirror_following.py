@@ -207,6 +207,7 @@ def test_a_topic_that_is_no_mirror_is_left_alone(
     make(target, "t")
     produce(source, "a")
     produce(target, "mine")
+    make(source, "u")
     mirror = once(source, target)
     assert "no mirror" in mirror.progress.refused["t"]
     assert read(target) == [(0, "mine")]

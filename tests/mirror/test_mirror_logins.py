@@ -21,6 +21,7 @@ from confluent_kafka.admin import (
 
 from appliance.cli.main import main
 from appliance.client.config import ClientConfig
+from appliance.process.exit_codes import REFUSED
 from appliance.testing import Login, RunningBroker, running_broker
 from tests.support.certificates import Authority
 from tests.support.mirror_load import held
@@ -29,6 +30,7 @@ from tests.support.mirroring import make, produce
 ADA = Login("ada", "correct horse battery")
 READER = Login("reader", "battery horse correct", "none")
 WRITER = Login("writer", "horse battery correct", "none")
+LISTER = Login("lister", "staple battery horse", "none")
 OPERATION, KIND = AclOperation, ResourceType
 IN_BOTH = (OPERATION.CREATE, OPERATION.ALTER, OPERATION.ALTER_CONFIGS, OPERATION.DESCRIBE_CONFIGS,
            OPERATION.WRITE)  # fmt: skip
@@ -37,6 +39,7 @@ RIGHTS = {
         (KIND.TOPIC, "t", False, (OPERATION.READ, OPERATION.DESCRIBE_CONFIGS)),
         (KIND.GROUP, "g", False, (OPERATION.DESCRIBE,)),  # with --groups
     ],
+    "lister": [(KIND.TOPIC, "t", False, (OPERATION.DESCRIBE, OPERATION.DESCRIBE_CONFIGS))],
     "writer": [
         (KIND.TOPIC, "t", False, IN_BOTH),
         (KIND.TOPIC, "mirror.mirror.", True, (*IN_BOTH, OPERATION.READ)),
@@ -51,7 +54,7 @@ RIGHTS = {
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
     folder = tmp_path_factory.mktemp("secured") / "data"
-    with running_broker(folder, logins=[ADA, READER, WRITER], tls=True) as broker:
+    with running_broker(folder, logins=[ADA, READER, WRITER, LISTER], tls=True) as broker:
         rules = [
             AclBinding(
                 kind, name, ResourcePatternType.PREFIXED if is_prefix else
@@ -151,3 +154,14 @@ def test_a_right_that_is_missing_is_named_with_its_topic(
     assert done.exit_code != 0
     told = "User:reader may not create topic mirror.mirror.probe: TOPIC_AUTHORIZATION_FAILED"
     assert told in f"{done.output} {done.exception}"
+
+
+def test_a_source_that_may_be_seen_and_not_read_ends_it(
+    secured: RunningBroker, target: RunningBroker, tmp_path: Path
+) -> None:
+    """The cluster answers all that it is asked before the first fetch."""
+    words = words_of("source", secured, LISTER, tmp_path)
+    done = mirrored(secured, target, *words)
+    told = " ".join(done.output.split())
+    assert done.exit_code == REFUSED, told
+    assert "fetch of t-0 at offset 0: TOPIC_AUTHORIZATION_FAILED" in told

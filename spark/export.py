@@ -20,6 +20,7 @@ import click
 from appliance.cli.remote.access import Access, with_access
 from appliance.cli.remote.api import refused, unreached
 from appliance.process import event_log
+from appliance.process.option_types import FiniteRange
 from appliance_spark import (
     export_compact,
     export_definition,
@@ -49,6 +50,8 @@ class Command(click.Command):
             raise refused(error, error.status) from error
         except BrokerUnreachable as error:
             raise unreached(error) from error
+        except UnicodeEncodeError as error:
+            raise click.UsageError(f"got {error.object!r}, which is not UTF-8") from error
         except (ExportFailed, OSError) as error:
             raise click.ClickException(str(error)) from error
 
@@ -143,7 +146,7 @@ def now_ms() -> int:
               help="Seconds between the end of an hour and its _SUCCESS.")
 @click.option("--hold-bytes", default=0, help="Bytes of unexported records that retention keeps.")
 @click.option("--dead-letter-share", default=export_run.DEAD_LETTER_SHARE, show_default=True,
-              type=click.FloatRange(0, 1),
+              type=FiniteRange(0, 1),
               help="A run with a larger share fails without a commit.")
 @click.option("--accept-target", is_flag=True,
               help="Accept a folder that this export did not write before.")

@@ -65,7 +65,10 @@ def hour_end_ms(folder: str) -> int | None:
 
 def target_path(text: str) -> Path:
     """Only paths: an object store has no rename that commits, and no fsync."""
-    parts = urlsplit(text)
+    try:
+        parts = urlsplit(text)
+    except ValueError as error:
+        raise ExportFailed(f"got the target {text}: {error}") from error
     if parts.scheme == "file" and parts.netloc in ("", "localhost"):
         return Path(unquote(parts.path))
     if "://" in text:

@@ -22,12 +22,12 @@ from appliance_spark import export_hash, export_infer, export_schema, export_wri
 from appliance_spark.columns import TYPES, Column
 from appliance_spark.endpoint import PASSING, Endpoint, meant, pause
 from appliance_spark.export_layout import ExportFailed
-from appliance_spark.fetching import Fetching, Source, read_frame
-from appliance_spark.planning import Split
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
+
+    from appliance_spark.fetching import Source
 
 Task = dict[str, Any]
 ALL = tuple(Column(name, True) for name in TYPES)
@@ -45,10 +45,15 @@ class Reading:
 
     @property
     def source(self) -> Source:
+        from appliance_spark.fetching import Source
+
         endpoint = Endpoint(self.url, self.token or "", self.retries, self.ca)
         return Source(endpoint, self.isolation, True, ALL)
 
     def batches(self, task: Task) -> Generator[pa.RecordBatch]:
+        from appliance_spark.fetching import Fetching
+        from appliance_spark.planning import Split
+
         split = Split(
             task["topic"], task["partition"], task["from"], task["to"], task["topic_id"])
         yield from Fetching(self.source, split).batches()
@@ -291,6 +296,8 @@ def _explained(reading: Reading, task: Task, holes: list[list[int]]) -> dict[str
 
 def _frames(reading: Reading, task: Task, start: int, end: int) -> Iterator[Any]:
     """Raw batches, and the trailer at last."""
+    from appliance_spark.fetching import read_frame
+
     endpoint = reading.source.endpoint
     topic = quote(task["topic"], safe="")
     path = f"/export/v1/topics/{topic}/partitions/{task['partition']}/batches"

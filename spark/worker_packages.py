@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TASKS = ("appliance_spark.fetching", "appliance_spark.writers")
+TASKS = ("appliance_spark.source", "appliance_spark.fetching", "appliance_spark.writers")
 HERE = Path(__file__).parent
 
 # The packages of workers, with their imports.

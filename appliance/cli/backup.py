@@ -50,6 +50,7 @@ from appliance.process.exit_codes import (
     Command,
     Failed,
 )
+from appliance.process.option_types import FiniteRange
 from appliance.process.progress_bar import ProgressBar
 from appliance.process.spoken import duration, moment, size, some
 
@@ -104,7 +105,7 @@ def asks_a_target(command: Callable[..., Any], is_new: bool = False) -> Callable
 @click.option("--rate", default="0", callback=rate, metavar="BYTES",
               help="Read at most so much a second from the broker, as 50MB; 0: no limit.",
               )  # fmt: skip
-@click.option("--every", default=0.0, metavar="SECONDS", type=click.FloatRange(0),
+@click.option("--every", default=0.0, metavar="SECONDS", type=FiniteRange(0),
               help="Go on for ever: begin a backup so long after the last began.")  # fmt: skip
 @click.option("--also", multiple=True, metavar="HOST:PORT[,TOKEN_FILE]",
               help="The admin port of another broker of the cluster, and its token, if `appliance "

@@ -13,6 +13,7 @@ from appliance.cli import disk_bench
 from appliance.cli.disk_bench import BULK_PARTITIONS, IN_MEMORY, NO_FLUSH_US, DiskFigures, Times
 from appliance.cli.remote.output import put_json, table
 from appliance.process.exit_codes import Command
+from appliance.process.option_types import FiniteRange
 from appliance.process.progress_bar import ProgressBar
 from appliance.process.spoken import size
 
@@ -34,7 +35,7 @@ def bench() -> None:
     "--seconds",
     default=15.0,
     show_default=True,
-    type=click.FloatRange(0.1, 3600),
+    type=FiniteRange(0.1, 3600),
     help="Total time to measure.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")

@@ -77,20 +77,24 @@ EXPORT_COMMANDS = ("run", "list", "verify", "backfill", "compact", "schema", "ta
 
 
 class ExportCommands(click.Group):
-    """These commands need Spark, a large extra. It is imported when one of them is called."""
+    """What these commands do needs Spark, a large extra; what they are does not."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(EXPORT_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        from appliance_spark.export import export as commands
+
+        return commands.get_command(ctx, cmd_name)
+
+    def invoke(self, ctx: click.Context) -> Any:
         try:
-            from appliance_spark.export import export as commands
-        except ImportError as error:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
             raise click.ClickException(
                 f"exports need {error.name}, which is not installed: "
                 "pip install 'appliance-log[export]'"
             ) from error
-        return commands.get_command(ctx, cmd_name)
 
 
 @main.group(cls=ExportCommands)

@@ -18,7 +18,10 @@ class Address:
         host, _, port = text.rpartition(":")
         if not host or not port.isdecimal() or int(port) > 65535:
             raise ValueError(text)
-        return cls(host.removeprefix("[").removesuffix("]"), int(port))
+        host = host.removeprefix("[").removesuffix("]")
+        if ":" in host:
+            ipaddress.IPv6Address(host)
+        return cls(host, int(port))
 
     @property
     def is_loopback(self) -> bool:

@@ -38,6 +38,8 @@ class Command(click.Command):
             if not _is_unread():
                 raise click.ClickException(str(error)) from error
             raise  # `| head` has read enough: click ends the command silently
+        except UnicodeEncodeError as error:
+            raise click.UsageError(f"got {error.object!r}, which is not UTF-8") from error
         except (ApplianceError, OSError) as error:
             raise click.ClickException(str(error)) from error
 

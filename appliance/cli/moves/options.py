@@ -17,6 +17,7 @@ from appliance.process.exit_codes import FAILED, REFUSED, Failed
 
 PLACE = "zookeeper"  # of the group, for all commands below it
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+DIGITS_MAX = 15
 UNITS = {"": 1, "K": KIB, "M": MIB, "G": GIB}
 
 
@@ -35,7 +36,8 @@ def rate(ctx: click.Context, param: click.Parameter, text: str | None) -> int | 
         return None
     digits = text.rstrip("KMG")
     unit = text[len(digits) :]
-    if not digits.isdecimal() or unit not in UNITS or int(digits) < 1:
+    is_number = digits.isdecimal() and len(digits) <= DIGITS_MAX
+    if not is_number or unit not in UNITS or int(digits) < 1:
         wanted = "bytes a second, as in 5000000 or 50M"
         raise click.BadParameter(f"got {text!r}, wanted {wanted}")
     return int(digits) * UNITS[unit]

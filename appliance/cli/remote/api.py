@@ -74,7 +74,7 @@ def unreached(error: Exception) -> Failed:
 
 def part(text: str) -> str:
     """Quoted as one segment of a path."""
-    return quote(text, safe="")
+    return quote(text, safe="", errors="surrogateescape")  # it need not be UTF-8
 
 
 def asks_a_broker(

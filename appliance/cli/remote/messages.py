@@ -100,7 +100,8 @@ def batches(messages: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]
 @TOPIC
 @click.option("--offset", "-o", default="earliest", show_default=True,
               help="earliest, latest, -N, N, N:M, @TIME, @TIME:@TIME (@2026-11-21T08:30, @-1h).")
-@click.option("--max", "-n", "count_max", type=click.IntRange(0), help="Print at most so many.")
+@click.option("--max", "-n", "count_max", type=click.IntRange(0, sys.maxsize),
+              help="Print at most so many.")
 @click.option("--partition", "-p", type=int, help="Only this partition.")
 @click.option("--filter", "-f", "wanted", default="",
               help="Conditions: 'value.id = 7 and header.type contains order'.")

@@ -71,13 +71,13 @@ class Rest:
     ) -> IO[bytes]:  # fmt: skip
         """`more`: headers."""
         given = {name: _word(value) for name, value in query.items() if value is not None}
-        url = f"{self.url}{path}" + (f"?{urlencode(given)}" if given else "")
+        url = f"{self.url}{path}" + (f"?{encoded(given)}" if given else "")
         headers = {"Content-Type": "application/json", **(more or {})}
         if self.token:
-            headers["Authorization"] = f"Bearer {self.token}"
+            headers["Authorization"] = f"Bearer {sendable(self.token)}"
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(url, data, headers, method=method)
         try:
+            request = urllib.request.Request(url, data, headers, method=method)
             answer: IO[bytes] = self._opener().open(request, timeout=TIMEOUT_S)
             return answer
         except urllib.error.HTTPError as error:
@@ -85,6 +85,8 @@ class Rest:
                 raise self._refused(error) from error
         except (OSError, http.client.HTTPException) as error:
             raise self._unreached(error) from error
+        except ValueError as error:  # of an address that is none
+            raise RestUnreached(f"address {self.address!r} cannot be used: {error}") from error
 
     def _opener(self) -> urllib.request.OpenerDirector:
         if not self.url.startswith("https:"):
@@ -114,6 +116,18 @@ class Rest:
             reason = error.reason
         why = explained(reason) or reason
         return RestUnreached(f"{self.url} cannot be reached: {why}")
+
+
+def encoded(query: Mapping[str, str]) -> str:
+    """Words of a command line need not be UTF-8."""
+    return urlencode(query, errors="surrogateescape")
+
+
+def sendable(token: str) -> str:
+    """Here, because the error of who sends a header has its value."""
+    if not (token.isascii() and token.isprintable()):
+        raise RestUnreached("the token has characters that no token has: is it the right one?")
+    return token
 
 
 def _word(value: Any) -> str:

@@ -29,6 +29,7 @@ from appliance.cli.remote import (
     login,
     messages,
     scrub,
+    top,
     topic,
     user,
 )
@@ -109,6 +110,7 @@ for each in (
     messages.consume,
     broker.health,
     broker.status,
+    top.top,
     broker.config,
     clock.clock,
     acl.acl,

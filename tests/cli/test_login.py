@@ -68,6 +68,8 @@ def test_a_login_serves_all_commands_until_the_logout(home: Home) -> None:
     assert PASSWORD not in home.file.read_text()
     listed = home.run("user", "list")
     assert (listed.exit_code, "vera" in listed.stdout) == (0, True), listed.output
+    live = home.run("top", "--once")
+    assert (live.exit_code, "connection" in live.stdout) == (0, True), live.output
     named = home.run("user", "list", "--admin", home.url)
     assert named.exit_code == 0, named.output
     secret = json.loads(home.file.read_text())["logins"][0]["secret"]

@@ -38,7 +38,8 @@ find "$home/lib" -path '*.dist-info/RECORD' -exec sed -i '/^\.\.\//d; /__pycache
 
 # what people and their tools look for
 mkdir -p "$tree/usr/bin" "$tree/usr/share/doc/appliance" "$tree/usr/share/appliance" \
-    "$tree/usr/share/bash-completion/completions" "$tree/DEBIAN"
+    "$tree/usr/share/bash-completion/completions" "$tree/usr/share/zsh/vendor-completions" \
+    "$tree/usr/share/fish/vendor_completions.d" "$tree/DEBIAN"
 ln -s ../lib/appliance/bin/appliance "$tree/usr/bin/appliance"
 cp README.md docs/*.md "$tree/usr/share/doc/appliance/"
 gzip -9nc CHANGELOG.md >"$tree/usr/share/doc/appliance/changelog.gz"
@@ -49,6 +50,8 @@ mv "$tree/materials.json" "$tree/usr/share/appliance/materials.cdx.json"
 packaged() { (cd / && "$home/bin/python3" "$@"); }
 packaged -m appliance completion bash \
     >"$tree/usr/share/bash-completion/completions/appliance"
+packaged -m appliance completion zsh >"$tree/usr/share/zsh/vendor-completions/_appliance"
+packaged -m appliance completion fish >"$tree/usr/share/fish/vendor_completions.d/appliance.fish"
 
 # the package itself
 mkdir -p "$tree/debian"

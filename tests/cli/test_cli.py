@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from appliance import __version__, config
-from appliance.cli.main import main
+from appliance.cli.main import SHELLS, main
 from appliance.data_dir.log_dir import LogDir
 from appliance.record import _batch_builder
 
@@ -200,15 +200,27 @@ def test_every_command_is_in_the_operations_page() -> None:
     assert set(commands(main)) - ELSEWHERE - RUNNING - {"settings"} == told
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize("shell", SHELLS)
 def test_a_shell_is_told_how_to_complete(shell: str) -> None:
     assert f"_APPLIANCE_COMPLETE={shell}_complete" in run("completion", shell).stdout
 
 
-def test_words_are_completed() -> None:
-    words = {"COMP_WORDS": "appliance log v", "COMP_CWORD": "2",
-             "_APPLIANCE_COMPLETE": "bash_complete"}
+@pytest.mark.parametrize(
+    ("shell", "word", "told"),
+    [("bash", "2", "plain,verify\n"), ("zsh", "2", "plain\nverify\n"),
+     ("fish", "v", "plain,verify\t")],
+)  # fmt: skip
+def test_words_are_completed(shell: str, word: str, told: str) -> None:
+    words = {"COMP_WORDS": "appliance log v", "COMP_CWORD": word,
+             "_APPLIANCE_COMPLETE": f"{shell}_complete"}
     code = "import sys; sys.argv = ['appliance']; from appliance.cli.main import main; main()"
     found = subprocess.run([sys.executable, "-c", code], env={**os.environ, **words},
                            capture_output=True, text=True, check=False)
-    assert found.stdout == "plain,verify\n"
+    assert found.stdout.startswith(told)
+    assert found.stdout.count("plain") == 1
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_package_installs_the_completion(shell: str) -> None:
+    script = (Path(__file__).parents[2] / "packaging" / "deb.sh").read_text().replace("\\\n", "")
+    assert re.search(rf'^packaged -m appliance completion {shell} +>"\$tree/', script, re.MULTILINE)

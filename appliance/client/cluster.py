@@ -91,7 +91,8 @@ class Cluster:
             partitions = self._registry.partitions(topic)
         if partitions == ():
             brokers = ", ".join(map(str, self._registry.brokers)) or "none"
-            raise TopicUnknown(f"no broker of ZooKeeper has topic {topic!r}; brokers: {brokers}")
+            why = f"no broker of ZooKeeper has topic {topic!r}; brokers: {brokers}"
+            raise TopicUnknown(why).at(topic=topic)
         return partitions
 
     def leader(self, topic: str, partition: BrokerPartition) -> int:
@@ -103,7 +104,8 @@ class Cluster:
             return self._metadata.leader(topic, partition)
         if partition not in partitions:
             names = ", ".join(map(str, partitions))
-            raise PartitionUnknown(f"{topic}: no partition {partition}, there are {names}")
+            why = f"{topic}: no partition {partition}, there are {names}"
+            raise PartitionUnknown(why).at(topic=topic, partition=partition)
         return partition.broker
 
     def any_of(self, home: int) -> int:

@@ -107,7 +107,8 @@ class Connection:
             made = socket.create_connection(where, timeout_ms / 1000)
         except OSError as error:
             why = f"no connection within {timeout_ms} ms: {error}"
-            raise BrokerUnavailable(f"broker {self.address}: {why}") from error
+            unavailable = BrokerUnavailable(f"broker {self.address}: {why}")
+            raise unavailable.at(broker=self.address) from error
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         choose_congestion(made)
         if self.config.socket_buffer_size:
@@ -161,7 +162,8 @@ class Connection:
             _, _, version, body = self.receive_bytes()
         answer = codec.decode(API_VERSIONS.response, body, version)
         if answer.error_code:
-            raise BrokerRefused(answer.error_code, f"broker {self.address}: ApiVersions")
+            refusal = BrokerRefused(answer.error_code, f"broker {self.address}: ApiVersions")
+            raise refusal.at(broker=self.address)
         return {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
 
     def __enter__(self) -> Connection:
@@ -363,10 +365,12 @@ class Connection:
         facts = f"broker {self.address}, in flight: {waiting or 'nothing'}{more}"
         if isinstance(error, TimeoutError):
             waited = f"{self._in_flight[0].timeout_ms:.0f} ms" if self._in_flight else "its time"
-            raise RequestTimedOut(f"{facts}: no answer within {waited}") from error
+            late = RequestTimedOut(f"{facts}: no answer within {waited}")
+            raise late.at(broker=self.address) from error
         if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
             raise tls.explained(error, self.config, facts, self.address.host) from error
-        raise ConnectionLost(f"{facts}: {error}{self._hint()}") from error
+        lost = ConnectionLost(f"{facts}: {error}{self._hint()}")
+        raise lost.at(broker=self.address) from error
 
     def _hint(self) -> str:
         """A broker that does not want this client often just closes the connection."""

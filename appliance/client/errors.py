@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from appliance.errors import ApplianceError
 from appliance.protocol import ErrorCode
 
 if TYPE_CHECKING:
+    from appliance.client.broker_partition import BrokerPartition
     from appliance.client.range_assignor import TopicPartition
+
+CODES = frozenset(ErrorCode)
 
 # Codes after which the same request may succeed: Kafka's list of retriable errors, as far as this
 # library's requests get them.
@@ -41,17 +45,55 @@ RETRIABLE = frozenset(
 )
 
 
+E = TypeVar("E", bound="ClientError")
+
+
+class ClientError(ApplianceError):
+    """An error of this library. Programs need not read its text: what is known of its place is in
+    these attributes, and None is what is not known. It can be pickled."""
+
+    topic: str | None = None
+    partition: BrokerPartition | None = None
+    offset: int | None = None
+    broker: str | None = None  # HOST:PORT
+    code: int | None = None  # of Kafka's protocol, an ErrorCode if it is known
+
+    def at(
+        self: E,
+        of: TopicPartition | None = None,
+        *,
+        topic: str | None = None,
+        partition: BrokerPartition | None = None,
+        offset: int | None = None,
+        broker: object = None,
+    ) -> E:
+        if of is not None:
+            topic, partition = of
+        self.topic, self.partition, self.offset = topic, partition, offset
+        self.broker = None if broker is None else str(broker)
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made_again, (type(self), self.args, self.__dict__)
+
+
+def _made_again(kind: type[ClientError], args: tuple[Any, ...], fields: dict[str, Any]) -> Any:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(fields)
+    return error
+
+
 class ConfigInvalid(ApplianceError):
     """A setting cannot have this value. The text has its name, the value and the allowed values."""
 
 
-class BrokerUnavailable(ApplianceError):
+class BrokerUnavailable(ClientError):
     """No connection to a broker, or no broker."""
 
     retriable = True
 
 
-class AccessFailed(ApplianceError):
+class AccessFailed(ClientError):
     """Client and broker do not accept each other. It stays so until somebody changes a setting, a
     password or a certificate, so nothing is tried again by itself."""
 
@@ -77,20 +119,20 @@ class NoBrokers(BrokerUnavailable):
     """No known broker can be reached, or no broker is known."""
 
 
-class TopicUnknown(ApplianceError):
+class TopicUnknown(ClientError):
     retriable = True
 
 
-class PartitionUnknown(ApplianceError):
+class PartitionUnknown(ClientError):
     retriable = True
 
 
-class BrokerRefused(ApplianceError):
+class BrokerRefused(ClientError):
     """A broker answered with an error code."""
 
     def __init__(self, code: int, facts: str) -> None:
-        self.code = code
-        name = ErrorCode(code).name if code in list(ErrorCode) else f"error {code}"
+        self.code: int = ErrorCode(code) if code in CODES else code
+        name = ErrorCode(code).name if code in CODES else f"error {code}"
         super().__init__(f"{facts}: {name}")
 
     @property
@@ -105,7 +147,8 @@ class TopicMadeAnew(BrokerRefused):
     retriable = False
 
     def __init__(self, of: TopicPartition, offset: int | None, was: UUID, now: UUID) -> None:
-        self.of, self.offset, self.was, self.now = of, offset, was, now
+        self.of, self.was, self.now = of, was, now
+        self.at(of, offset=offset)
         self.code = ErrorCode.INCONSISTENT_TOPIC_ID
         position = "the last read" if offset is None else f"offset {offset}"
         ApplianceError.__init__(
@@ -121,15 +164,20 @@ class OffsetOutOfRange(BrokerRefused):
     """The broker does not have the offset yet, or no longer."""
 
 
-class MessageTooLarge(ApplianceError):
+class MessageTooLarge(ClientError):
     """A batch above `fetch_size_max`."""
 
 
-class ConsumerTimeout(ApplianceError):
+class ConsumerTimeout(ClientError):
     """A stream had nothing to read for `consumer_timeout_ms`."""
 
 
-class CommitFailed(ApplianceError):
-    """Offsets were not stored, or possibly not stored."""
+class CommitFailed(ClientError):
+    """Offsets were not stored, or possibly not stored. `failures`: the errors of the coordinators
+    that did not store them."""
 
     retriable = True
+
+    def __init__(self, text: str, failures: Sequence[ApplianceError] = ()) -> None:
+        self.failures = tuple(failures)
+        super().__init__(text)

@@ -74,7 +74,7 @@ class Fetched:
             raise MessageTooLarge(
                 f"{self.wanted.of} offset {self.wanted.offset}: a batch {claimed} bytes, "
                 f"fetch_size_max is {size_max}"
-            )
+            ).at(self.wanted.of, offset=self.wanted.offset)
         size *= 2
         while size < needed:
             size *= 2
@@ -87,7 +87,7 @@ class Fetched:
             raise MessageTooLarge(
                 f"{self.wanted.of} offset {self.wanted.offset}: a batch of {size} bytes, "
                 f"fetch_size_max is {size_max}"
-            )
+            ).at(self.wanted.of, offset=self.wanted.offset)
 
 
 def batch_size(records: memoryview) -> int:
@@ -152,7 +152,8 @@ def receive(
     _, _, version, body = connection.receive_bytes(room)
     answer = codec.decode(FetchResponse, body, version, borrow=True)
     if answer.error_code:
-        raise BrokerRefused(answer.error_code, f"broker {connection.address}: Fetch")
+        address = connection.address
+        raise BrokerRefused(answer.error_code, f"broker {address}: Fetch").at(broker=address)
     by_name = version <= LAST_BY_NAME
     parts: dict[tuple[object, int], FetchResponse.PartitionData] = {
         (topic.topic if by_name else topic.topic_id, part.partition_index): part
@@ -190,7 +191,8 @@ def of_answer(
     if part.error_code:
         out_of_range = part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         kind = OffsetOutOfRange if out_of_range else BrokerRefused
-        return kind(part.error_code, f"{wanted.of} offset {wanted.offset}")
+        refusal = kind(part.error_code, f"{wanted.of} offset {wanted.offset}")
+        return refusal.at(wanted.of, offset=wanted.offset)
     is_committed = config.isolation_level == READ_COMMITTED
     return Fetched(
         wanted,

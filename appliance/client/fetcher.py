@@ -185,7 +185,8 @@ class Fetcher:
     def _reset_to(self, claim: Claim, why: str) -> int | None:
         rule = self.config.autooffset_reset
         if rule == FAIL:
-            self._tell(claim, OffsetOutOfRange(1, f"{why}, and autooffset_reset is {FAIL}"))
+            error = OffsetOutOfRange(1, f"{why}, and autooffset_reset is {FAIL}")
+            self._tell(claim, error.at(claim.of, offset=claim.offset))
             return None
         time = EARLIEST if rule == SMALLEST else LATEST
         offset = ask_offset(self._connected(), self.config, claim.of, time)

@@ -125,10 +125,11 @@ class Metadata:
         """Raises, unless this topic is being created."""
         parts = [each.topics[topic] for each in [*self._clusters.values()] if topic in each.topics]
         for code in {part.refusal for part in parts} - NOT_YET - {0}:
-            raise BrokerRefused(code, f"topic {topic!r}")
+            raise BrokerRefused(code, f"topic {topic!r}").at(topic=topic)
         if not may_come:
             asked = ", ".join(map(str, self.brokers().values()))
-            raise TopicUnknown(f"topic {topic!r} is at none of the brokers {asked}")
+            why = f"topic {topic!r} is at none of the brokers {asked}"
+            raise TopicUnknown(why).at(topic=topic)
 
     def leader(self, topic: str, partition: BrokerPartition) -> int:
         for each in [*self._clusters.values()]:  # the fast path: runs for each request
@@ -138,9 +139,11 @@ class Metadata:
         leaders = self.leaders(topic)
         if partition not in leaders:
             names = ", ".join(map(str, leaders))
-            raise PartitionUnknown(f"{topic}: no partition {partition}, there are {names}")
+            why = f"{topic}: no partition {partition}, there are {names}"
+            raise PartitionUnknown(why).at(topic=topic, partition=partition)
         if leaders[partition] == NO_BROKER:
-            raise PartitionUnknown(f"{topic} partition {partition} has no leader now")
+            why = f"{topic} partition {partition} has no leader now"
+            raise PartitionUnknown(why).at(topic=topic, partition=partition)
         return leaders[partition]
 
     # requests
@@ -165,7 +168,7 @@ class Metadata:
         request = MetadataRequest(topics=[Asked(name=topic)], allow_auto_topic_creation=False)
         (row,) = self.ask(address, METADATA, request).topics
         if row.error_code:
-            raise BrokerRefused(row.error_code, f"topic {topic!r}")
+            raise BrokerRefused(row.error_code, f"topic {topic!r}").at(topic=topic, broker=address)
         id_: UUID = row.topic_id
         return None if id_ == NO_ID else id_
 

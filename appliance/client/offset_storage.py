@@ -107,7 +107,8 @@ class BrokerOffsets:
         (part,) = [part for topic in answer.topics for part in topic.partitions]
         code = answer.error_code or part.error_code
         if code:
-            raise BrokerRefused(code, f"offset of {of} in group {self.config.group_id}")
+            facts = f"offset of {of} in group {self.config.group_id}"
+            raise BrokerRefused(code, facts).at(of)
         found: int = part.committed_offset
         return Position(None, self._topic_ids.get(of)) if found < 0 else Position(found, None)
 
@@ -118,15 +119,16 @@ class BrokerOffsets:
 
     def commit(self, offsets: Offsets) -> None:
         """Commits at each coordinator; one that cannot be reached does not stop others."""
-        failures = []
+        failures, errors = [], []
         for home in sorted({of.partition.broker for of in offsets}):
             mine = {of: offset for of, offset in offsets.items() if of.partition.broker == home}
             try:
                 self._commit_to(home, mine)
             except ApplianceError as error:
                 failures.append(f"{len(mine)} offsets: {error}")
+                errors.append(error)
         if failures:
-            raise CommitFailed("; ".join(failures))
+            raise CommitFailed("; ".join(failures), errors)
 
     def _commit_to(self, home: int, offsets: Offsets) -> None:
         rows: dict[tuple[str, UUID], OffsetCommitRequest.OffsetCommitRequestTopic] = {}
@@ -141,9 +143,16 @@ class BrokerOffsets:
         for each in answer.topics:
             for part in (part for part in each.partitions if part.error_code):
                 self._forget(home)
-                name = f"{each.name or each.topic_id}/{part.partition_index}"
-                facts = f"group {self.config.group_id}, {name}"
-                raise BrokerRefused(part.error_code, facts)
+                raise self._refused(offsets, each.name, each.topic_id, part)
+
+    def _refused(self, offsets: Offsets, name: str, id_: UUID, part: Any) -> BrokerRefused:
+        where = f"{name or id_}/{part.partition_index}"
+        refusal = BrokerRefused(part.error_code, f"group {self.config.group_id}, {where}")
+        for of, offset in offsets.items():
+            is_topic = of.topic == name or self._topic_ids.get(of) == id_
+            if is_topic and of.partition.partition == part.partition_index:
+                refusal.at(of, offset=offset)
+        return refusal
 
     def _ask(self, home: int, api: Api, request: Any, most: int | None) -> Any:
         """Retries once, because a broker may have closed an idle connection."""

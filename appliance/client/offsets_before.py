@@ -24,7 +24,7 @@ def ask_offset(
     (answered,) = connection.ask(LIST_OFFSETS, request).topics
     (part,) = answered.partitions
     if part.error_code:
-        raise BrokerRefused(part.error_code, f"{of}: the offset at time {time}")
+        raise BrokerRefused(part.error_code, f"{of}: the offset at time {time}").at(of)
     offset: int = part.offset
     return None if offset == NONE else offset
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from appliance.client.broker_partition import BrokerPartition
-from appliance.client.errors import BrokerUnavailable
+from appliance.client.errors import BrokerUnavailable, ClientError
 from appliance.errors import ApplianceError
 
 
-class QueueFull(ApplianceError):
+class QueueFull(ClientError):
     """Records that did not fit into the queue. `added` records of the same call are in it."""
 
     def __init__(self, facts: str, added: int) -> None:
@@ -20,11 +20,11 @@ class QueueFull(ApplianceError):
         self.added = added
 
 
-class ProducerClosed(ApplianceError):
+class ProducerClosed(ClientError):
     """The producer is closed, or was closed before it sent these."""
 
 
-class SendInterrupted(ApplianceError):
+class SendInterrupted(ClientError):
     """An exception, such as KeyboardInterrupt, ended the `send` of these records."""
 
 
@@ -32,7 +32,7 @@ class DeliveryTimedOut(BrokerUnavailable):
     """Not acknowledged in time; the text has the last event."""
 
 
-class HookFailed(ApplianceError):
+class HookFailed(ClientError):
     """Code of the user raised an exception, or the producer's own one that is not known here; it is
     the cause of this one."""
 
@@ -90,7 +90,7 @@ class Outcome:
         return self.error is None
 
 
-class SendFailed(ApplianceError):
+class SendFailed(ClientError):
     """Not all records were acknowledged; `outcomes` has the result of each."""
 
     def __init__(self, outcomes: list[Outcome]) -> None:

@@ -188,7 +188,8 @@ class Sender:
                 lane = self._lanes.get(track.partition.broker)
                 why = track.error or (lane and lane.error) or "it could not be sent yet"
                 timeout_ms = self.config.delivery_timeout_ms
-                self._end(batch, DeliveryTimedOut(f"not acknowledged in {timeout_ms} ms: {why}"))
+                error = DeliveryTimedOut(f"not acknowledged in {timeout_ms} ms: {why}")
+                self._end(batch, error.at(topic=track.topic, partition=track.partition))
             self._settle(track)
 
     def _give_up_late_answers(self, lane: Lane) -> None:
@@ -367,6 +368,7 @@ class Sender:
         batch.may_be_written = batch.may_be_written or code in UNCERTAIN
         said = f" ({row.error_message})" if row.error_message else ""
         refusal = BrokerRefused(code, f"{track.topic} partition {track.partition}{said}")
+        refusal.at(topic=track.topic, partition=track.partition)
         if self.config.idempotence and code in NOT_IN_SEQUENCE and batch.identity:
             self._new_identity(track, batch)
             self._again(track, batch, refusal)

@@ -184,7 +184,7 @@ class SimpleConsumer:
             names = ", ".join(map(str, there))
             raise PartitionUnknown(
                 f"{topic}: {len(named)} partitions have number {partition}, wanted one of {names}"
-            )
+            ).at(topic=topic)
         return TopicPartition(topic, named[0])
 
     def _by_broker(self, wanted: list[Wanted]) -> Iterator[list[int]]:

@@ -63,13 +63,18 @@ async def list_messages(call: Call) -> Messages:
         "messages": await asyncio.to_thread(
             lambda: [shown(each, is_full, decoders) for each in found]
         ),
-        "scanned_offsets": seen.offsets,
+        # not what was read: a look backwards reads pieces, and gives back what is beyond the limit
+        "scanned_offsets": offsets_of(ranges) - offsets_of(seen.left),
         "scanned_bytes": seen.bytes,
-        "left_offsets": sum(each.end - each.first for each in seen.left),
+        "left_offsets": offsets_of(seen.left),
         "next": cursor_of(topic, seen.left) or None,
         "is_complete": not seen.left,
         "problems": [{"partition": a, "offset": b, "what": c} for a, b, c in seen.problems],
     }
+
+
+def offsets_of(ranges: list[Range]) -> int:
+    return sum(each.end - each.first for each in ranges)
 
 
 def with_back(

@@ -88,8 +88,11 @@ def test_the_newest_are_those_of_all_partitions(
         for number in range(100):
             made.produce("orders", b"x", partition=partition, timestamp=begin + number)
     assert made.flush(DEADLINE_S) == 0
-    found = rest.get(PATH, limit=150, **{"from": "newest"})["messages"]
+    answer = rest.get(PATH, limit=150, **{"from": "newest"})
+    found = answer["messages"]
     assert [each["partition"] for each in found] == [1] * 100 + [2] * 50
+    # what was read and given back is not searched yet
+    assert (answer["scanned_offsets"], answer["left_offsets"]) == (150, 150)
     assert [each["offset"] for each in found] == [*range(99, -1, -1), *range(99, 49, -1)]
 
 

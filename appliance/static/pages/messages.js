@@ -1,19 +1,21 @@
 // The messages of a topic: a search in steps, with progress and a stop button, or the live stream.
 import { html, useEffect, useMemo, useState } from "../html.js";
-import { setQuery } from "../router.js";
 import { Mark } from "../parts/bits.js";
 import { Act, refusal } from "../parts/rights.js";
-import { SchemaDialog, ShownAs, asWords, useSchemas } from "../parts/schemas.js";
+import { SchemaDialog, asWords, useSchemas } from "../parts/schemas.js";
 import { bytes, count, time } from "../format.js";
 import { Following, KEPT } from "./following.js";
 import { Write } from "./message_produce.js";
+import { SearchForm } from "./message_form.js";
 import { Export, Replay } from "./message_range.js";
 import { pathOf, conditions, useSearch, Status } from "./message_search.js";
 import { size, Whole } from "./message_view.js";
 
-const LIMITS = [50, 100, 500, 1000];
 const keyOf = (each) => `${each.partition}-${each.offset}`;
-const newestFirst = (a, b) => b.timestamp_ms - a.timestamp_ms || b.offset - a.offset;
+const oldestFirst = (a, b) => a.timestamp_ms - b.timestamp_ms || a.offset - b.offset;
+/** Where the search began is on top. */
+const orderOf = ({ from = "newest" }) =>
+  from === "newest" ? (a, b) => oldestFirst(b, a) : oldestFirst;
 
 function livePath(topic, query) {
   const filter = conditions(query);
@@ -58,104 +60,33 @@ export function Messages({ topic, partitions, query, me, allowed }) {
   const [opened, open] = useState(null);
   const [asking, ask] = useState(null);
   const [live, setLive] = useState(null);
-  const from = query.from ?? "newest";
   const look = () => {
     setLive(null);
     search.start(query);
   };
   useEffect(look, []);
-  const set = (name) => (event) => setQuery({ [name]: event.target.value });
-  const rows = live ?? [...search.rows].sort(newestFirst);
+  const rows = live ?? [...search.rows].sort(orderOf(query));
   const close = () => {
     ask(null);
     look();
   };
   return html`
     <section class="card fields">
-      <form class="fields"
-          onSubmit=${(event) => {
-            event.preventDefault();
-            look();
+      <${SearchForm} query=${query} partitions=${partitions} schemas=${schemas.data}
+          isRunning=${search.status === "running"} isFollowing=${live !== null} onSearch=${look}
+          onStop=${search.stop}
+          onFollow=${() => {
+            search.stop();
+            setLive(live === null ? [] : null);
           }}>
-        <div class="row">
-          <label>
-            From
-            <select value=${from} onChange=${set("from")}>
-              <option value="newest">newest</option>
-              <option value="oldest">oldest</option>
-              <option value="offset">offset</option>
-              <option value="time">time</option>
-            </select>
-          </label>
-          ${
-            from === "offset" &&
-            html`
-              <label>
-                Offset
-                <input inputmode="numeric" pattern="-?[0-9]+" required value=${query.offset ?? ""}
-                    onInput=${set("offset")} />
-              </label>
-            `
-          }
-          ${
-            from === "time" &&
-            html`
-              <label>
-                Time
-                <input type="datetime-local" step="1" required value=${query.at ?? ""}
-                    onInput=${set("at")} />
-              </label>
-            `
-          }
-          <label>
-            Partition
-            <select value=${query.partition ?? ""} onChange=${set("partition")}>
-              <option value="">all</option>
-              ${partitions.map((each) => html`<option>${each.partition}</option>`)}
-            </select>
-          </label>
-          <label>
-            Limit
-            <select value=${query.limit ?? 100} onChange=${set("limit")}>
-              ${LIMITS.map((limit) => html`<option>${limit}</option>`)}
-            </select>
-          </label>
-          <label>
-            Key
-            <input spellcheck=${false} class="mono" style="width:11em" placeholder="any"
-                value=${query.key ?? ""} onInput=${set("key")} />
-          </label>
-          <${ShownAs} schemas=${schemas.data} query=${query} set=${set} />
-          <label style="flex:1 1 300px">
-            Filter
-            <input data-filter spellcheck=${false} class="mono"
-                placeholder='value contains "refund" and value.user.id = 42'
-                value=${query.where ?? ""} onInput=${set("where")} />
-          </label>
-        </div>
-        <div class="row">
-          <button class="primary">Search</button>
-          ${
-            search.status === "running" &&
-            html`<button type="button" onClick=${search.stop}>Stop</button>`
-          }
-          <button type="button" aria-pressed=${live !== null}
-              onClick=${() => {
-                search.stop();
-                setLive(live === null ? [] : null);
-              }}>
-            ${live === null ? "Follow" : "Stop following"}
-          </button>
-          <span style="flex:1"></span>
-          <${Act} why=${why("alter_configs")} onClick=${() => ask("schemas")}>Schemas<//>
-          <button type="button" onClick=${() => ask("export")}>Export</button>
-          <${Act} why=${me.is_ruled && !me.is_read_only ? "" : me.why_fixed}
-              onClick=${() => ask("replay")}>
-            Replay
-          <//>
-          <${Act} why=${why("write")} onClick=${() => ask("write")}>Produce<//>
-        </div>
-      </form>
+        <${Act} why=${why("alter_configs")} onClick=${() => ask("schemas")}>Schemas<//>
+        <button type="button" onClick=${() => ask("export")}>Export</button>
+        <${Act} why=${me.is_ruled && !me.is_read_only ? "" : me.why_fixed}
+            onClick=${() => ask("replay")}>
+          Replay
+        <//>
+        <${Act} why=${why("write")} onClick=${() => ask("write")}>Produce<//>
+      <//>
       ${
         live === null
           ? html`<${Status} search=${search} />`

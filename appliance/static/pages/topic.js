@@ -124,7 +124,7 @@ export function Topic({ route, me }) {
     <//>
     <${Loaded} from=${topic}>
       ${(data) => html`
-        <${Strip}
+        <${Strip} aside=${tab === "messages"}
             facts=${[
               ["Records", short(data.records)],
               ["Size", bytes(data.size_bytes)],

@@ -85,9 +85,9 @@ export const Facts = ({ rows }) => html`
   </dl>
 `;
 
-/** The key figures at the top of a page. */
-export const Strip = ({ facts }) => html`
-  <dl class="card strip">
+/** The key figures at the top of a page. `aside`: not on a telephone. */
+export const Strip = ({ facts, aside = false }) => html`
+  <dl class=${`card strip${aside ? " aside" : ""}`}>
     ${facts
       .filter(Boolean)
       .map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}

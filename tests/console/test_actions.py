@@ -136,7 +136,8 @@ def test_a_value_is_copied_whole(console: Console) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=console.base)
     console.open("topics/orders?tab=messages&from=offset&offset=7&partition=0&limit=50")
     page.locator("#messages tbody tr", has_text="order-7").first.get_by_role("button").click()
-    page.get_by_role("dialog").get_by_role("button", name="copy").last.click()
+    page.get_by_role("dialog").get_by_role("button", name="copy value").click()
+    expect(page.get_by_role("dialog").get_by_text("copied")).to_be_visible()
     assert json.loads(page.evaluate("navigator.clipboard.readText()"))["id"] == 7
 
 

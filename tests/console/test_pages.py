@@ -174,7 +174,7 @@ def test_what_is_written_is_followed(console: Console) -> None:
     expect(page.locator("#messages")).to_contain_text("/cart")
     page.locator("#messages tbody button").first.click()
     dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text('"page": "/cart"')
+    expect(dialog.locator(".tree")).to_contain_text('page: "/cart"')
     expect(dialog).to_contain_text("trace")
 
 

@@ -68,6 +68,7 @@ def test_values_are_shown_by_a_schema_in_avro(sales: Rest, console: Console) -> 
     table.get_by_role("button", name="1", exact=True).click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("avro · schema 42")
+    dialog.locator("section", has_text="Value").get_by_role("button", name="text").click()
     expect(dialog.locator("pre").nth(1)).to_have_text(
         json.dumps({"id": 2, "note": "milk"}, indent=2)
     )

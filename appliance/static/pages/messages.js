@@ -1,6 +1,8 @@
 // The messages of a topic: a search in steps, with progress and a stop button, or the live stream.
 import { html, useEffect, useMemo, useState } from "../html.js";
+import { setQuery } from "../router.js";
 import { Mark } from "../parts/bits.js";
+import { inShort } from "../parts/hex.js";
 import { Act, refusal } from "../parts/rights.js";
 import { SchemaDialog, asWords, useSchemas } from "../parts/schemas.js";
 import { bytes, count, time } from "../format.js";
@@ -9,9 +11,10 @@ import { Write } from "./message_produce.js";
 import { SearchForm } from "./message_form.js";
 import { Export, Replay } from "./message_range.js";
 import { pathOf, conditions, useSearch, Status } from "./message_search.js";
-import { size, Whole } from "./message_view.js";
+import { placeIn, placeOf, size, Whole } from "./message_view.js";
 
-const keyOf = (each) => `${each.partition}-${each.offset}`;
+const openMessage = (each) => setQuery({ record: placeOf(each) });
+const closeMessage = () => setQuery({ record: "" });
 const oldestFirst = (a, b) => a.timestamp_ms - b.timestamp_ms || a.offset - b.offset;
 /** Where the search began is on top. */
 const orderOf = ({ from = "newest" }) =>
@@ -28,7 +31,7 @@ const Short = ({ data }) =>
     ? html`<i class="muted">null</i>`
     : html`
       ${data.problem && html`<span title=${data.problem}><${Mark} level="warn" /></span> `}
-      <span class="mono">${data.text.slice(0, 200)}</span>
+      <span class="mono">${inShort(data)}</span>
     `;
 
 /** A row is drawn once, because its message does not change. */
@@ -57,7 +60,7 @@ export function Messages({ topic, partitions, query, me, allowed }) {
   const why = (operation) => refusal(me, allowed, operation, `topic ${topic}`);
   const search = useSearch(topic);
   const schemas = useSchemas(topic);
-  const [opened, open] = useState(null);
+  const opened = placeIn(query.record);
   const [asking, ask] = useState(null);
   const [live, setLive] = useState(null);
   const look = () => {
@@ -112,7 +115,9 @@ export function Messages({ topic, partitions, query, me, allowed }) {
                 </tr>
               </thead>
               <tbody>
-                ${rows.map((each) => html`<${Row} key=${keyOf(each)} of=${each} onOpen=${open} />`)}
+                ${rows.map(
+                  (each) => html`<${Row} key=${placeOf(each)} of=${each} onOpen=${openMessage} />`,
+                )}
               </tbody>
             </table>
           </div>
@@ -120,7 +125,10 @@ export function Messages({ topic, partitions, query, me, allowed }) {
       }
       ${
         opened &&
-        html`<${Whole} topic=${topic} query=${query} row=${opened} onClose=${() => open(null)} />`
+        html`
+          <${Whole} topic=${topic} partitions=${partitions} place=${opened} rows=${rows}
+              query=${query} onMove=${openMessage} onClose=${closeMessage} />
+        `
       }
       ${
         asking === "write" &&

@@ -3,7 +3,9 @@
     leaves   who has not had all for `replica.lag.time.max.ms`, or lives no more. It is waited for
              until ZooKeeper has written that it left
     joins    who has, in the life that ZooKeeper knows, the leader's high watermark and the start of
-             its epoch on disk. It is waited for from the proposal until the outcome is known
+             its epoch on disk, and fetches: who is cut off may have all of a partition that nobody
+             writes to, and would come and go five times a second. It is waited for from the
+             proposal until the outcome is known
 
 One write for a partition is under way at a time. A refused one is never repeated as it is: what
 ZooKeeper has now is taken over, and looked at again.
@@ -99,6 +101,8 @@ class InSyncReplicas:
     def _may_join(self, log: Log, replica: ReplicaState) -> bool:
         broker = self._cluster.brokers.get(replica.node)
         if broker is None or broker.life != replica.life or replica.node in self._cluster.leaving:
+            return False
+        if replica.lag_ms > self._lag_max_ms:
             return False
         return replica.end_offset >= log.high_watermark and replica.end_offset >= log.leads_from
 

@@ -363,7 +363,7 @@ cdef void log_diverging(PartitionLog* log, int32_t last_epoch, int64_t offset, i
     cdef int64_t end
     epoch[0] = -1
     end_offset[0] = -1
-    if last_epoch < 0:
+    if last_epoch < 0 or mutant(b"logs_may_diverge"):
         return
     epochs_end_of(log, last_epoch, &common, &end)
     if common == last_epoch and offset <= end:

@@ -62,6 +62,12 @@ def test_what_acks_1_was_told_may_be_lost_with_a_leader() -> None:
     (["torn", "balance"], Transfer(UNKNOWN), [["t:0:-5"], []]),
     (["torn"], Transfer(COMMITTED, 2), [["t:0:-5", "t:0:-5"], ["t:0:5", "t:0:5"]]),
     (["lost"], Transfer(COMMITTED, 2), [[], []]),
+    ([], Transfer(UNKNOWN, 0, is_refused=True), [[], []]),
+    ([], Transfer(UNKNOWN, 2, True, True), [["t:0:-5"], ["t:0:5"]]),
+    ([], Transfer(UNKNOWN, 1, is_refused=True, age_s=30), [[], []]),
+    (["refused"], Transfer(UNKNOWN, 1, is_refused=True), [[], []]),
+    (["refused"], Transfer(UNKNOWN, 2, True, True), [[], []]),
+    (["refused"], Transfer(UNKNOWN, 2, is_refused=True), [["t:0:-5"], ["t:0:5"]]),
 ])  # fmt: skip
 def test_what_is_wrong_with_transfers_is_found(
     kinds: list[str], transfer: Transfer, accounts: list[list[str]]

@@ -15,7 +15,7 @@ import pytest
 from tests.crash import loop_disk
 from tests.replication.histories import network
 from tests.replication.histories.ensemble import ZooKeepers
-from tests.replication.histories.mutants import ALL, SELDOM
+from tests.replication.histories.mutants import ALL
 from tests.replication.histories.network import Network
 from tests.replication.histories.rounds import play
 from tests.replication.histories.schedule import schedule
@@ -28,7 +28,7 @@ WHY_NOT = network.why_not() or loop_disk.why_not()
 
 @pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
 @pytest.mark.release("minutes for each; tests/replication/test_history_checks.py has the checks")
-@pytest.mark.parametrize("mutant", [each for each in ALL if each not in SELDOM])
+@pytest.mark.parametrize("mutant", [*ALL])
 def test_the_mutant_is_found(
     mutant: str,
     places: tuple[Network, ZooKeepers],

@@ -7,25 +7,26 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 
-from tests.replication.histories.machine import Machine
-from tests.replication.histories.network import CLIENTS, Pair, both_ways, one_way
-from tests.replication.histories.schedule import BROKERS, ZOOKEEPERS, Fault
+from tests.replication.histories.directed import DirectedFaults, Undo
+from tests.replication.histories.network import CLIENTS, both_ways, one_way
+from tests.replication.histories.schedule import BROKERS, DIRECTED, DISKS, ZOOKEEPERS, Fault
 from tests.replication.histories.site import Site
 
-Undo = Callable[[], None]
 CLOCK_MS = 30 * 60 * 1000
 SLOW_KBIT = 4000
 LOSS = 0.4
+MISSED = 1.3  # sessions' timeouts, after which whoever died in the last step was missed
 
 
-class Faults:
+class Faults(DirectedFaults):
     """Runs to the end of its schedule, or until it is told to end; then undoes what is left."""
 
     def __init__(self, site: Site, planned: Iterable[Fault]) -> None:
-        self.site, self.planned = site, [*planned]
+        super().__init__(site)
+        self.planned = [*planned]
         self.done: Counter[str] = Counter()
         self.told: list[str] = []
         self.began = time.monotonic()
@@ -36,14 +37,19 @@ class Faults:
         self.began = time.monotonic()
         for fault in self.planned:
             self._wait_until(fault.at_s)
+            if fault.kind in DISKS and (wrong := self.site.until_in_sync(time.monotonic())):
+                self.told.append(f"{self._now_s():.1f}: no {fault.kind}: {wrong}")
+                continue
             names = tuple(self.site.named(each, fault.amount) for each in fault.places)
+            began_s = self._now_s()
             undo = self._begin(fault, names)
             self.done[fault.kind] += 1
-            self.told.append(f"{self._now_s():.1f}: {fault.kind} {' '.join(names)}, "
+            self.told.append(f"{began_s:.1f}: {fault.kind} {' '.join(names)}, "
                              f"for {fault.lasts_s:.1f} s")  # fmt: skip
-            heapq.heappush(
-                self._undoing, (self._now_s() + fault.lasts_s, len(self.told), undo)
-            )  # fmt: skip
+            until_s = (began_s if fault.kind in DIRECTED else self._now_s()) + fault.lasts_s
+            if fault.kind in DIRECTED:
+                until_s = max(until_s, self._now_s() + MISSED * self.site.session_s)
+            heapq.heappush(self._undoing, (until_s, len(self.told), undo))
         self._wait_until(seconds)
         while self._undoing:
             heapq.heappop(self._undoing)[2]()
@@ -69,11 +75,7 @@ class Faults:
         machines = [self.site.machines[each] for each in names]
         for each in machines:
             each.do(partial(each.end, number))
-        return partial(self._started, machines)
-
-    def _started(self, machines: Iterable[Machine]) -> None:
-        for each in machines:
-            each.do(each.start)
+        return partial(self.started, machines)
 
     def _kill(self, names: tuple[str, ...], amount: float) -> Undo:
         return self._ended(names, signal.SIGKILL)
@@ -100,7 +102,7 @@ class Faults:
         def undo() -> None:
             for each in others:
                 each.do(wait)
-            self._started((first, *others))
+            self.started((first, *others))
 
         return undo
 
@@ -110,7 +112,7 @@ class Faults:
         machines = [self.site.machines[each] for each in names]
         for each in machines:
             each.do(each.lose_power)
-        return partial(self._started, machines)
+        return partial(self.started, machines)
 
     _power_cut_of_all = _power_cut
 
@@ -148,36 +150,32 @@ class Faults:
 
     # Networks
 
-    def _cut(self, pairs: list[Pair]) -> Undo:
-        self.site.network.cut(pairs)
-        return lambda: self.site.network.mend(pairs)
-
     def _cut_off(self, names: tuple[str, ...], amount: float) -> Undo:
         """From all, but in half of the cases not from clients."""
         others = [*BROKERS, *ZOOKEEPERS, *([CLIENTS] if amount < 0.5 else [])]
-        return self._cut(both_ways(names, others))
+        return self.cut(both_ways(names, others))
 
     def _cut_one_way(self, names: tuple[str, ...], amount: float) -> Undo:
         """It is not heard, or does not hear."""
         others = {*BROKERS, *ZOOKEEPERS} - {*names}
         hears = amount < 0.5
-        return self._cut(one_way(names, others) if hears else one_way(others, names))
+        return self.cut(one_way(names, others) if hears else one_way(others, names))
 
     def _bridge(self, names: tuple[str, ...], amount: float) -> Undo:
-        return self._cut(both_ways(names[:1], names[1:]))
+        return self.cut(both_ways(names[:1], names[1:]))
 
     def _cut_from_zookeeper(self, names: tuple[str, ...], amount: float) -> Undo:
         if amount < 0.5:
-            return self._cut(both_ways(names, ZOOKEEPERS))
+            return self.cut(both_ways(names, ZOOKEEPERS))
         hears = amount < 0.75
-        return self._cut(one_way(names, ZOOKEEPERS) if hears else one_way(ZOOKEEPERS, names))
+        return self.cut(one_way(names, ZOOKEEPERS) if hears else one_way(ZOOKEEPERS, names))
 
     def _cut_from_one_zookeeper(self, names: tuple[str, ...], amount: float) -> Undo:
-        return self._cut(both_ways(names[:1], names[1:]))
+        return self.cut(both_ways(names[:1], names[1:]))
 
     def _split(self, names: tuple[str, ...], amount: float) -> Undo:
         """A broker and a ZooKeeper on one side."""
-        return self._cut(both_ways(names, {*BROKERS, *ZOOKEEPERS} - {*names}))
+        return self.cut(both_ways(names, {*BROKERS, *ZOOKEEPERS} - {*names}))
 
     def _slow(self, names: tuple[str, ...], amount: float) -> Undo:
         self.site.network.slow(names[0], int(100 + amount * SLOW_KBIT))
@@ -186,6 +184,12 @@ class Faults:
     def _lossy(self, names: tuple[str, ...], amount: float) -> Undo:
         self.site.network.lose(names[0], 0.01 + amount * LOSS)
         return lambda: self.site.network.lose(names[0], 0.0)
+
+    def _big_packets_lost(self, names: tuple[str, ...], amount: float) -> Undo:
+        """From the other brokers: a path that takes smaller ones than was told."""
+        pairs = one_way([each for each in BROKERS if each not in names], names)
+        self.site.network.narrow(pairs)
+        return lambda: self.site.network.widen(pairs)
 
     # ZooKeepers
 

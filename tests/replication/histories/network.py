@@ -3,6 +3,7 @@ switch (a bridge), to which this process, with the clients, is plugged in too.
 
     cut     packets of one node are dropped at another; a direction at a time
     loss    a part of what arrives at a node is dropped
+    narrow  what is large is dropped: a path that takes smaller packets than its ends believe
     slow    what a node sends waits: behind a slow cable (tbf), which every kernel has
     down    the cable is out: nobody gets an answer, not even that nobody is there
 """
@@ -16,8 +17,10 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+NARROW = 600  # bytes of a packet that a narrow path does not take
+WORDS = 56  # of one that says something: more than TCP's bare acknowledgements are
 CLIENTS = "clients"  # this process: the address of the bridge
-TOOLS = ("ip", "tc", "iptables-restore", "nsenter")
+TOOLS = ("ip", "tc", "iptables-restore", "nsenter", "ss")
 Pair = tuple[str, str]  # who sends, and who does not get it
 
 
@@ -66,8 +69,9 @@ class Network:
             each for each in range(1, 250) if not os.path.exists(f"/sys/class/net/hist{each}")
         )
         self._bridge = f"hist{self._number}"
-        self._cuts: Counter[Pair] = Counter()
+        self._cuts: Counter[tuple[Pair, int]] = Counter()  # with the size from which on it is so
         self._losses: dict[str, float] = {}
+        self._narrow: Counter[tuple[Pair, int]] = Counter()
         self._guard = threading.Lock()
 
     def __enter__(self) -> Network:
@@ -111,15 +115,26 @@ class Network:
     # Faults. What is cut twice is mended twice
 
     def cut(self, pairs: Iterable[Pair]) -> None:
-        self._change(Counter(pairs))
+        self._change(Counter((each, 0) for each in pairs), self._cuts)
 
     def mend(self, pairs: Iterable[Pair]) -> None:
-        self._change(Counter(dict.fromkeys(pairs, -1)))
+        self._change(Counter({(each, 0): -1 for each in pairs}), self._cuts)
+
+    def reset(self, name: str, other: str) -> None:
+        """Its connections to the other one are broken off, as a firewall does that forgot them."""
+        run(*inside(self.namespace(name)), "ss", "-K", "dst", self.address(other))
 
     def lose(self, name: str, part: float) -> None:
         with self._guard:
             self._losses[name] = part
             self._filter(name)
+
+    def narrow(self, pairs: Iterable[Pair], least: int = NARROW) -> None:
+        """Packets of so many bytes are lost."""
+        self._change(Counter((each, least) for each in pairs), self._narrow)
+
+    def widen(self, pairs: Iterable[Pair], least: int = NARROW) -> None:
+        self._change(Counter({(each, least): -1 for each in pairs}), self._narrow)
 
     def slow(self, name: str, kilobits: int) -> None:
         """0: as fast as ever."""
@@ -138,29 +153,37 @@ class Network:
         with self._guard:
             self._cuts.clear()
             self._losses.clear()
+            self._narrow.clear()
             for each in self.names:
                 self._filter(each)
         for each in self.names:
             self.slow(each, 0)
             self.plug(each, is_in=True)
 
-    def _change(self, pairs: Counter[Pair]) -> None:
+    def _change(
+        self, pairs: Counter[tuple[Pair, int]], known: Counter[tuple[Pair, int]]
+    ) -> None:
         with self._guard:
             for pair, times in pairs.items():
-                self._cuts[pair] = max(0, self._cuts[pair] + times)
-            concerned = {each for pair in pairs for each in pair} - {CLIENTS}
+                known[pair] = max(0, known[pair] + times)
+            concerned = {each for pair, _ in pairs for each in pair} - {CLIENTS}
             for each in concerned:
                 self._filter(each)
 
     def _filter(self, name: str) -> None:
-        rules = [f"-A INPUT -s {self.address(sender)} -j DROP"
-                 for (sender, to), times in self._cuts.items() if times and to == name]  # fmt: skip
-        if self._cuts[name, CLIENTS]:
+        rules = [f"-A INPUT -s {self.address(sender)}{_at_least(size)} -j DROP"
+                 for ((sender, to), size), times in (self._cuts + self._narrow).items()
+                 if times and to == name]  # fmt: skip
+        if self._cuts[(name, CLIENTS), 0]:
             rules.append(f"-A OUTPUT -d {self.address(CLIENTS)} -j DROP")
         if part := self._losses.get(name):
             rules.append(f"-A INPUT -m statistic --mode random --probability {part} -j DROP")
         given = "*filter\n" + "".join(f"{each}\n" for each in rules) + "COMMIT\n"
         run(*inside(self.namespace(name)), "iptables-restore", given=given)
+
+
+def _at_least(size: int) -> str:
+    return f" -m length --length {size}:65535" if size else ""
 
 
 def both_ways(some: Iterable[str], others: Iterable[str]) -> list[Pair]:

@@ -36,11 +36,23 @@ KINDS: dict[str, tuple[int, float, float]] = {
     "split": (3, 0.5, 2.5),
     "slow": (2, 0.5, 3.0),
     "lossy": (2, 0.5, 3.0),
+    "big packets lost": (1, 0.5, 2.5),
     "ZooKeeper killed": (3, 0.2, 2.0),
     "ZooKeeper paused": (2, 0.2, 2.0),
     "ZooKeeper lost": (1, 0.2, 2.5),
+    "late fetch": (1, 2.8, 3.5),
+    "late ISR write": (1, 4.5, 5.0),
+    "joins unheard": (1, 4.2, 4.8),
+    "joiner alone": (1, 4.5, 5.0),
+    "cut off in steps": (1, 3.2, 4.0),
 }
+# Of several steps (`directed.py`), whose time is that of all of them.
+DIRECTED = ("late fetch", "late ISR write", "joins unheard", "joiner alone",
+            "cut off in steps")  # fmt: skip
 LOSSES = ("new disk", "old copy")
+# Whoever has one of these has lost what only it and the one before may have. Two of three disks at
+# once are more than is promised, so it comes when all is in sync, or not at all.
+DISKS = (*LOSSES, "dead disk")
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from tests.replication.histories.machine import PORT, Machine
 from tests.replication.histories.network import Network
 from tests.replication.histories.schedule import BROKERS, CONTROLLER, LEADER
 
+LAG_S = 5.0  # after which a follower is out of sync: half of what is usual, so that it comes about
 ASK_S = 5.0
 CREATE_S = 60.0
 MADE = "made-"  # begins the names of topics that are made and deleted under faults
@@ -45,6 +46,7 @@ class Site:
                 "zookeeper.session.timeout.ms": session_ms,
                 # Clients of the round before know this address, too, and ask for its topics.
                 "auto.create.topics.enable": "false",
+                "replica.lag.time.max.ms": int(LAG_S * 1000),
             }, environment, mutant)  # fmt: skip
 
     @property
@@ -109,18 +111,21 @@ class Site:
         return next(filter(None, map(self._told_by, BROKERS)), "")
 
     def address(self, name: str) -> str:
-        return f"{self.network.address(name)}:{PORT}"
+        return f"{self.address_of(name)}:{PORT}"
 
-    def _metadata(self, name: str) -> Any:
+    def address_of(self, name: str) -> str:
+        return self.network.address(name)
+
+    def metadata(self, name: str) -> Any:
         asking = AdminClient({"bootstrap.servers": self.address(name), "log_level": 2})
         return asking.list_topics(timeout=ASK_S)
 
     def topics_by_broker(self) -> dict[str, set[str]]:
-        return {each: {*self._metadata(each).topics} for each in BROKERS}
+        return {each: {*self.metadata(each).topics} for each in BROKERS}
 
     def _told_by(self, name: str) -> str:
         try:
-            found = self._metadata(name)
+            found = self.metadata(name)
         except KafkaException as error:
             return f"{name} does not answer: {error}"
         if len(found.brokers) != len(BROKERS):

@@ -1,5 +1,12 @@
 """Transactions that move an amount from one account to another, each account in its own partition:
-all that is seen is of whole transactions that were not aborted, and the accounts always balance."""
+all that is seen is of whole transactions that were not aborted, and the accounts always balance.
+
+A producer may be refused for good in three cases that are nobody's fault. Its transaction was
+never known to the coordinator, since all that said so was lost on the way, and librdkafka ends it
+all the same; its end was decided, the answer was lost, and librdkafka asked for the other end; or
+it took longer than `transaction.timeout.ms`. The first two are known by what is there afterwards:
+nothing that was acknowledged, or the whole of it.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +14,11 @@ import random
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from tests.replication.histories.ledger import Anomalies, Ledger
 from tests.replication.histories.site import Site
@@ -27,6 +34,10 @@ ABORTED, COMMITTED, UNKNOWN = "aborted", "committed", "unknown"
 class Transfer:
     outcome: str = UNKNOWN
     acked: int = 0  # of its two records, before it ended
+    was_to_commit: bool = False  # whether the coordinator may have been asked for that
+    is_refused: bool = False  # for good: INVALID_TXN_STATE
+    began_s: float = field(default_factory=time.monotonic)
+    age_s: float = 0.0  # when it was refused
 
 
 class Transferring:
@@ -49,8 +60,15 @@ class Transferring:
                 producer.init_transactions(ASK_S)
                 while not self._is_ending.is_set():
                     self._transfer(producer)
-            except KafkaException:
+            except KafkaException as error:
+                self._note_refusal(error.args[0])
                 time.sleep(0.2)  # another producer with this name: it finds out how it ended
+
+    def _note_refusal(self, error: Any) -> None:
+        if self.transfers and error.code() == KafkaError.INVALID_TXN_STATE:
+            last = [*self.transfers.values()][-1]
+            last.is_refused = last.outcome == UNKNOWN
+            last.age_s = time.monotonic() - last.began_s
 
     def _transfer(self, producer: Producer) -> None:
         """Raises what only another producer can mend."""
@@ -76,6 +94,7 @@ class Transferring:
             found.outcome = ABORTED
 
     def _commit(self, producer: Producer, found: Transfer) -> None:
+        found.was_to_commit = True
         while True:
             try:
                 producer.commit_transaction(ASK_S)
@@ -114,8 +133,16 @@ def check(
     for name, transfer in transfers.items():
         if transfer.outcome == COMMITTED and name not in changes:
             anomalies.add("lost", f"transaction {name}")
+        if transfer.is_refused and not _may_be_refused(transfer, name in changes):
+            anomalies.add("refused", f"the end of {name} after {transfer.age_s:.1f} s, of which "
+                                     f"{transfer.acked} records were acknowledged; "
+                                     f"{changes.get(name, 'nothing')} is seen")  # fmt: skip
     if total := sum(sum(each) for each in changes.values()):
         anomalies.add("balance", f"the accounts sum up to {total}")
     return len([each for each in transfers.values() if each.outcome == COMMITTED])
 
 
+def _may_be_refused(transfer: Transfer, is_seen: bool) -> bool:
+    if transfer.age_s * 1000 >= TIMEOUT_MS:
+        return True
+    return transfer.was_to_commit if is_seen else transfer.acked == 0

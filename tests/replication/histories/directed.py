@@ -1,0 +1,183 @@
+"""Faults of several steps, each of which brings about one order of events that chance seldom meets:
+that of the shortest way in which a rule of `docs/replication.md` is missed, as the model in
+`tests/replication/` finds it. Each takes its steps, and returns what undoes the last of them.
+
+    late fetch         a fetch comes two elections late. Its follower has cut its log since, and
+                       then is all that lives
+    late ISR write     a leader that cannot hear ZooKeeper writes an ISR after it was deposed. Then
+                       all die, and it comes back first
+    joins unheard      a leader that cannot hear ZooKeeper writes that a follower is in sync, which
+                       then gets no more records. All others die
+    joiner alone       a broker that comes back gets no records. All others die
+    cut off in steps   a leader is cut off from the others, and from ZooKeeper when it would write
+                       that they are out of sync
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from tests.replication.histories.leaders import Leaders
+from tests.replication.histories.machine import Machine
+from tests.replication.histories.network import CLIENTS, WORDS, Pair, both_ways, one_way
+from tests.replication.histories.schedule import BROKERS, ZOOKEEPERS
+from tests.replication.histories.site import LAG_S, Site, until
+
+Undo = Callable[[], None]
+AHEAD_S = 0.5  # a follower gets ahead of the other one
+HELD_S = 0.1  # its next fetch is on its way
+CUT_S = 0.6  # it hears of the next leader, and cuts its log
+RESENT_S = 1.2  # TCP sends again what was dropped
+ELECT_S = 2.0
+CAUGHT_UP_S = 0.7  # it has all, and the leader has written that
+DEAF_S = 0.8  # so long before the ISR is to be written the leader hears no more
+WRITTEN_S = 0.8  # and so long after that it has written
+UP_S = 60.0  # a broker starts, on a machine with much to do
+OUT_S = 10.0  # it is out of sync
+BEHIND_S = 1.0  # and lacks what came since
+JOINS_S = 2.0  # it is in sync, if anybody thinks so
+FIRST_S = 2.0  # who comes back first is alone for so long
+GONE = 1.2  # sessions' timeouts after which a broker that died is missed
+
+
+def others_than(name: str, amount: float) -> list[str]:
+    found = [each for each in BROKERS if each != name]
+    return found if amount < 0.5 else found[::-1]
+
+
+class DirectedFaults:
+    """Part of `Faults`, whose kinds these are."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+
+    def cut(self, pairs: list[Pair]) -> Undo:
+        self.site.network.cut(pairs)
+        return lambda: self.site.network.mend(pairs)
+
+    def _deaf(self, name: str) -> Undo:
+        """What it says comes to the ensemble: with no answer at all TCP would soon say no more."""
+        pairs = one_way(ZOOKEEPERS, [name])
+        self.site.network.narrow(pairs, WORDS)
+        return lambda: self.site.network.widen(pairs, WORDS)
+
+    def started(self, machines: Iterable[Machine]) -> None:
+        for each in machines:
+            each.do(each.start)
+
+    def ended(self, names: Iterable[str]) -> list[Machine]:
+        machines = [self.site.machines[each] for each in names]
+        for each in machines:
+            each.do(each.end)
+        return machines
+
+    def _late_fetch(self, names: tuple[str, ...], amount: float) -> Undo:
+        leader = Leaders(self.site, names[0]).controller() or names[0]
+        behind, follower = others_than(leader, amount)
+        word = Leaders(self.site, leader)
+        numbers = word.given(leader)
+        word.prefer(numbers, (behind, leader, follower))
+        apart = self.cut([*both_ways([leader], [behind]), *both_ways([behind], [CLIENTS])])
+        time.sleep(AHEAD_S)
+        held = self.cut(one_way([follower], [leader]))
+        time.sleep(HELD_S)
+        word.elect(numbers, behind, ELECT_S)
+        time.sleep(CUT_S)
+        machine = self.site.machines[follower]
+        machine.send(signal.SIGSTOP)
+        word.prefer(numbers, (leader, behind, follower))
+        word.elect(numbers, leader, ELECT_S)
+        apart()
+        held()
+        time.sleep(RESENT_S)
+        dead = self.ended([leader, behind])
+        machine.send(signal.SIGCONT)
+        return partial(self.started, dead)
+
+    def _late_isr_write(self, names: tuple[str, ...], amount: float) -> Undo:
+        deposed = self._no_controller(names[0], amount)
+        elected, lagging = others_than(deposed, amount)
+        word = Leaders(self.site, elected)
+        numbers = word.given(deposed)
+        word.prefer(numbers, (elected, deposed, lagging))
+        bridge = self.cut(both_ways([deposed], [lagging]))
+        time.sleep(LAG_S - DEAF_S)
+        hears = self._deaf(deposed)
+        word.elect(numbers, elected, DEAF_S)
+        time.sleep(DEAF_S + WRITTEN_S)
+        hears()
+        bridge()
+        time.sleep(WRITTEN_S)
+        return self._returns_first(deposed)
+
+    def _no_controller(self, asked: str, amount: float) -> str:
+        """One that leads something, or may."""
+        word = Leaders(self.site, asked)
+        others = others_than(word.controller(), amount)
+        return next((each for each in others if word.led_by(each)), others[0])
+
+    def _returns_first(self, name: str) -> Undo:
+        """All die, and are missed."""
+        first, *others = self.ended([name, *others_than(name, 0)])
+        first.do(partial(time.sleep, GONE * self.site.session_s))
+        first.do(first.start)
+
+        def undo() -> None:
+            first.until_idle(UP_S)
+            time.sleep(FIRST_S)
+            self.started(others)
+
+        return undo
+
+    def _joins_unheard(self, names: tuple[str, ...], amount: float) -> Undo:
+        leader = self._no_controller(names[0], amount)
+        joiner, other = others_than(leader, amount)
+        word = Leaders(self.site, other)
+        numbers = word.given(leader)
+        bridge = self.cut(both_ways([joiner], [leader]))
+        time.sleep(LAG_S)
+        until(lambda: not word.is_in_sync(joiner, numbers), OUT_S)
+        hears = self._deaf(leader)
+        bridge()
+        self.site.network.reset(joiner, leader)  # after so long TCP would be slow to try again
+        time.sleep(CAUGHT_UP_S)
+        bridge = self.cut(both_ways([joiner], [leader]))
+        time.sleep(AHEAD_S)
+        dead = self.ended([leader, other])
+        hears()
+        bridge()
+        return partial(self.started, dead)
+
+    def _joiner_alone(self, names: tuple[str, ...], amount: float) -> Undo:
+        joiner, others = names[0], others_than(names[0], amount)
+        (machine,) = self.ended([joiner])
+        word = Leaders(self.site, others[0])
+        until(lambda: not word.is_in_sync(joiner), OUT_S)
+        time.sleep(BEHIND_S)
+        path = one_way(others, [joiner])
+        self.site.network.narrow(path)
+        self.started([machine])
+        until(lambda: word.lives(joiner), UP_S)
+        time.sleep(JOINS_S)
+        dead = self.ended(others)
+
+        def undo() -> None:
+            self.site.network.widen(path)
+            self.started(dead)
+
+        return undo
+
+    def _cut_off_in_steps(self, names: tuple[str, ...], amount: float) -> Undo:
+        from_others = self.cut(both_ways(names, [each for each in BROKERS if each not in names]))
+        time.sleep(LAG_S - DEAF_S)
+        from_zookeeper = self.cut(both_ways(names, ZOOKEEPERS))
+        time.sleep(DEAF_S)
+
+        def undo() -> None:
+            from_zookeeper()
+            from_others()
+
+        return undo

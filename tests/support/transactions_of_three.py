@@ -11,6 +11,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from appliance.protocol import ErrorCode
 from appliance.protocol.messages.describe_producers import DescribeProducersRequest
 from appliance.zookeeper.server import ZooKeeperServer
 from tests.support.cluster_control import ClusterControl
@@ -89,11 +90,17 @@ def producers_of(
 ) -> list[tuple[int, int, int]]:
     """As the leader remembers them: id, epoch, and where its open transaction begins, or -1."""
     control = ClusterControl(cluster)
+    rows = [DescribeProducersRequest.TopicRequest(topic, [partition])]
+    end = time.monotonic() + DEADLINE_S
     try:
-        rows = [DescribeProducersRequest.TopicRequest(topic, [partition])]
-        at = control.at(control.leader(topic, partition))
-        (found,) = at.ask(DescribeProducersRequest(rows), 0).topics
-        (answer,) = found.partitions
+        while True:
+            at = control.at(control.leader(topic, partition))
+            (found,) = at.ask(DescribeProducersRequest(rows), 0).topics
+            (answer,) = found.partitions
+            if answer.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                break
+            assert time.monotonic() < end, answer  # who leads may not have heard of it yet
+            time.sleep(0.05)
         assert answer.error_code == 0, answer
         return [(each.producer_id, each.producer_epoch, each.current_txn_start_offset)
                 for each in answer.active_producers]  # fmt: skip

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from appliance.broker.broker import Broker
 from appliance.catalog.fact_rows import FactRows
 from appliance.catalog.facts import Values
-from appliance.config import NO_ENSEMBLE, NO_FILE, SettingInvalid
+from appliance.config import NO_ENSEMBLE, SettingInvalid
 from appliance.config.topic_config import Configs
 from appliance.data_dir.partition_names import Key
 from appliance.errors import ApplianceError, NotLeader
@@ -96,14 +96,15 @@ async def is_to_join(broker: Broker) -> bool:
 def check_secrets(broker: Broker) -> None:
     """Before anything is changed for a cluster in which this broker's users could not be."""
     config = broker.config.zookeeper
-    if config.auth_file != NO_FILE or config.may_show_secrets or FactRows(broker.catalog).cluster():
+    if config.has_login or config.may_show_secrets or FactRows(broker.catalog).cluster():
         return
     owners = [each for each in broker.owners_of_facts() if each is not broker.login_secrets]
     if found := sum(len(each.facts()) for each in owners if each.is_secret):
         raise SettingInvalid(
             f"zookeeper.auth.file: got none, and {found} users and tokens of this broker are to be "
             "the cluster's, in ZooKeeper, where everybody who reaches it could read them. Set it, "
-            "the same at all brokers, or zookeeper.secrets.unprotected=true"
+            "the same at all brokers, zookeeper.auth.mechanism=certificate, or "
+            "zookeeper.secrets.unprotected=true"
         )
 
 

@@ -166,9 +166,17 @@ def serve(**options: Any) -> None:
 @click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of ZooKeeper's own."
 )
+@click.option(
+    "--jaas",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    envvar="ZOOKEEPER_JAAS",
+    help="A JAAS file, for logins by SASL: of the servers among each other (QuorumServer, "
+    "QuorumLearner), of clients (Server). Or ZOOKEEPER_JAAS.",
+)
 def zookeeper(
-    port: int, data_dir: Path, host: str, number: int | None, ensemble: str, settings: list[str]
-) -> None:
+    port: int, data_dir: Path, host: str, number: int | None, ensemble: str, settings: list[str],
+    jaas: Path | None,
+) -> None:  # fmt: skip
     """Run a ZooKeeper until SIGTERM or SIGINT: one alone for a try-out, or one of an ensemble.
 
     It is Apache ZooKeeper from PySpark's jars, and needs Java."""
@@ -176,8 +184,9 @@ def zookeeper(
     own = peers[number - 1].host if number and peers else LOOPBACK
     more = dict(settings_in(settings))
     server = ZooKeeperServer(
-        data_dir, port, more=more, host=host or own, number=number or 0, peers=peers
-    )
+        data_dir, port, more=more, host=host or own, number=number or 0, peers=peers,
+        jaas=jaas,
+    )  # fmt: skip
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.terminate())
     with server:

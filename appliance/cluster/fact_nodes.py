@@ -176,7 +176,8 @@ class FactNodes:
             raise Refused(
                 ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
                 f"{kind} are secret, and everybody who reaches ZooKeeper could read them: set "
-                "zookeeper.auth.file at all brokers, or zookeeper.secrets.unprotected=true",
+                "zookeeper.auth.file (or zookeeper.auth.mechanism=certificate) at all brokers, or "
+                "zookeeper.secrets.unprotected=true",
             )
         for name in values:
             where = paths.fact(root.folder, kind, name)

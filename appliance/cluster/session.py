@@ -39,7 +39,7 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 from appliance.config import ZooKeeperConfig
 from appliance.errors import ApplianceError
 from appliance.process import event_log
-from appliance.zookeeper.registration import client, credential_in
+from appliance.zookeeper.registration import client
 
 log = event_log.named("cluster")
 
@@ -69,12 +69,11 @@ class Session:
         self._loop = asyncio.get_running_loop()
         self._connected = asyncio.Event()
         self._is_closed = False
-        credential = credential_in(config.auth_file)
-        self.has_login = credential is not None
-        self.acl = [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE] if credential else [*OPEN_ACL_UNSAFE]
+        self.has_login = is_ours = config.has_login
+        self.acl = [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE] if is_ours else [*OPEN_ACL_UNSAFE]
         # of nodes that nobody else may read; without a login nobody can be kept out
-        self.secret_acl = [*CREATOR_ALL_ACL] if credential else [*OPEN_ACL_UNSAFE]
-        self.client = client(config, credential)
+        self.secret_acl = [*CREATOR_ALL_ACL] if is_ours else [*OPEN_ACL_UNSAFE]
+        self.client = client(config)
         self.client.add_listener(self._follow)
         self._heartbeats = Heartbeats(self)
 

@@ -11,6 +11,7 @@ from appliance.config.setting import HOUR_MS, SECOND_MS, Part, SettingInvalid, s
 from appliance.config.tls import NO_FILE
 
 CLUSTER = "cluster"  # of zookeeper.format
+CERTIFICATE = "certificate"  # of zookeeper.auth.mechanism
 
 
 @dataclass(frozen=True)
@@ -39,12 +40,20 @@ class ZooKeeperConfig(Part):
         "user may change its nodes. A file, so that no list of settings or processes shows it.",
         default_words="none",
     )
+    auth_mechanism: str = setting(
+        "zookeeper.auth.mechanism",
+        "digest",
+        "How the broker logs in to ZooKeeper. digest: with zookeeper.auth.file, if there is one. "
+        "certificate: by the subject of the one in zookeeper.ssl.keystore.location, which is the "
+        "same at all brokers of a cluster.",
+        choices=("digest", CERTIFICATE),
+    )
     may_show_secrets: bool = setting(
         "zookeeper.secrets.unprotected",
         False,
         "Whether a cluster may keep users' passwords (hashed), credentials and tokens in a "
-        "ZooKeeper to which brokers do not log in (zookeeper.auth.file): everybody who reaches it "
-        "can read and change them then.",
+        "ZooKeeper to which brokers do not log in (zookeeper.auth.mechanism): everybody who "
+        "reaches it can read and change them then.",
     )
     has_tls: bool = setting(
         "zookeeper.ssl.client.enable",
@@ -99,12 +108,30 @@ class ZooKeeperConfig(Part):
     def is_cluster(self) -> bool:
         return self.ensemble != NO_ENSEMBLE and self.format == CLUSTER
 
+    @property
+    def has_login(self) -> bool:
+        """Whether what it makes there is its own."""
+        return self.auth_file != NO_FILE or self.auth_mechanism == CERTIFICATE
+
     def __post_init__(self) -> None:
+        self._check_login()
         try:
             dict(map(url_of, self.cluster_pages.all))
         except ValueError as error:
             told = f"got {str(error)!r}, wanted ID=http://HOST:PORT"
             raise SettingInvalid(f"cluster.admin.urls: {told}") from None
+
+
+    def _check_login(self) -> None:
+        if self.auth_mechanism != CERTIFICATE:
+            return
+        name = f"zookeeper.auth.mechanism: {CERTIFICATE}"
+        if not self.has_tls or self.keystore == NO_FILE:
+            raise SettingInvalid(
+                f"{name} wants zookeeper.ssl.client.enable and zookeeper.ssl.keystore.location"
+            )
+        if self.auth_file != NO_FILE:
+            raise SettingInvalid(f"{name}: got zookeeper.auth.file, too, wanted one of them")
 
 
 def url_of(text: str) -> tuple[int, str]:

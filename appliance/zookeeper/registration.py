@@ -39,13 +39,14 @@ from kazoo.exceptions import (
 from kazoo.protocol.states import WatchedEvent
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
-from appliance.config import NO_FILE, SettingInvalid, ZooKeeperConfig
+from appliance.config import SettingInvalid, ZooKeeperConfig
 from appliance.config.listeners import Listeners, Protocols
 from appliance.errors import ApplianceError
 from appliance.process import event_log, owner_only
 from appliance.zookeeper.cluster import brokers_in
 from appliance.zookeeper.cluster_health import ClusterUnread, RegisteredBroker
 from appliance.zookeeper.consumer_nodes import ConsumerNodes
+from appliance.zookeeper.login import login_of
 from appliance.zookeeper.nodes import FORMS, Form, Node, NodeIdTaken, Tree
 from appliance.zookeeper.tls import tls_of, trouble_with
 
@@ -98,9 +99,9 @@ class Registration:
         self._is_closing = False
         self._settled = asyncio.Event()  # set when we know who has our id
         self._loop = asyncio.get_running_loop()
-        credential = credential_in(config.auth_file)
-        self._acl = (*CREATOR_ALL_ACL, *READ_ACL_UNSAFE) if credential else (*OPEN_ACL_UNSAFE,)
-        self._client = client(config, credential)
+        is_ours = config.has_login
+        self._acl = (*CREATOR_ALL_ACL, *READ_ACL_UNSAFE) if is_ours else (*OPEN_ACL_UNSAFE,)
+        self._client = client(config)
         self._client.add_listener(self._on_state)
 
     # called by the server
@@ -276,7 +277,7 @@ class Registration:
             remember(self.us.data_dir, {due.session})
 
 
-def client(config: ZooKeeperConfig, credential: str | None) -> KazooClient:
+def client(config: ZooKeeperConfig) -> KazooClient:
     # our own messages report it; kazoo logs below errors are repetitive and show credentials
     logger = logging.getLogger("appliance.zookeeper.kazoo")
     logger.setLevel(logging.ERROR)
@@ -284,28 +285,11 @@ def client(config: ZooKeeperConfig, credential: str | None) -> KazooClient:
     return KazooClient(
         ",".join(map(str, config.ensemble.servers)),
         timeout=config.session_timeout_ms / 1000,
-        auth_data=[("digest", credential)] if credential else None,
         connection_retry={"max_tries": -1, "max_delay": RECONNECT_MAX_S},
         logger=logger,
+        **login_of(config),
         **tls_of(config),
     )
-
-
-def credential_in(file: Path) -> str | None:
-    """`user:password`. Error messages never show the content."""
-    if file == NO_FILE:
-        return None
-    wanted = f"zookeeper.auth.file {file}: wanted one line, user:password"
-    try:
-        text = file.read_text("utf-8").strip()
-    except UnicodeDecodeError:
-        raise SettingInvalid(f"{wanted}; got no UTF-8") from None
-    except OSError as error:
-        raise SettingInvalid(f"{wanted}; got {error.strerror}") from error
-    user, _, password = text.partition(":")
-    if not user or not password or len(text.splitlines()) != 1:
-        raise SettingInvalid(f"{wanted}; got {len(text.splitlines())} lines, none shown")
-    return text
 
 
 def remembered(data_dir: Path) -> frozenset[int]:

@@ -21,6 +21,7 @@ from typing import IO
 from appliance.config import Address
 from appliance.errors import ApplianceError
 from appliance.process.bound_child import bound
+from appliance.zookeeper.jaas import flag_of, settings_of
 
 JAVA_NEEDED = 17
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"  # a single one, too
@@ -127,10 +128,12 @@ class ZooKeeperServer:
         host: str = LOOPBACK,
         number: int = 0,
         peers: Sequence[Peer] = (),
+        jaas: Path | None = None,
     ) -> None:
         """`more`: settings of ZooKeeper. With `peers` it is the one of an ensemble that has this
-        number."""
-        self.more, self.number, self.peers = more, number, peers
+        number. `jaas`: a file with logins, by SASL."""
+        self.number, self.peers, self._jaas = number, peers, jaas
+        self.more = more if jaas is None else {**settings_of(jaas), **more}
         self.data_dir, self.tick_ms, self.output = data_dir, tick_ms, output
         self.address = Address(host, port)
         self.process: subprocess.Popen[bytes] | None = None
@@ -159,7 +162,8 @@ class ZooKeeperServer:
         socket.create_server((self.address.host, self.address.port)).close()
 
     def command(self) -> list[str]:
-        return [java(), *FLAGS, "-cp", class_path(), MAIN, str(self._write_config())]
+        flags = FLAGS if self._jaas is None else (*FLAGS, flag_of(self._jaas))
+        return [java(), *flags, "-cp", class_path(), MAIN, str(self._write_config())]
 
     def _write_config(self) -> Path:
         self.data_dir.mkdir(parents=True, exist_ok=True)

@@ -24,7 +24,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoAuthError, NoNodeError
+from kazoo.exceptions import NoAuthError
 
 from appliance.cli.main import main
 from appliance.cli.offline_users import offline_users
@@ -58,6 +58,7 @@ from tests.support.embedded_cluster import (
     eventually,
 )
 from tests.support.kafka_login import log_in, say
+from tests.support.registration import all_below
 from tests.support.rest import Rest
 from tests.support.scram_client import ScramClient
 from tests.support.wire_client import WireClient, frame_of
@@ -186,19 +187,6 @@ def stranger_at(server: ZooKeeperServer) -> Iterator[KazooClient]:
     finally:
         client.stop()
         client.close()
-
-
-def all_below(client: KazooClient, path: str) -> tuple[list[bytes], list[str]]:
-    """What can be read, and where it is refused."""
-    try:
-        data, _ = client.get(path)
-        below = [all_below(client, f"{path}/{each}") for each in client.get_children(path)]
-    except NoAuthError:
-        return [], [path]
-    except NoNodeError:
-        return [], []
-    return ([data or b"", *(one for each in below for one in each[0])],
-            [one for each in below for one in each[1]])  # fmt: skip
 
 
 def test_strangers_read_no_secret_in_zookeeper(

@@ -13,7 +13,7 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import NoAuthError, NoNodeError
 
 from appliance.zookeeper.server import ZooKeeperServer
 from tests.support.serving import Serving
@@ -21,6 +21,19 @@ from tests.support.warm_serving import WarmServing
 from tests.support.zookeeper import DEADLINE_S
 
 SHORT_MS, LONG_MS = 1000, 10_000
+
+
+def all_below(client: KazooClient, path: str) -> tuple[list[bytes], list[str]]:
+    """What can be read, and where it is refused."""
+    try:
+        data, _ = client.get(path)
+        below = [all_below(client, f"{path}/{each}") for each in client.get_children(path)]
+    except NoAuthError:
+        return [], [path]
+    except NoNodeError:
+        return [], []
+    return ([data or b"", *(one for each in below for one in each[0])],
+            [one for each in below for one in each[1]])  # fmt: skip
 
 
 class Looker:

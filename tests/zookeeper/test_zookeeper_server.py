@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from kazoo.client import KazooClient
 
 from appliance.cli.main import main
+from appliance.zookeeper.jaas import JaasInvalid, settings_of
 from appliance.zookeeper.server import ZooKeeperServer, peers_in, settings_in
 from loadtest.ports import lasting_port, lasting_ports
 from tests.support.certificates import Authority
@@ -158,3 +159,71 @@ def test_three_commands_are_one_ensemble_with_certificates(tmp_path: Path) -> No
         assert client.retry(client.get, "/on-all")[0] == b"x"
         client.stop()
         client.close()
+
+
+JAAS = """
+QuorumServer {
+    org.apache.zookeeper.server.auth.DigestLoginModule required
+    user_zk="%s";
+};
+QuorumLearner {
+    org.apache.zookeeper.server.auth.DigestLoginModule required
+    username="zk"
+    password="%s";
+};
+"""
+CLIENTS = """
+Server {  // of clients
+    org.apache.zookeeper.server.auth.DigestLoginModule required
+    user_tool="hush";
+};
+"""
+
+
+def test_a_file_of_jaas_says_who_logs_in(tmp_path: Path) -> None:
+    file = tmp_path / "jaas"
+    found = {}
+    for name, text in (("servers", JAAS), ("clients", CLIENTS), ("all", JAAS + CLIENTS)):
+        file.write_text(text)
+        server = ZooKeeperServer(tmp_path, 2181, jaas=file)
+        assert f"-Djava.security.auth.login.config={file}" in server.command()
+        written = (tmp_path / "zoo.cfg").read_text()
+        wanted = ("quorum.auth.serverRequireSasl=true", "authProvider.sasl")
+        found[name] = tuple(each in written for each in wanted)
+    assert found == {"servers": (True, False), "clients": (False, True), "all": (True, True)}
+    for text in ("", "Client { x; };", JAAS.replace("QuorumLearner", "Learner"), "// Server {\n"):
+        file.write_text(text)
+        with pytest.raises(JaasInvalid, match="wanted Server, for logins of clients, or Quorum"):
+            settings_of(file)
+
+
+@pytest.mark.release("four JVMs, one after the other three")
+def test_who_does_not_know_the_password_is_no_server_of_an_ensemble(tmp_path: Path) -> None:
+    port, ports = lasting_port(), lasting_ports(2)
+    hosts = [f"127.0.0.{each}" for each in (1, 2, 3)]
+    ensemble = ",".join(f"{each}:{ports[0]}:{ports[1]}" for each in hosts)
+    commands = []
+    for number, host in enumerate(hosts, 1):
+        own = "right" if number < 3 else "wrong"
+        file = tmp_path / f"{number}.jaas"
+        file.write_text(JAAS % (own, own))
+        commands.append([sys.executable, "-m", "appliance", "zookeeper", "--port", str(port),
+                         "--id", str(number), "--ensemble", ensemble, "--data-dir",
+                         str(tmp_path / host), "--jaas", str(file)])  # fmt: skip
+    with ExitStack() as stack:
+        processes = [stack.enter_context(running(each)) for each in commands]
+        for each in processes[:2]:
+            assert each.stdout is not None
+            assert each.stdout.readline().startswith("ready zookeeper=127.0.0.")
+        client = KazooClient(f"{hosts[0]}:{port}", connection_retry={"max_tries": -1})
+        client.start(DEADLINE_S)
+        client.create("/on-two", b"x")
+        client.stop()
+        client.close()
+        assert not ZooKeeperServer(tmp_path, port, host=hosts[2]).is_serving()
+        processes[2].terminate()
+        processes[2].wait(DEADLINE_S)
+        (tmp_path / "3.jaas").write_text(JAAS % ("right", "right"))
+        third = stack.enter_context(running(commands[2]))
+        assert third.stdout is not None
+        assert third.stdout.readline().startswith("ready zookeeper=127.0.0.3")

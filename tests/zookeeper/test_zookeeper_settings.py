@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from appliance.cli.main import main
 from appliance.config import Address, Ensemble, SettingInvalid, load
-from appliance.zookeeper.registration import credential_in
+from appliance.zookeeper.login import credential_in
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,15 @@ def test_ensembles_are_read_and_shown() -> None:
     answer = CliRunner().invoke(main, ["serve", "--zookeeper", "a"])
     wanted = "zookeeper.connect: got 'a' (flag), wanted HOST:PORT[,HOST:PORT...][/PATH]"
     assert (answer.exit_code, wanted in answer.stderr) == (2, True)
+
+
+TLS = ("zookeeper.ssl.client.enable=true", "zookeeper.ssl.keystore.location=/x.pem")
+BY_CERTIFICATE = "zookeeper.auth.mechanism=certificate"
+
+
+def test_a_login_by_certificate_wants_one_and_no_other() -> None:
+    assert load(pairs=[BY_CERTIFICATE, *TLS]).zookeeper.has_login
+    assert not load(pairs=TLS).zookeeper.has_login
+    for wrong in ([], TLS[:1], TLS[1:], [*TLS, "zookeeper.auth.file=/y"]):
+        with pytest.raises(SettingInvalid, match=r"zookeeper\.auth\.mechanism: certificate"):
+            load(pairs=[BY_CERTIFICATE, *wrong])

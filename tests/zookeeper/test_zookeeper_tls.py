@@ -13,7 +13,8 @@ from appliance.zookeeper.server import ZooKeeperServer
 from appliance.zookeeper.tls import tls_of, trouble_with
 from loadtest.ports import lasting_port
 from tests.support.certificates import Authority
-from tests.support.registration import Looker
+from tests.support.embedded_cluster import embedded_cluster, eventually
+from tests.support.registration import Looker, all_below
 from tests.support.zookeeper import serving_zookeeper_in
 
 SECURE = "secureClientPort"
@@ -83,3 +84,29 @@ def test_a_file_that_cannot_be_used_is_told_at_the_start(name: str, tmp_path: Pa
         pairs = [f"zookeeper.ssl.{name}.location={file}", "zookeeper.ssl.client.enable=true"]
         with pytest.raises(SettingInvalid, match=rf"zookeeper\.ssl\.{name}\.location: .*{why}"):
             tls_of(load(pairs=pairs).zookeeper)
+
+
+def test_with_a_login_by_certificate_secrets_are_the_brokers(
+    secure: ZooKeeperServer, authority: Authority, tmp_path: Path
+) -> None:
+    """Of all whose certificates have the same subject."""
+    root = "/secrets"
+    more = {
+        "connect": f"127.0.0.1:{secure.more[SECURE]}{root}", "format": "cluster",
+        "auth.mechanism": "certificate", "connection.timeout.ms": 20_000,
+    }  # fmt: skip
+    with embedded_cluster(secure, root, tmp_path / "cluster") as cluster:
+        cluster.logs_in = False
+        for node in (1, 2):
+            store = authority.keystore("broker", file=f"{node}.pem")
+            cluster.start(
+                node, **settings(secure, authority, **more, **{"ssl.keystore.location": store})
+            )
+        cluster.make_user(1, "ann", "ann's password")
+        eventually(lambda: cluster.may_log_in(2, "ann", "ann's password"))
+        with Looker(secure, root) as looker:
+            readable, refused = all_below(looker.client, root)
+            assert {path.rpartition("/")[2] for path in refused} >= {"users", "secrets"}
+            assert not any(b"stored_key" in each for each in readable)
+            acl, _ = looker.client.get_acls(f"{root}/appliance/facts")
+            assert ("x509", "CN=broker", 31) in [(it.id.scheme, it.id.id, it.perms) for it in acl]

@@ -160,7 +160,7 @@ cdef bint _lacks_what_is_before(const Followed* it, int64_t leader_start) noexce
 
 
 cdef bint _is_deleted_there(Followed* it, int64_t leader_start) noexcept nogil:
-    """All that is here: there is nothing to compare. What an unclean election cuts is told first."""
+    """All that is here, so nothing can be compared. What an unclean election cuts is told first."""
     cdef PartitionLog* log = it.log.get()
     cdef int64_t end_offset = log.log_end_offset.load()
     cdef ScopeLock guard

@@ -202,6 +202,7 @@ async def create_topic(call: Call) -> TopicAnswer:
     if not call.rights.may(Operation.CREATE, CLUSTER, CLUSTER_NAME):
         call.rights.check(Operation.CREATE, TOPIC, body["name"])
     partitions, factor = body.get("partitions", DEFAULT), body.get("replication_factor", DEFAULT)
+    call.broker.topics.check_new(body["name"])
     call.broker.members.check_factor(body["name"], factor)
     await call.broker.topics.create(body["name"], partitions, body.get("configs", {}), factor)
     return await answer_of(call, body["name"])

@@ -155,6 +155,12 @@ class Topics(dict[str, Topic]):
 
     # Made, extended, deleted
 
+    def check_new(self, name: str) -> None:
+        """Asked first: many a client makes what it wants at each start, and goes on if it is there,
+        however few brokers live by then."""
+        check_own(name)
+        check_new_name(name, self)
+
     def validate(
         self, name: str, partitions: int = DEFAULT, configs: Configs = NO_CONFIGS
     ) -> tuple[int, TopicConfigs]:

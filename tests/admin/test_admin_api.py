@@ -219,7 +219,8 @@ def test_a_topic_lives_and_dies(rest: Rest, appliance_broker: RunningBroker) -> 
     made = rest.post("/topics", {"name": "orders", "partitions": 2,
                                  "configs": {"retention.ms": "5000"}})
     assert (made["partitions"], made["retention_ms"]) == (2, 5000)
-    assert rest.refused("POST", "/topics", {"name": "orders"}) == (409, "topic_already_exists")
+    for body in ({"name": "orders"}, {"name": "orders", "replication_factor": 3}):
+        assert rest.refused("POST", "/topics", body) == (409, "topic_already_exists")
     change = {"partitions": 3, "configs": {"retention.ms": None, "max.message.bytes": "9000"}}
     changed = rest.ask("PATCH", "/topics/orders", change).body
     configs = {each["name"]: each for each in changed["configs"]}

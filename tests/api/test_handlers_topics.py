@@ -240,9 +240,15 @@ def test_a_topic_is_made_as_assigned(control: Control) -> None:
     assert (row.error_code, row.num_partitions) == (0, 2)
 
 
-def test_a_topic_that_exists_is_refused(control: Control) -> None:
+@pytest.mark.parametrize("asked", [
+    pytest.param(Creatable("a", 1, 1), id="as it is"),
+    pytest.param(Creatable("a", 1, 3), id="on more brokers than live"),
+    pytest.param(Creatable("a", 0, 1), id="with no partitions"),
+])
+def test_a_topic_that_exists_is_refused(control: Control, asked: Any) -> None:
+    """By clients that make it at each start this is taken for success, other errors are not."""
     control.create("a")
-    (row,) = create(control, Creatable("a", 1, 1))
+    (row,) = create(control, asked)
     assert (row.error_code, row.error_message) == (36, "topic a exists already")
 
 

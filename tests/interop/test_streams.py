@@ -35,9 +35,11 @@ def broker(tmp_path: Path) -> Iterator[Restarted]:
 
 
 @contextmanager
-def word_count(address: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+def word_count(
+    address: str, folder: Path, *settings: str
+) -> Iterator[subprocess.Popen[bytes]]:
     """Runs Streams; stops it cleanly at the end of the block unless it was killed."""
-    command = kafka_jars.command("WordCount", [address, str(folder)])
+    command = kafka_jars.command("WordCount", [address, str(folder), *settings])
     with (folder / "said").open("ab") as said:
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=said, stderr=subprocess.STDOUT)
@@ -54,7 +56,7 @@ def word_count(address: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 class Counts:
     """The records of `counts` for readers of committed records, as it grows."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, partitions: int = PARTITIONS) -> None:
         self.steps: dict[str, list[int]] = {word: [] for word in WORDS}
         self._consumer = ck.Consumer({
             "bootstrap.servers": address,
@@ -62,12 +64,13 @@ class Counts:
             "isolation.level": "read_committed",
             "log_level": 0,
         })
-        self._consumer.assign([ck.TopicPartition("counts", each, 0) for each in range(PARTITIONS)])
+        self._consumer.assign([ck.TopicPartition("counts", each, 0) for each in range(partitions)])
 
-    def read_up_to(self, count: int) -> None:
-        until(lambda: self._read() >= count, DEADLINE_S)
+    def read_up_to(self, count: int, deadline_s: float = DEADLINE_S) -> None:
+        until(lambda: self.read() >= count, deadline_s)
 
-    def _read(self) -> int:
+    def read(self) -> int:
+        """What is there now; how many in all."""
         for message in self._consumer.consume(1000, 0.1):
             if message.error() is None:
                 word, number = message.key(), message.value()

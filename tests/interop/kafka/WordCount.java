@@ -1,4 +1,5 @@
 import java.io.IOException;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Properties;
 import org.apache.kafka.common.serialization.Serdes;
@@ -16,7 +17,7 @@ import org.apache.kafka.streams.state.Stores;
  * Counts the words of the topic `lines` into the topic `counts`, exactly once, until its standard input
  * ends. Nothing is cached, so that every step of every count is a record.
  *
- * Arguments: where the broker is, a directory.
+ * Arguments: where the broker is, a directory, and further settings as NAME=VALUE.
  */
 public final class WordCount {
     private WordCount() {
@@ -61,6 +62,10 @@ public final class WordCount {
         all.put("transaction.timeout.ms", 3000);
         all.put("auto.offset.reset", "earliest");
         all.put("reconnect.backoff.max.ms", 200);
+        for (String each : Arrays.asList(arguments).subList(2, arguments.length)) {
+            String[] named = each.split("=", 2);
+            all.put(named[0], named[1]);
+        }
         return all;
     }
 }

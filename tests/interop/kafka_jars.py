@@ -1,5 +1,5 @@
-"""Jars for the interop tests: Apache Kafka's and those of Spark's Kafka connector. Maven downloads
-them once into tests/.cache.
+"""Jars for the interop tests: Apache Kafka's, its Connect's and those of Spark's Kafka connector.
+Maven downloads them once into tests/.cache.
 
 Only kafka/pom.xml and spark/pom.xml pin the versions. Without Java or Maven one sentence says what
 to install; `make test` installs both where it may.
@@ -24,6 +24,7 @@ from tests.support.made_once import made_once
 HERE = Path(__file__).resolve().parent
 PROGRAMS = HERE / "kafka"
 POM = PROGRAMS / "pom.xml"
+CONNECT_POM = HERE / "connect" / "pom.xml"
 SPARK_POM = HERE / "spark" / "pom.xml"
 LOGGING = PROGRAMS / "log4j2.properties"
 CACHE = HERE.parent / ".cache"
@@ -48,6 +49,12 @@ def version() -> str:
 def jars() -> Path:
     """The directory with all jars; the first call on a machine downloads them."""
     return _brought(POM, f"kafka-{version()}")
+
+
+@functools.cache
+def of_connect() -> Path:
+    """A worker of Connect with its web server, and the connectors for files."""
+    return _brought(CONNECT_POM, f"connect-{version()}")
 
 
 @functools.cache
@@ -99,7 +106,8 @@ def javac() -> str:
 
 
 def _bring(pom: Path, folder: Path) -> None:
-    _maven("-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={folder}")
+    _maven("-f", str(pom), f"-Dkafka.version={version()}", "dependency:copy-dependencies",
+           f"-DoutputDirectory={folder}")
 
 
 def _maven(*words: str) -> None:

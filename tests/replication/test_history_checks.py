@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.replication.histories.checks import check
+from tests.replication.histories.checks import check, epochs_in
 from tests.replication.histories.faults import Faults
 from tests.replication.histories.ledger import NEVER, Anomalies, Append, Ledger
 from tests.replication.histories.schedule import KINDS, schedule
 from tests.replication.histories.transfers import ABORTED, COMMITTED, UNKNOWN, Transfer
 from tests.replication.histories.transfers import check as check_transfers
+from tests.support.logs import batch
 
 PARTITION = ("log", 0)
 PRODUCERS = {"i": "idempotent", "a": "all", "l": "leader"}
@@ -47,6 +48,27 @@ def test_a_history_without_anomalies_has_none() -> None:
 def test_each_anomaly_is_found(kind: str, found: Ledger, final: list[str]) -> None:
     check(found, {PARTITION: dict(enumerate(final))}, PRODUCERS, may_lose=False)
     assert {**found.anomalies.counts} == {kind: 1}
+
+
+@pytest.mark.parametrize(("epochs", "found"), [
+    ((0, 1), {}),
+    ((0, 0), {"duplicate": 1, "out of order": 1}),
+    ((0,), {"duplicate": 1, "out of order": 1}),
+])  # fmt: skip
+def test_what_a_producer_sent_again_in_another_epoch_is_no_duplicate(
+    epochs: tuple[int, ...], found: dict[str, int]
+) -> None:
+    appends = ledger(("i:1", 0, 0, 1), ("i:2", 1, 0, NEVER))
+    final = {PARTITION: dict(enumerate(["i:1", "i:2", "i:1"]))}
+    check(appends, final, PRODUCERS, False, lambda _: {"i:1": epochs})
+    assert {**appends.anomalies.counts} == found
+
+
+def test_epochs_of_producers_are_read_from_files() -> None:
+    of_producer = {"producer_id": 7, "base_sequence": 0}
+    data = batch("i:1", "i:2", producer_epoch=0, **of_producer)
+    data += batch("i:1", producer_epoch=1, **of_producer)
+    assert epochs_in(data) == {"i:1": [0, 1], "i:2": [0]}
 
 
 def test_what_acks_1_was_told_may_be_lost_with_a_leader() -> None:

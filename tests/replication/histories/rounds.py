@@ -150,7 +150,10 @@ def _play(
     result.transfers = _balance(ledger, scanning, tellers)
     _follow_to_the_end(ledger, followers, groups, final)
     may_lose = not {*faults.done} <= HARMLESS
-    result.lost_by_leaders = checks.check(ledger, final, PRODUCERS, may_lose)
+    result.lost_by_leaders = checks.check(
+        ledger, final, PRODUCERS, may_lose,
+        lambda partition: checks.epochs_in(cluster.files(BROKERS[0], partition)),
+    )  # fmt: skip
     # Who lags is found out only when it has lagged for replica.lag.time.max.ms.
     if wrong := cluster.until_in_sync(time.monotonic()):
         ledger.anomalies.add("fell behind", wrong)

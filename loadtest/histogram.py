@@ -21,6 +21,10 @@ class Histogram:
     def add(self, counts: dict[int, int]) -> None:
         self.counts.update(counts)
 
+    def since(self, before: Histogram) -> Histogram:
+        """Those that were put after `before`, an earlier copy of this one."""
+        return Histogram(self.counts - before.counts)
+
     @property
     def total(self) -> int:
         return sum(self.counts.values())

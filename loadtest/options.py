@@ -11,6 +11,8 @@ from appliance.record import compression
 from loadtest import payload, slo
 from loadtest.shape_curves import SHAPES
 
+LOOPBACK = "127.0.0.1"
+
 
 def positive(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
@@ -52,6 +54,7 @@ def check(given: Any) -> None:
 
 
 def add_to(parser: Any) -> None:
+    parser.set_defaults(web_host=LOOPBACK)  # locust's own is every interface, without a login
     add = parser.add_argument_group("Appliance").add_argument
     add("--topic", default="loadtest", help="created if missing; users add -e2e and others")
     add("--partitions", type=positive, default=8, help="partitions of created topics")

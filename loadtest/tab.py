@@ -11,12 +11,15 @@ import io
 import json
 import math
 import time
+from collections import deque
 from typing import Any
 
 from flask import Response, jsonify, request
 
+from appliance.process.spoken import trend
 from loadtest import broker_metrics, tally
 from loadtest.broker_metrics import LAG, Page
+from loadtest.histogram import Histogram
 from loadtest.run import Run
 
 KEY, TITLE = "appliance", "Appliance"
@@ -24,8 +27,12 @@ COLUMNS = [
     {"key": "name", "title": "What"},
     {"key": "now", "title": "Now"},
     {"key": "since_start", "title": "Since the start"},
+    {"key": "trend", "title": "Trend"},
 ]
+FIELDS = [column["key"] for column in COLUMNS if column["key"] != "trend"]  # of the CSV
 LOOK_S = 1.0  # rows are rebuilt no more often
+LOOKS = 40  # of a trend
+PARTS = ((0.5, "p50"), (0.99, "p99"), (0.999, "p99.9"))
 
 Row = dict[str, Any]
 
@@ -45,13 +52,24 @@ class Tab:
         self._at = time.monotonic() - LOOK_S  # the first look is immediate
         self._page = self._first = Page()
         self._before: dict[str, int] = {}
+        self._times_before: dict[str, Histogram] = {}
+        self._past: dict[str, deque[float]] = {}  # what was `now`, by the name of its row
 
     def rows(self) -> list[Row]:
         seconds = time.monotonic() - self._at
         if seconds >= LOOK_S:
             self._at += seconds
             self._rows = [*self._of_users(seconds), *self._of_broker(seconds), *self._verdict()]
+            for each in self._rows:
+                self._add_trend(each)
         return self._rows
+
+    def _add_trend(self, each: Row) -> None:
+        """Of what has a value now: locust's page shows text in its cells, and no charts."""
+        now = each["now"]
+        past = self._past.setdefault(each["name"], deque(maxlen=LOOKS))
+        past.append(now if isinstance(now, float) else 0.0)
+        each["trend"] = trend(past, LOOKS) if any(past) else ""
 
     def _of_users(self, seconds: float) -> list[Row]:
         total, rows = self._run.collect(), []
@@ -65,8 +83,11 @@ class Tab:
                 )
         self._before = counts
         for kind, times in sorted(total.times.items()):
-            for part, name in ((0.5, "p50"), (0.99, "p99"), (0.999, "p99.9")):
-                rows.append(row(f"{kind} {name}, ms", math.nan, times.quantile(part) * 1000))
+            new = times.since(self._times_before.get(kind, Histogram()))
+            self._times_before[kind] = Histogram(dict(times.counts))
+            for part, name in PARTS:
+                now_ms, ms = new.quantile(part) * 1000, times.quantile(part) * 1000
+                rows.append(row(f"{kind} {name}, ms", now_ms, ms))
         rows.append(row("lag of consumers, records", self._run.lag))
         rows.append(row("acked records", math.nan, total.ledger.acked))
         rows.append(row("records of unknown outcome", math.nan, total.ledger.unknown))
@@ -139,7 +160,7 @@ def add_to(web_ui: Any, run: Run) -> None:
     @web_ui.auth_required_if_enabled
     def as_csv() -> Response:
         text = io.StringIO()
-        writer = csv.DictWriter(text, [column["key"] for column in COLUMNS])
+        writer = csv.DictWriter(text, FIELDS, extrasaction="ignore")
         writer.writeheader()
         writer.writerows(tab.rows())
         return Response(text.getvalue(), mimetype="text/csv")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 SIZES = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+BLOCKS, DOTS = " ▁▂▃▄▅▆▇█", " .:-=+*#@"  # eighths; the second for terminals without UTF-8
 TIMES = (("d", 86_400), ("h", 3600), ("min", 60))
 
 
@@ -61,3 +63,12 @@ def moment(ms: int | None) -> str:
 
 def kept(ms: int) -> str:
     return "for ever" if ms < 0 else duration(ms / 1000)
+
+
+def trend(past: Sequence[float], width: int, blocks: str = BLOCKS) -> str:
+    """The last numbers as a chart in one line, the newest at its right: the largest is as high as
+    the line, and what is small is not nothing."""
+    last = [0.0] * (width - len(past)) + [*past][-width:]
+    most, top = max(last, default=0.0), len(blocks) - 1
+    marks = [0 if not each else max(1, round(each / most * top)) for each in last]
+    return "".join(blocks[each] for each in marks)

@@ -21,7 +21,8 @@ from typing import Any
 import pytest
 
 from appliance.cli.remote.top import as_object
-from appliance.cli.remote.top_screen import BLOCKS, DIM, RED, Look, Screen, trend
+from appliance.cli.remote.top_screen import DIM, RED, Look, Screen
+from appliance.process.spoken import trend
 from appliance.testing import running_broker
 from tests.support.shell import Shell
 
@@ -170,5 +171,6 @@ def test_it_fits_whatever_terminal(busy: Shell, width: int, height: int) -> None
 
 
 def test_a_trend_shows_what_is_small_and_what_is_nothing() -> None:
-    assert trend([0.0, 1.0, 500.0, 1000.0], BLOCKS).strip() == "▁▄█"
-    assert trend([], BLOCKS).strip() == ""
+    assert trend([0.0, 1.0, 500.0, 1000.0], 6) == "   ▁▄█"
+    assert trend([9000.0, 1.0, 2.0], 2) == "▄█", "what is out of sight makes nothing small"
+    assert trend([], 3) == "   "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,15 +19,18 @@ from typing import Any
 
 import pytest
 
+from appliance.process.spoken import BLOCKS
 from appliance.testing import Login, running_broker
 from loadtest import broker, soak
 from loadtest.__main__ import environment, locust_command
+from loadtest.options import LOOPBACK
 from loadtest.ports import lasting_port
 from tests.loadtest.test_loadtest import delete_records
 from tests.support.serving import Serving
 
 pytestmark = pytest.mark.first
 
+LISTENS = "0A"  # in /proc/net/tcp
 DEADLINE_S = 120.0  # of a machine on which much else runs
 
 
@@ -185,11 +189,28 @@ def asked(url: str, data: bytes | None = None) -> str:
         return ""  # it does not listen yet
 
 
+def latency_now(page: str) -> dict[str, Any]:
+    rows = json.loads(asked(f"{page}/appliance/stats") or "[]")
+    (found,) = [each for each in rows if each["name"] == "PRODUCE p99, ms"] or [{"now": 0}]
+    return found
+
+
+def listening_on(port: int) -> list[str]:
+    """Addresses, of IPv4 and IPv6."""
+    rows = [line.split() for name in ("tcp", "tcp6")
+            for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
+    places = [row[1].split(":") for row in rows if row[3] == LISTENS]
+    found = [address for address, number in places if int(number, 16) == port]
+    assert found
+    return [socket.inet_ntoa(bytes.fromhex(each)[::-1]) if len(each) == 8 else each
+            for each in found]
+
+
 def test_the_web_page_has_a_tab_of_ours(runs: Runs) -> None:
     port = lasting_port()
     page = f"http://127.0.0.1:{port}"
     process = runs.start(
-        "ProducerUser", "ConsumerUser", "-u", "4", "--autostart", "--web-host", "127.0.0.1",
+        "ProducerUser", "ConsumerUser", "-u", "4", "--autostart",
         "--web-port", str(port), "--fetch-min-bytes", "1",
     )  # fmt: skip
     eventually(lambda: "acked records" in asked(f"{page}/appliance/stats"))
@@ -200,6 +221,11 @@ def test_the_web_page_has_a_tab_of_ours(runs: Runs) -> None:
     eventually(
         lambda: not re.search(r"^acked records,,0", asked(f"{page}/appliance/stats.csv"), re.M)
     )
+    assert all(address == LOOPBACK for address in listening_on(port)), "for this machine alone"
+    eventually(lambda: latency_now(page)["now"])
+    latency = latency_now(page)
+    assert 0 < latency["now"] < DEADLINE_S * 1000
+    assert set(latency["trend"]) - {" "} <= set(BLOCKS)
     asked(f"{page}/stop", b"")
     eventually(lambda: "verdict,passed" in asked(f"{page}/appliance/stats.csv"))
     process.send_signal(signal.SIGTERM)

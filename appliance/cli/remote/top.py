@@ -16,9 +16,10 @@ import click
 
 from appliance.cli.remote.api import Api, asks_a_broker
 from appliance.cli.remote.output import put_json
-from appliance.cli.remote.top_screen import BLOCKS, DOTS, TREND, Line, Look, Screen
+from appliance.cli.remote.top_screen import TREND, Line, Look, Screen
 from appliance.process.exit_codes import UNREACHABLE, Command, Failed
 from appliance.process.option_types import FiniteRange
+from appliance.process.spoken import BLOCKS, DOTS
 
 ROWS_MAX = 100
 WIDTH, HEIGHT = 80, 24  # where there is no terminal

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from appliance.cli.remote.output import cell
-from appliance.process.spoken import duration, size, some
+from appliance.process.spoken import BLOCKS, duration, size, some, trend
 
 PLAIN, DIM, BOLD, GREEN, YELLOW, RED = "", "2", "1", "32", "33", "31"  # as a terminal has them
 OF_STATUS = {"ok": GREEN, "degraded": YELLOW}
-BLOCKS, DOTS = " ▁▂▃▄▅▆▇█", " .:-=+*#@"  # eighths; the second for terminals without UTF-8
 TREND = 24  # looks back
 FINDINGS_MAX = 3
 FIXED = 11  # lines beside those of topics and groups
@@ -102,7 +101,8 @@ class Screen:
         p99_ms: float | None,
     ) -> Line:  # fmt: skip
         told = "" if p99_ms is None else f"{what} p99 {p99_ms:.1f} ms"
-        return Line(f"{name:<6}{per_s(rate):>11} {trend(past, self.blocks)}  {more:<17}{told}")
+        chart = trend(past, TREND, self.blocks)
+        return Line(f"{name:<6}{per_s(rate):>11} {chart}  {more:<17}{told}")
 
     def _topics(self, topics: Iterable[dict[str, Any]]) -> Iterator[Line]:
         yield from self._table(
@@ -149,15 +149,6 @@ def disk(storage: dict[str, Any], blocks: str) -> str:
     end = storage["full_in_s"]
     more = f", full in {duration(end)}" if end is not None else ""
     return f"{'disk':<6}{used:>10.0%}  {bar}  {size(free)} free of {size(total)}{more}"
-
-
-def trend(past: Sequence[float], blocks: str) -> str:
-    """The last rates, the largest of them as high as a line is."""
-    most = max(past, default=0.0)
-    last = [0.0] * (TREND - len(past)) + [*past][-TREND:]
-    top = len(blocks) - 1
-    marks = [0 if not each else max(1, round(each / most * top)) for each in last]
-    return "".join(blocks[each] for each in marks)
 
 
 def per_s(rate: float | None) -> str:

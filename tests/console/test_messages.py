@@ -15,6 +15,7 @@ from tests.console.conftest import MARKUP, ORDERS, WAIT_S, Console, Faults, deli
 from tests.support.rest import Rest
 
 DESK, TELEPHONE = (1366, 768), (360, 740)
+NONE = "\u2013"  # of a field
 
 
 def keys(page: Page) -> list[str]:
@@ -50,6 +51,29 @@ def test_on_a_telephone_the_fields_of_a_search_are_folded(
     # a search that begins at an offset has this offset on top
     expect(page.locator("#messages tbody tr").first).to_contain_text("order-7")
     assert keys(page)[:2] == ["order-7", "order-8"]
+
+
+def test_fields_are_columns_and_the_address_keeps_them(
+    shapes: str, console: Console, axe: Faults
+) -> None:
+    page = console.open(f"topics/{shapes}?tab=messages")
+    expect(page.locator("#messages tbody tr")).to_have_count(2)
+    page.get_by_role("button", name="Columns").click()
+    dialog = page.get_by_role("dialog")
+    for path in ("value.exact", f"value.{MARKUP}.dotted.name, 10 %", "value.list", "header.count"):
+        dialog.get_by_label(path).check()
+    assert axe(page) == []
+    dialog.get_by_role("button", name="Close").click()
+    page.reload()  # all is in the address
+    table = page.locator("#messages")
+    row = table.locator("tbody tr", has_text="large")
+    fields = row.locator("td.field")
+    expect(fields).to_have_text(["12345678901234567890", "1.5", "[ 5 000 items ]", NONE])
+    other = table.locator("tbody tr", has_text="00 00 01 8b").locator("td.field")
+    expect(other).to_have_text([NONE, NONE, NONE, "ff ff ff f9 (int32 -7)"])
+    table.get_by_role("button", name="Remove the column value.list").click()
+    expect(fields).to_have_count(3)
+    assert page.evaluate("window.hacked") is None
 
 
 # One message
@@ -131,7 +155,7 @@ def shapes(broker: RunningBroker) -> Iterator[str]:
     rest.post("/topics", {"name": "shapes", "partitions": 1, "configs": configs})
     producer = Producer({"bootstrap.servers": broker.bootstrap, "on_delivery": delivered})
     large = {"exact": 12345678901234567890, "list": [[n] for n in range(5000)],
-             "text": "x" * 5000, MARKUP: {"inner": MARKUP, "none": None, "dotted.name": 1.50}}
+             "text": "x" * 5000, MARKUP: {"inner": MARKUP, "none": None, "dotted.name, 10 %": 1.50}}
     producer.produce("shapes", json.dumps(large), "large")
     producer.produce(
         "shapes", b"\x89PNG\x00" + bytes(range(256)) * 40, struct.pack(">q", 1_700_000_000_000),

@@ -1,17 +1,16 @@
 // The messages of a topic: a search in steps, with progress and a stop button, or the live stream.
 import { html, useEffect, useMemo, useState } from "../html.js";
 import { setQuery } from "../router.js";
-import { Mark } from "../parts/bits.js";
-import { inShort } from "../parts/hex.js";
 import { Act, refusal } from "../parts/rights.js";
 import { SchemaDialog, asWords, useSchemas } from "../parts/schemas.js";
-import { bytes, count, time } from "../format.js";
 import { Following, KEPT } from "./following.js";
 import { Write } from "./message_produce.js";
+import { Columns, columnsIn } from "./message_columns.js";
 import { SearchForm } from "./message_form.js";
 import { Export, Replay } from "./message_range.js";
 import { pathOf, conditions, useSearch, Status } from "./message_search.js";
-import { placeIn, placeOf, size, Whole } from "./message_view.js";
+import { MessageTable } from "./message_table.js";
+import { placeIn, placeOf, Whole } from "./message_view.js";
 
 const openMessage = (each) => setQuery({ record: placeOf(each) });
 const closeMessage = () => setQuery({ record: "" });
@@ -26,41 +25,12 @@ function livePath(topic, query) {
   return `${pathOf(topic)}/messages/live?${words}`;
 }
 
-const Short = ({ data }) =>
-  data === null
-    ? html`<i class="muted">null</i>`
-    : html`
-      ${data.problem && html`<span title=${data.problem}><${Mark} level="warn" /></span> `}
-      <span class="mono">${inShort(data)}</span>
-    `;
-
-/** A row is drawn once, because its message does not change. */
-function Row({ of: each, onOpen }) {
-  return useMemo(
-    () => html`
-      <tr data-row>
-        <td class="num" data-label="Partition">${each.partition}</td>
-        <td class="num" data-label="Offset">
-          <button type="button" class="plain" onClick=${() => onOpen(each)}>
-            ${count(each.offset)}
-          </button>
-        </td>
-        <td class="time" data-label="Time">${time(each.timestamp_ms, true)}</td>
-        <td class="long" data-label="Key"><${Short} data=${each.key} /></td>
-        <td class="long fill" data-label="Value"><${Short} data=${each.value} /></td>
-        <td class="num" data-label="Headers">${each.headers.length || ""}</td>
-        <td class="num" data-label="Size">${bytes(size(each))}</td>
-      </tr>
-    `,
-    [each],
-  );
-}
-
 export function Messages({ topic, partitions, query, me, allowed }) {
   const why = (operation) => refusal(me, allowed, operation, `topic ${topic}`);
   const search = useSearch(topic);
   const schemas = useSchemas(topic);
   const opened = placeIn(query.record);
+  const columns = useMemo(() => columnsIn(query), [query.columns]);
   const [asking, ask] = useState(null);
   const [live, setLive] = useState(null);
   const look = () => {
@@ -83,6 +53,7 @@ export function Messages({ topic, partitions, query, me, allowed }) {
             setLive(live === null ? [] : null);
           }}>
         <${Act} why=${why("alter_configs")} onClick=${() => ask("schemas")}>Schemas<//>
+        <button type="button" onClick=${() => ask("columns")}>Columns</button>
         <button type="button" onClick=${() => ask("export")}>Export</button>
         <${Act} why=${me.is_ruled && !me.is_read_only ? "" : me.why_fixed}
             onClick=${() => ask("replay")}>
@@ -100,28 +71,7 @@ export function Messages({ topic, partitions, query, me, allowed }) {
       }
       ${
         rows.length > 0 &&
-        html`
-          <div class="scroll">
-            <table class="cards messages" id="messages">
-              <thead>
-                <tr>
-                  <th scope="col" class="num">Partition</th>
-                  <th scope="col" class="num">Offset</th>
-                  <th scope="col">Time</th>
-                  <th scope="col">Key</th>
-                  <th scope="col">Value</th>
-                  <th scope="col" class="num">Headers</th>
-                  <th scope="col" class="num">Size</th>
-                </tr>
-              </thead>
-              <tbody>
-                ${rows.map(
-                  (each) => html`<${Row} key=${placeOf(each)} of=${each} onOpen=${openMessage} />`,
-                )}
-              </tbody>
-            </table>
-          </div>
-        `
+        html`<${MessageTable} rows=${rows} columns=${columns} onOpen=${openMessage} />`
       }
       ${
         opened &&
@@ -150,6 +100,10 @@ export function Messages({ topic, partitions, query, me, allowed }) {
                 close();
               }} />
         `
+      }
+      ${
+        asking === "columns" &&
+        html`<${Columns} rows=${rows} columns=${columns} onClose=${() => ask(null)} />`
       }
       ${
         asking === "export" &&

@@ -29,8 +29,7 @@ const PARTITIONS = [
     name: "end",
     title: "End",
     number: true,
-    cell: (each) =>
-      each.end_unknown ? html`<span class="muted">unknown</span>` : count(each.end),
+    cell: (each) => (each.end_unknown ? html`<span class="muted">unknown</span>` : count(each.end)),
   },
   {
     name: "lag_records",

@@ -57,7 +57,9 @@ export function Part({ name, data }) {
             )
           }
           ${
-            data && !data.is_cut && html`<${Copy} what=${name.toLowerCase()} text=${() => data.text} />`
+            data &&
+            !data.is_cut &&
+            html`<${Copy} what=${name.toLowerCase()} text=${() => data.text} />`
           }
         </div>
       </div>

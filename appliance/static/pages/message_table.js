@@ -84,13 +84,11 @@ export function MessageTable({ rows, columns, onOpen }) {
         </thead>
         <tbody ref=${body}>
           <${Space} px=${above} columns=${columns} />
-          ${rows
-            .slice(first, end)
-            .map(
-              (each) => html`
+          ${rows.slice(first, end).map(
+            (each) => html`
                 <${Row} key=${placeOf(each)} of=${each} columns=${columns} onOpen=${onOpen} />
               `,
-            )}
+          )}
           <${Space} px=${below} columns=${columns} />
         </tbody>
       </table>

@@ -126,11 +126,7 @@ function useSteps({ topic, partitions, place, rows, onMove }) {
 }
 
 const forCopy = (data) =>
-  data === null || data === undefined
-    ? null
-    : data.form === "hex"
-      ? { hex: data.text }
-      : data.text;
+  data === null || data === undefined ? null : data.form === "hex" ? { hex: data.text } : data.text;
 
 const asJson = (topic, each) =>
   JSON.stringify(

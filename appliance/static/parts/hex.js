@@ -44,7 +44,9 @@ function line(bytes, from, wide) {
     ...part.map((each) => (each >= 32 && each < 127 ? each : 46)), // a dot for all others
   );
   const place = from.toString(16).padStart(4, "0");
-  return `${place}  ${pairsOf(part).join(" ").padEnd(wide * 3 - 1)}  ${ascii}`;
+  return `${place}  ${pairsOf(part)
+    .join(" ")
+    .padEnd(wide * 3 - 1)}  ${ascii}`;
 }
 
 export function Hex({ data }) {

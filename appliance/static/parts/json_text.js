@@ -23,7 +23,11 @@ class Reader {
   /** From behind the first quote: with both quotes. */
   string() {
     const begin = this.at - 1;
-    for (let end = this.text.indexOf('"', this.at); end >= 0; end = this.text.indexOf('"', end + 1)) {
+    for (
+      let end = this.text.indexOf('"', this.at);
+      end >= 0;
+      end = this.text.indexOf('"', end + 1)
+    ) {
       let slashes = 0;
       while (this.text[end - 1 - slashes] === "\\") slashes++;
       if (slashes % 2) continue;

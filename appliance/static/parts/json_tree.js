@@ -69,13 +69,11 @@ function Branch({ name, node, open }) {
         isOpen &&
         html`
           <ul>
-            ${children
-              .slice(0, most)
-              .map(
-                ([key, child], index) => html`
+            ${children.slice(0, most).map(
+              ([key, child], index) => html`
                   <${Branch} key=${index} name=${key} node=${child} open=${open} />
                 `,
-              )}
+            )}
             ${
               children.length > most &&
               html`

@@ -226,12 +226,12 @@ def _follow_to_the_end(
 
 def _compare_replicas(cluster: Site, ledger: Ledger) -> None:
     """Nothing is sent any more: the whole logs are the same, byte by byte."""
-    for partition in cluster.partitions():
-        def is_same(partition: Partition = partition) -> bool:
-            return len({cluster.files(each, partition) for each in BROKERS}) == 1
+    for partition, names in cluster.partitions().items():
+        def is_same(partition: Partition = partition, names: list[str] = names) -> bool:
+            return len({cluster.files(each, partition) for each in names}) == 1
 
         if not until(is_same, 10.0):
-            sizes = {each: len(cluster.files(each, partition)) for each in BROKERS}
+            sizes = {each: len(cluster.files(each, partition)) for each in names}
             ledger.anomalies.add("replicas differ", f"{partition}: bytes {sizes}")
 
 

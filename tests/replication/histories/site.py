@@ -139,11 +139,12 @@ class Site:
                             f"ISR {each.isrs}")  # fmt: skip
         return ""
 
-    def partitions(self) -> list[Partition]:
+    def partitions(self) -> dict[Partition, list[str]]:
+        """With who has each: an internal topic may have been made while a broker was away."""
         found: Any = self.admin().list_topics(timeout=CREATE_S)
-        return [(topic.topic, number) for topic in found.topics.values()
-                for number, each in topic.partitions.items()
-                if not is_forsaken(topic.topic, each)]  # fmt: skip
+        return {(topic.topic, number): [BROKERS[node - 1] for node in each.replicas]
+                for topic in found.topics.values() for number, each in topic.partitions.items()
+                if not is_forsaken(topic.topic, each)}  # fmt: skip
 
     def files(self, name: str, partition: Partition) -> bytes:
         folder = self.machines[name].disk.root / "data" / f"{partition[0]}-{partition[1]}"

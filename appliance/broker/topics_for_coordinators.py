@@ -66,6 +66,9 @@ class GroupPlaces:
     def share_group_config(self, group_id: str) -> ShareGroupsConfig:
         return self._configs.of_sharers(group_id)
 
+    async def newest_configs(self) -> None:
+        await self._configs.as_new_as_now()
+
     @property
     def is_in_cluster(self) -> bool:
         return self._topics.cluster is not None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from appliance.errors import ApplianceError
@@ -76,10 +77,21 @@ class Facts:
             return await job()
         return await self.cluster.tried(job)
 
+    async def as_new_as_now(self) -> None:
+        """What any broker has answered by now is known here. While ZooKeeper is away it is what was
+        heard last."""
+        if self.cluster is not None:
+            with suppress(ApplianceError):
+                await self(nothing)
+
     async def publish(self, kind: str, values: Values) -> None:
         """In a change, before anything of it is done here."""
         if self.cluster is not None:
             await self.cluster.publish(kind, values)
+
+
+async def nothing() -> None:
+    """A change that changes nothing: its turn alone counts."""
 
 
 def readable(

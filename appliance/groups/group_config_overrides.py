@@ -63,6 +63,10 @@ class GroupConfigs:
     def of_sharers(self, group_id: str) -> ShareGroupsConfig:
         return group_config.share_groups(self._of(group_id), self._config.share_groups)
 
+    async def as_new_as_now(self) -> None:
+        """In a cluster, what was set at any broker."""
+        await self._change.as_new_as_now()
+
     async def set(self, group_id: str, configs: Configs, validate_only: bool = False) -> None:
         await self._change(lambda: self._set(group_id, lambda _: configs, validate_only))
 

@@ -60,6 +60,10 @@ class Places(StatePlaces, served_partitions.Topics, Protocol):
         """False only where it is certain that it was deleted."""
         ...
 
+    async def newest_configs(self) -> None:
+        """What was set for a group at any broker is known here when this returns."""
+        ...
+
 
 class SharePartitions:
     def __init__(
@@ -279,7 +283,9 @@ class SharePartitions:
 
     async def _decide(self, entry: Entry) -> None:
         """Where a group begins that never read this partition: on disk before anybody reads, or a
-        restart could decide otherwise."""
+        restart could decide otherwise. It is for good, so what was set just before has to count."""
+        if entry.is_undecided:
+            await self._places.newest_configs()
         async with entry.turn:
             entry.check_there()
             if not entry.is_undecided:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from urllib.parse import unquote
 
 import pytest
 from click.testing import CliRunner
+from confluent_kafka import ShareConsumer
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -26,6 +28,7 @@ from confluent_kafka.admin import (
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
+from appliance.broker.shared_facts import SharedFacts
 from appliance.cli.main import main
 from appliance.cli.offline_users import offline_users
 from appliance.protocol.messages.alter_client_quotas import (
@@ -319,3 +322,30 @@ def test_the_page_of_all_brokers_has_those_of_the_cluster(cluster: EmbeddedClust
     found = CliRunner().invoke(main, words)
     assert [each["address"] for each in json.loads(found.output)["brokers"]] == [
         one.bootstrap, two.bootstrap]  # fmt: skip
+
+
+def test_where_a_share_group_begins_is_what_was_set_before_at_any_broker(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leader decides it for good, so it asks whether it has heard of everything."""
+    for node in (1, 2):
+        cluster.start(node, share_coordinator_state_topic_num_partitions="1")
+    cluster.create(1, "t")
+    assert cluster.produce(1, "t", ["a"]) == []
+    leader = cluster.admin(1).list_topics("t", DEADLINE_S).topics["t"].partitions[0].leader
+    follow = SharedFacts._look
+
+    async def look(facts: SharedFacts) -> None:
+        if facts._broker.node_id != leader:  # which hears of nothing by itself
+            await follow(facts)
+
+    monkeypatch.setattr(SharedFacts, "_look", look)
+    configure(cluster, 3 - leader, GROUP, "g", "share.auto.offset.reset", "earliest")
+    consumer = ShareConsumer({"bootstrap.servers": cluster.running[1].bootstrap, "group.id": "g"})
+    consumer.subscribe(["t"])
+    found: list[bytes] = []
+    end = time.monotonic() + DEADLINE_S
+    while not found and time.monotonic() < end:
+        found += [each.value() for each in consumer.poll(0.2) if each.error() is None]
+    consumer.close()
+    assert found == [b"a"]

@@ -15,7 +15,9 @@ from queue import Queue
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from appliance.cli.main import main
 from appliance.record.batch_bounds import batches_in
 from appliance.testing import running_broker
 from appliance.zookeeper.server import ZooKeeperServer
@@ -94,7 +96,7 @@ def test_what_a_broker_follows_is_in_its_backup_and_what_it_does_not_have_is_nam
         produce(broker, "both", ["goes on"])
 
 
-@pytest.mark.release("two brokers are started again, and a third")
+@pytest.mark.release("two brokers are started again, and two of another cluster")
 def test_several_brokers_are_one_backup_that_begins_a_new_cluster(
     two: Brokers, backups: Backups, server: ZooKeeperServer, tmp_path: Path
 ) -> None:
@@ -124,6 +126,15 @@ def test_several_brokers_are_one_backup_that_begins_a_new_cluster(
             wanted = [f"s{each}-{i}" for i in range(50)] + ["decided"] * (each == 0)
             assert new.consume("spread", len(wanted), each) == wanted
         new.produce("spread", ["goes on"], 3)
+        new.start(8)
+        words = ["cluster", "--zookeeper", new.zookeeper, "replicate", "--yes"]
+        replicated = CliRunner().invoke(main, words, catch_exceptions=False)
+        assert replicated.exit_code == 0, replicated.output
+        new.stop(7)  # the restored one
+        for each in range(4):
+            new.until("spread", lambda it: it.leader == 8, each)
+        wanted = [f"s3-{i}" for i in range(50)] + ["more", "goes on"]
+        assert new.consume("spread", len(wanted), 3) == wanted
 
     two.stop(2, signal.SIGKILL)
     code, made = create(backups, two, *also)

@@ -201,7 +201,8 @@ cdef void _hang_up(Follower* it, int result, int error) noexcept nogil:
     link_close(&it.link)
     it.is_connected.store(False)
     if result == LINK_UNTRUSTED or result == LINK_NO_LOGIN:
-        it.backoff_ns = min(max(2 * it.backoff_ns, <int64_t>REFUSED_FIRST_NS), REFUSED_MAX_NS)
+        it.backoff_ns = min(max(2 * it.backoff_ns, <int64_t>REFUSED_FIRST_NS),
+                            <int64_t>REFUSED_MAX_NS)
     elif not is_session or it.backoff_ns != 0:
         it.backoff_ns = min(max(2 * it.backoff_ns, <int64_t>BACKOFF_FIRST_NS), it.backoff_max_ns)
     it.retry_at_ns = monotonic_ns() + it.backoff_ns

@@ -88,6 +88,18 @@ def test_a_leader_of_another_authority_is_not_followed(
     assert follower.log.log_end_offset == 0
 
 
+@pytest.mark.release("it waits for what does not happen")
+def test_a_leader_that_refuses_is_tried_again_up_to_ten_seconds_later(
+    leader: ReplicaNode, follower: ReplicaNode, authority: Authority, tmp_path: Path
+) -> None:
+    others = Authority(tmp_path / "others", "Others")
+    follower.security = {"tls": tls_of(others, own=authority).context}
+    follower.follow(1, leader)
+    failure_of(follower, leader)
+    time.sleep(6)  # after one second, then two, then four
+    assert follower.fetchers[1].counters()["connects"] <= 3
+
+
 def test_the_leaders_certificate_is_for_its_host(
     leader: ReplicaNode, follower: ReplicaNode, authority: Authority
 ) -> None:

@@ -1,5 +1,6 @@
-"""What README.md shows of the command line, typed into a shell; and that no page names a command or
-an option that is not there. Numbers, and units with them, may differ; every other word may not."""
+"""What docs/first-steps.md shows of the command line, typed into a shell; and that no page names a
+command or an option that is not there. Numbers, and units with them, may differ; every other word
+may not."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 SERVICES = sorted((ROOT / "packaging" / "systemd").glob("*.service"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WAIT_S = 30.0
-HOME = "/srv/appliance"  # as README.md has it
+HOME = "/srv/appliance"  # as the page has it
 UNITS = r"(?:(?:B|KiB|MiB|GiB|TiB)(?:/s)?|ms|s|min|h|d)\b"
 
 
@@ -48,7 +49,8 @@ def typed(text: str) -> list[Typed]:
     return found
 
 
-README = typed((ROOT / "README.md").read_text())
+SESSION = [each for name in ("README.md", "docs/first-steps.md")
+           for each in typed((ROOT / name).read_text())]
 
 
 def masked(line: str) -> str:
@@ -73,7 +75,7 @@ def is_as_shown(shown: list[str], output: str) -> bool:
 
 
 class Reader(threading.Thread):
-    """A consumer of the group that README.md shows: it has read and committed what was there, and
+    """A consumer of the group that the page shows: it has read and committed what was there, and
     stays a member."""
 
     def __init__(self, bootstrap: str) -> None:
@@ -143,11 +145,11 @@ def shell(tmp_path: Path, broker: RunningBroker) -> Any:
     return run
 
 
-def test_what_the_readme_shows_is_what_one_gets(shell: Any, broker: RunningBroker) -> None:
-    lines = [each.line for each in README]
+def test_what_the_first_steps_show_is_what_one_gets(shell: Any, broker: RunningBroker) -> None:
+    lines = [each.line for each in SESSION]
     for wanted in ("health --json", "status", "consume", "log verify"):
         assert any(f"appliance {wanted}" in line for line in lines), wanted
-    for each in README:
+    for each in SESSION:
         if " log " in each.line:
             broker.stop()
         output, deadline = shell(each.line), time.monotonic() + WAIT_S

@@ -55,6 +55,50 @@ def test_every_test_named_in_the_documents_exists() -> None:
     assert missing_tests("".join(page.read_text() for page in pages)) == []
 
 
+def anchors(text: str) -> set[str]:
+    """Of headings, as GitHub makes them."""
+    bare = re.sub(r"^ *```.*?^ *```", "", text, flags=re.DOTALL | re.MULTILINE)
+    heads = re.findall(r"^#+ (.*)$", bare, re.MULTILINE)
+    named = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", each).lower() for each in heads]
+    return {re.sub(r"[^\w\- ]", "", each).replace(" ", "-") for each in named}
+
+
+def dead_links(page: Path, text: str) -> list[str]:
+    """Links within the project that lead nowhere."""
+    bare = re.sub(r"`[^`\n]*`", "", re.sub(r"^ *```.*?^ *```", "", text, flags=re.S | re.M))
+    pictures = re.findall(r'(?:src|srcset)="([^"]+)"', bare)
+    found = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", bare) + pictures:
+        if re.match(r"\w+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        there = page.parent / path if path else page
+        is_page = there.suffix == ".md" and there.exists()
+        if not there.exists() or (anchor and is_page and anchor not in anchors(there.read_text())):
+            found.append(f"{page.relative_to(ROOT)}: {target}")
+    return found
+
+
+def test_every_link_leads_somewhere() -> None:
+    pages = [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), ROOT / "loadtest" / "README.md"]
+    assert [each for page in pages for each in dead_links(page, page.read_text())] == []
+
+
+def test_a_dead_link_is_found() -> None:
+    text = "[a](docs/none.md) [b](docs/operations.md#none) [c](docs/operations.md#health) `[d](e)`"
+    assert dead_links(ROOT / "README.md", text) == [
+        "README.md: docs/none.md", "README.md: docs/operations.md#none"]
+
+
+def test_the_figures_of_the_readme_are_in_their_page() -> None:
+    (chapter,) = re.findall(r"^## Three things.*?(?=^## )", (ROOT / "README.md").read_text(),
+                            re.DOTALL | re.MULTILINE)
+    told = re.findall(r"\d[\d.,]*\d (?:MB|s|times)\b", chapter)
+    page = (DOCS / "figures.md").read_text()
+    assert len(told) >= 5
+    assert [each for each in told if each.replace(" times", " x") not in page] == []
+
+
 def test_a_test_that_does_not_exist_is_found() -> None:
     text = "`tests/house/test_docs.py` `tests/house/test_docs.py::test_none` `tests/gone.py`"
     assert missing_tests(text) == ["tests/house/test_docs.py test_none", "tests/gone.py "]

@@ -17,11 +17,10 @@ from tests.crash.build import REPOSITORY, mutant_engine
 
 # By kinds of faults under which each is looked for.
 CRASHES = ("kill", "two killed", "all killed", "returns alone", "pause")
-CUTS = ("cut off", "cut one way", "cut from ZooKeeper", "split", "bridge", "pause", "kill")
 POWER = ("power cut", "power cut of all")
 COMPILED: dict[str, tuple[str, ...]] = {
     "acks_before_isr": CRASHES,
-    "watermark_of_majority": (*CUTS, "slow"),
+    "watermark_of_majority": ("late fetch", "bridge"),
     "follower_counts_unsynced": POWER,
     "older_epochs_are_answered": ("late fetch",),
     "logs_may_diverge": CRASHES,
@@ -34,12 +33,14 @@ def cuts_at_the_watermark() -> None:
 
     follow = replica_fetchers.ReplicaFetchers.follow
 
-    def cut_and_follow(self: Any, key: Any, topic_id: bytes, log: Any, leader: int) -> None:
+    def cut_and_follow(
+        self: Any, key: Any, topic_id: bytes, log: Any, leader: int, unclean: int = -1
+    ) -> None:
         if self._followed.get(key) is None or self._followed[key].leader != leader:
             log.truncate(log.high_watermark)
-        follow(self, key, topic_id, log, leader)
+        follow(self, key, topic_id, log, leader, unclean)
 
-    replica_fetchers.ReplicaFetchers.follow = cut_and_follow  # type: ignore
+    replica_fetchers.ReplicaFetchers.follow = cut_and_follow  # type: ignore[method-assign]
 
 
 def leads_without_a_session() -> None:

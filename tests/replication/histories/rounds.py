@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import traceback
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -77,6 +78,25 @@ def play(
     folder: Path,
     session_ms: int,
     mutant: str = "",
+) -> Result:
+    """A round that cannot be played leaves no clients: who holds the exception would hold them, and
+    what they have not sent yet would come into the next one."""
+    try:
+        return _round(seed, seconds, planned, network, zookeepers, folder, session_ms, mutant)
+    except BaseException as error:
+        traceback.clear_frames(error.__traceback__)
+        raise
+
+
+def _round(
+    seed: int,
+    seconds: float,
+    planned: list[Fault],
+    network: Network,
+    zookeepers: ZooKeepers,
+    folder: Path,
+    session_ms: int,
+    mutant: str,
 ) -> Result:
     root = f"/histories/{folder.name}-{time.time_ns()}"
     result, ledger = Result(seed, seconds), Ledger()

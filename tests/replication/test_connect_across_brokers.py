@@ -144,7 +144,7 @@ def read_all(three: Brokers) -> list[list[str]]:
     return [read(three, number, "lines") for number in range(PARTITIONS)]
 
 
-@pytest.mark.release("JVMs, three brokers, and sessions that end")
+@pytest.mark.release("minutes; tests/interop/test_streams.py has such clients, and one broker")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_lines_come_through_connect_while_brokers_and_a_worker_are_killed(
     three: Brokers, tmp_path: Path, seed: int

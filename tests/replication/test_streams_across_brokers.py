@@ -159,7 +159,7 @@ def three(server: ZooKeeperServer, tmp_path: Path) -> Iterator[Brokers]:
         yield found
 
 
-@pytest.mark.release("JVMs, three brokers, and sessions that end")
+@pytest.mark.release("tests/interop/test_streams.py has it with one broker, and within seconds")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_each_word_is_counted_once_while_brokers_and_an_instance_are_killed(
     three: Brokers, tmp_path: Path, seed: int

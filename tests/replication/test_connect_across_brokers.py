@@ -116,8 +116,9 @@ class Connect:
         until(self.runs, DEADLINE_S)
 
     def close(self) -> None:
-        for each in self.workers:
-            each.stop()
+        with ExitStack() as stack:  # each, whatever becomes of the others
+            for each in self.workers:
+                stack.callback(each.stop)
 
 
 VICTIMS = {

@@ -17,18 +17,20 @@ from appliance.process import event_log
 
 log = event_log.named("cluster")
 Reasons = Sequence[str]
+UNKNOWN: tuple[int, Reasons] = (0, ())
 
 
 class BrokerReasons:
     def __init__(self, session: Session, reading: Reading, node_id: int) -> None:
         self._session, self._reading, self._node_id = session, reading, node_id
-        self._told: tuple[int, Reasons] = 0, ()  # in which session, and what
+        self._told = UNKNOWN  # in which session, and what
 
     async def tell(self, reasons: Reasons) -> None:
         """Of this broker, as often as one likes: what was told already is not written again."""
         wanted = self._session.number, [*reasons]
         if wanted == self._told or not self._session.is_connected:
             return
+        self._told = UNKNOWN  # a part of it may have been done
         try:
             await self._put(reasons)
         except AWAY:

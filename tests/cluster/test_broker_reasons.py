@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from kazoo.exceptions import ConnectionLoss
 
 from appliance.cli.moves.registered import Way, registered
 from appliance.client.connection import Address
@@ -47,6 +48,25 @@ def test_they_go_with_the_session_and_are_told_again_in_the_next(clusters: Clust
             await die(two)
             await until(lambda: 2 not in one.brokers)
             assert await one.reasons.of_all() == {}
+
+    run(work())
+
+
+def test_what_may_have_been_told_is_told_again(
+    clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: object, **__: object) -> str:
+        raise ConnectionLoss
+
+    async def work() -> None:
+        async with clusters.started(1) as (one,):
+            await one.reasons.tell(["no leader"])
+            with monkeypatch.context() as patch:
+                patch.setattr(one._session, "create", away)
+                await one.reasons.tell(["another"])
+            assert await one.reasons.of_all() == {}
+            await one.reasons.tell(["no leader"])
+            assert await one.reasons.of_all() == {1: ["no leader"]}
 
     run(work())
 

@@ -15,7 +15,7 @@ class GroupRow(TypedDict):
     no_commit_records: int  # part of the lag: from the log's start in partitions without a commit
     no_commit_partitions: int
     lag_seconds: float | None  # age of the oldest unconsumed record; None: unknown yet
-    unknown_partitions: int  # in no sum: their leaders, other brokers, do not tell the end
+    unknown_partitions: int  # in no sum: other brokers do not tell the end, or where it is
 
 
 class GroupList(TypedDict):
@@ -42,7 +42,7 @@ class OffsetRow(TypedDict):
     committed_ms: int | None  # None: unknown for share groups
     start: int | None  # None: the partition no longer exists
     end: int | None  # end for the group's readers
-    end_unknown: bool  # its leader, another broker, does not tell
+    end_unknown: bool  # or where the group is: another broker does not tell
     lag_records: int | None  # None: unknown, or the partition no longer exists
     lag_seconds: float | None
     lost_records: int | None  # part of the lag: deleted before they were read

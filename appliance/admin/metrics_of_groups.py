@@ -56,7 +56,8 @@ COLUMNS = (
     Column(
         gauge,
         "group_lag_unknown_partitions",
-        "Partitions that are in no sum: their leaders, other brokers, do not tell where they end.",
+        "Partitions that are in no sum: other brokers do not tell where they end, or where the "
+        "group is.",
         lambda row: row.unknown,
     ),
 )

@@ -70,8 +70,8 @@ def describe_group(api: Api, name: str) -> Answer:
         )
     if answer["unknown_partitions"]:
         yield (
-            f"{some(answer['unknown_partitions'], 'partition')} in no sum: their leaders, other "
-            "brokers, do not tell where they end"
+            f"{some(answer['unknown_partitions'], 'partition')} in no sum: other brokers do not "
+            "tell where they end, or where the group is"
         )
     yield from (f"nobody reads {each['topic']}-{each['partition']}" for each in answer["unread"])
 

@@ -181,8 +181,8 @@ export function Group({ route, me }) {
           data.unknown_partitions > 0 &&
           html`
             <p class="notice warn">
-              ${some(data.unknown_partitions, "partition")} in no sum: their leaders, other brokers,
-              do not tell where they end.
+              ${some(data.unknown_partitions, "partition")} in no sum: other brokers do not tell
+              where they end, or where the group is.
             </p>
           `
         }

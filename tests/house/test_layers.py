@@ -55,7 +55,7 @@ ONLY = {
 # with all that it imports.
 BESIDE = {
     "spark": {"__version__", "_crc", "cli", "client", "errors", "export", "process", "record"},
-    "loadtest": {"__version__", "_crc", "client", "errors", "protocol", "record"},
+    "loadtest": {"__version__", "_crc", "client", "errors", "process", "protocol", "record"},
 }
 
 IMPORT = re.compile(

@@ -104,7 +104,7 @@ export function useApi(path, every = 0) {
   };
 }
 
-/** Server-sent events while the caller is on the page. `named` has a handler for each event name
+/** Server-sent events while the caller is on the page; none of a null path. `named` has a handler for each event name
     other than "message". Returns whether the stream is interrupted, and how often it was. Events
     during an interruption are lost. */
 export function useEvents(path, onEvent, named = {}) {
@@ -112,7 +112,9 @@ export function useEvents(path, onEvent, named = {}) {
   latest.current = { onEvent, named };
   const [state, setState] = useState({ isCut: false, gaps: 0 });
   useEffect(() => {
+    if (path === null) return undefined;
     let source, again;
+    setState({ isCut: false, gaps: 0 });
     const open = () => {
       source = new EventSource(BASE + path);
       source.onmessage = (event) => latest.current.onEvent(JSON.parse(event.data));

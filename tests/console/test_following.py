@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from playwright.sync_api import Page, expect
 
+from appliance.admin import live_messages
 from appliance.testing import RunningBroker
 from tests.console.conftest import WAIT_S, Console, delivered
 from tests.support.logs import until
@@ -22,6 +23,8 @@ RATE = 500  # messages a second
 WANTED = 2000  # shown or skipped messages before the check: four seconds
 DRAWN_PER_S = 4  # following.js draws after a pause of 250 ms
 ROWS_MAX = 500
+# a batch fits into a segment of the broker of these tests
+SENDS = {"on_delivery": delivered, "batch.num.messages": 100}
 
 # The number and the duration of drawings: each drawing is one call.
 COUNTED = """() => {
@@ -32,16 +35,14 @@ COUNTED = """() => {
 
 
 @contextmanager
-def written(bootstrap: str, topic: str) -> Iterator[None]:
+def written(bootstrap: str, topic: str, rate: int = RATE) -> Iterator[None]:
     ending = threading.Event()
 
     def write() -> None:
-        producer = Producer(
-            {"bootstrap.servers": bootstrap, "linger.ms": 0, "on_delivery": delivered}
-        )
+        producer = Producer({**SENDS, "bootstrap.servers": bootstrap, "linger.ms": 0})
         begun, number = time.monotonic(), 0
         while not ending.wait(0.01):
-            while number < int((time.monotonic() - begun) * RATE):
+            while number < int((time.monotonic() - begun) * rate):
                 number += 1
                 producer.produce(topic, f'{{"number": {number}}}', partition=0)
             producer.poll(0)
@@ -56,10 +57,33 @@ def written(bootstrap: str, topic: str) -> Iterator[None]:
         thread.join()
 
 
-def left_out(page: Page) -> int:
-    text = page.get_by_role("status").inner_text()
-    found = re.search(r"… ([\d ]+) messages came too fast and are not shown", text)
+def number_in(page: Page, pattern: str) -> int:
+    """Of the status line; 0 if it does not have it."""
+    found = re.search(pattern.replace("N", r"([\d ]+)"), page.get_by_role("status").inner_text())
     return int(found[1].replace(" ", "")) if found else 0
+
+
+def left_out(page: Page) -> int:
+    return number_in(page, "… N messages came too fast and are not shown")
+
+
+def came(page: Page) -> int:
+    return number_in(page, "following new messages: N")
+
+
+def follow(console: Console, topic: str, query: str = "") -> Page:
+    page = console.open(f"topics/{topic}?tab=messages{query}")
+    page.get_by_role("button", name="Follow").click()
+    expect(page.get_by_role("status")).to_contain_text("following new messages")
+    page.wait_for_timeout(500)  # the stream has begun
+    return page
+
+
+def write(broker: RunningBroker, topic: str, count: int) -> None:
+    producer = Producer({**SENDS, "bootstrap.servers": broker.bootstrap})
+    for number in range(count):
+        producer.produce(topic, f'{{"number": {number}}}', partition=0)
+    assert producer.flush(WAIT_S) == 0
 
 
 def end_of(broker: RunningBroker, topic: str) -> int:
@@ -79,9 +103,7 @@ def topic(broker: RunningBroker) -> str:
 def test_a_page_that_follows_500_messages_a_second_is_drawn_a_few_times_in_it(
     console: Console, broker: RunningBroker, topic: str
 ) -> None:
-    page = console.open(f"topics/{topic}?tab=messages")
-    page.get_by_role("button", name="Follow").click()
-    expect(page.get_by_role("status")).to_contain_text("following new messages")
+    page = follow(console, topic)
     with written(broker.bootstrap, topic):
         newest = page.locator("#messages tbody tr td:nth-child(2)").first
         newest.wait_for()
@@ -97,26 +119,114 @@ def test_a_page_that_follows_500_messages_a_second_is_drawn_a_few_times_in_it(
         )
         assert 1 < drawn <= seconds * DRAWN_PER_S + 1
         assert page.locator("#messages tbody tr").count() <= ROWS_MAX
-        # the page counts skipped messages, and still accepts input
-        assert left_out(page) > 0
+        # the page still accepts input
         page.get_by_role("button", name="Stop following").click()
         expect(page.get_by_role("button", name="Follow", exact=True)).to_be_visible()
 
 
 def test_what_is_shown_and_what_is_left_out_is_all_there_was(
-    console: Console, broker: RunningBroker, topic: str
+    console: Console, broker: RunningBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = console.open(f"topics/{topic}?tab=messages")
-    page.get_by_role("button", name="Follow").click()
-    expect(page.get_by_role("status")).to_contain_text("following new messages")
-    page.wait_for_timeout(500)
+    monkeypatch.setattr(live_messages, "LIVE_MESSAGES_MAX", 10)  # fewer than come
+    page = follow(console, topic)
     before = end_of(broker, topic)
-    with written(broker.bootstrap, topic):
-        page.locator("#messages tbody tr").first.wait_for()
-    end = end_of(broker, topic)
+    write(broker, topic, 100)
+    until(lambda: came(page) >= 100)
+    assert end_of(broker, topic) - before == came(page) == 100
     rows = page.locator("#messages tbody tr")
-    until(lambda: rows.count() + left_out(page) >= end - before)
-    assert rows.count() + left_out(page) == end - before
+    assert left_out(page) > 0
+    assert rows.count() + left_out(page) == 100
     texts = page.locator("#messages tbody tr td:nth-child(2)").all_inner_texts()
     offsets = [int(re.sub(r"\D", "", each)) for each in texts]
     assert offsets == sorted(offsets, reverse=True), "the newest is on top"
+
+
+def test_the_chosen_partition_is_followed(console: Console, broker: RunningBroker) -> None:
+    rest = Rest(broker.admin)
+    rest.post("/topics", {"name": "two", "partitions": 2})
+    page = follow(console, "two", "&partition=1")
+    producer = Producer({**SENDS, "bootstrap.servers": broker.bootstrap})
+    for partition in (0, 1):
+        producer.produce("two", f"of {partition}", partition=partition)
+        assert producer.flush(WAIT_S) == 0
+    expect(page.locator("#messages")).to_contain_text("of 1")
+    assert came(page) == 1
+    page.goto("about:blank")
+    rest.ask("DELETE", "/topics/two")
+
+
+def test_nothing_moves_while_somebody_reads(
+    console: Console, broker: RunningBroker, topic: str
+) -> None:
+    page = follow(console, topic)
+    write(broker, topic, 80)
+    until(lambda: came(page) == 80)
+    newest = page.locator("#messages tbody tr td:nth-child(2)").first
+    before = newest.inner_text()
+    page.locator("#messages tbody tr button").first.click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("status")).to_have_text("1 of 80")
+    write(broker, topic, 7)
+    paused = page.locator(".followed.paused")
+    expect(paused).to_contain_text("paused while you read; 7 messages came meanwhile")
+    assert newest.inner_text() == before
+    expect(dialog.get_by_role("status")).to_have_text("1 of 80")
+    page.keyboard.press("Escape")
+    until(lambda: came(page) == 87)
+    assert int(newest.inner_text().replace(" ", "")) == int(before.replace(" ", "")) + 7
+    page.mouse.move(600, 600)
+    page.mouse.wheel(0, 400)
+    write(broker, topic, 5)
+    expect(paused).to_contain_text("paused while you read; 5 messages came meanwhile")
+    expect(paused).to_be_in_viewport()
+    page.get_by_role("button", name="Go on").click()
+    until(lambda: came(page) == 92)
+
+
+# of the main thread, which draws; shorter ones than 50 ms do not count as long
+OBSERVED = """() => {
+  window.longest = 0;
+  new PerformanceObserver((list) => {
+    for (const each of list.getEntries()) window.longest = Math.max(window.longest, each.duration);
+  }).observe({ entryTypes: ["longtask"] });
+}"""
+MINUTE_S = 60
+LONGEST_MS = 100
+GROWN_BYTES_MAX = 4_000_000
+
+
+def heap(page: Page) -> tuple[float, float]:
+    """Bytes that are used, and nodes of the page: what is left after collections."""
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable")
+    for _ in range(3):
+        session.send("HeapProfiler.collectGarbage")
+    metrics = session.send("Performance.getMetrics")["metrics"]
+    session.detach()
+    found = {each["name"]: each["value"] for each in metrics}
+    return found["JSHeapUsedSize"], found["Nodes"]
+
+
+@pytest.mark.release("a minute, and its limits are of time")
+def test_a_minute_of_1000_messages_a_second_stutters_nowhere(
+    console: Console, broker: RunningBroker, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = follow(console, topic)
+    before = end_of(broker, topic)
+    write(broker, topic, 1000)  # the list is full
+    until(lambda: came(page) == 1000)
+    first = heap(page)
+    page.evaluate(OBSERVED)
+    with written(broker.bootstrap, topic, 1000):
+        page.wait_for_timeout(MINUTE_S * 1000)
+    longest = page.evaluate("window.longest")
+    end = end_of(broker, topic)
+    until(lambda: came(page) == end - before)
+    last = heap(page)
+    with capsys.disabled():
+        print(f"\nlongest task {longest:.0f} ms; came {came(page)}, left out {left_out(page)}; "
+              f"heap {first[0]:,.0f}, then {last[0]:,.0f}; nodes {first[1]:.0f}, {last[1]:.0f}")
+    assert end - before > 0.9 * 1000 * MINUTE_S
+    assert longest < LONGEST_MS
+    assert last[0] - first[0] < GROWN_BYTES_MAX
+    assert last[1] < first[1] * 1.5

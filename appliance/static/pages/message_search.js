@@ -36,7 +36,8 @@ export function useSearch(topic) {
   const start = async (query) => {
     const own = ++running.current;
     const limit = Number(query.limit ?? 100);
-    let found = { rows: [], status: "running", scanned: 0, left: 0, problems: 0 },
+    const { from } = query;
+    let found = { rows: [], from, status: "running", scanned: 0, left: 0, problems: 0 },
       cursor = null;
     setState(found);
     try {
@@ -50,6 +51,7 @@ export function useSearch(topic) {
         const isDone = look.is_complete || rows.length >= limit || !cursor;
         found = {
           rows,
+          from,
           status: isDone ? "ended" : "running",
           scanned: found.scanned + look.scanned_offsets,
           left: look.left_offsets,

@@ -1,5 +1,5 @@
 // The messages that were found, or that come, as a table. Of a long one what is in sight is drawn.
-import { html, useMemo } from "../html.js";
+import { html } from "../html.js";
 import { Mark } from "../parts/bits.js";
 import { inShort } from "../parts/hex.js";
 import { useWindow } from "../parts/visible_rows.js";
@@ -17,33 +17,32 @@ const Short = ({ data }) =>
       <span class="mono">${inShort(data)}</span>
     `;
 
-/** A row is drawn once, because its message does not change. */
+/** A row is drawn once, because its message does not change. A node that is kept by `useMemo` would
+    keep the whole page of the time when it was drawn, and that one the page before. */
 function Row({ of: each, columns, onOpen }) {
-  return useMemo(
-    () => html`
-      <tr data-row>
-        <td class="num" data-label="Partition">${each.partition}</td>
-        <td class="num" data-label="Offset">
-          <button type="button" class="plain" onClick=${() => onOpen(each)}>
-            ${count(each.offset)}
-          </button>
-        </td>
-        <td class="time" data-label="Time">${time(each.timestamp_ms, true)}</td>
-        ${columns.map(
-          (column) => html`
-            <td class="long field" data-label=${column}>
-              <span class="mono">${textAt(each, column)?.slice(0, TEXT_MAX) ?? "–"}</span>
-            </td>
-          `,
-        )}
-        <td class="long" data-label="Key"><${Short} data=${each.key} /></td>
-        <td class="long fill" data-label="Value"><${Short} data=${each.value} /></td>
-        <td class="num" data-label="Headers">${each.headers.length || ""}</td>
-        <td class="num" data-label="Size">${bytes(size(each))}</td>
-      </tr>
-    `,
-    [each, columns],
-  );
+  this.shouldComponentUpdate = (next) => next.of !== each || next.columns !== columns;
+  return html`
+    <tr data-row>
+      <td class="num" data-label="Partition">${each.partition}</td>
+      <td class="num" data-label="Offset">
+        <button type="button" class="plain" onClick=${() => onOpen(each)}>
+          ${count(each.offset)}
+        </button>
+      </td>
+      <td class="time" data-label="Time">${time(each.timestamp_ms, true)}</td>
+      ${columns.map(
+        (column) => html`
+          <td class="long field" data-label=${column}>
+            <span class="mono">${textAt(each, column)?.slice(0, TEXT_MAX) ?? "–"}</span>
+          </td>
+        `,
+      )}
+      <td class="long" data-label="Key"><${Short} data=${each.key} /></td>
+      <td class="long fill" data-label="Value"><${Short} data=${each.value} /></td>
+      <td class="num" data-label="Headers">${each.headers.length || ""}</td>
+      <td class="num" data-label="Size">${bytes(size(each))}</td>
+    </tr>
+  `;
 }
 
 const Space = ({ px, columns }) =>

@@ -3,7 +3,7 @@ import { html, useEffect, useMemo, useState } from "../html.js";
 import { setQuery } from "../router.js";
 import { Act, refusal } from "../parts/rights.js";
 import { SchemaDialog, asWords, useSchemas } from "../parts/schemas.js";
-import { Following, KEPT } from "./following.js";
+import { Followed, useFollowing } from "./following.js";
 import { Write } from "./message_produce.js";
 import { Columns, columnsIn } from "./message_columns.js";
 import { SearchForm } from "./message_form.js";
@@ -20,7 +20,9 @@ const orderOf = ({ from = "newest" }) =>
   from === "newest" ? (a, b) => oldestFirst(b, a) : oldestFirst;
 
 function livePath(topic, query) {
-  const filter = conditions(query);
+  const filter = [query.partition && `partition = ${query.partition}`, conditions(query)]
+    .filter(Boolean)
+    .join(" and ");
   const words = new URLSearchParams([...(filter ? [["filter", filter]] : []), ...asWords(query)]);
   return `${pathOf(topic)}/messages/live?${words}`;
 }
@@ -32,25 +34,28 @@ export function Messages({ topic, partitions, query, me, allowed }) {
   const opened = placeIn(query.record);
   const columns = useMemo(() => columnsIn(query), [query.columns]);
   const [asking, ask] = useState(null);
-  const [live, setLive] = useState(null);
+  const [isFollowing, setFollowing] = useState(false);
+  const isReading = opened !== null || asking !== null;
+  const followed = useFollowing(isFollowing ? livePath(topic, query) : null, isReading);
   const look = () => {
-    setLive(null);
+    setFollowing(false);
     search.start(query);
   };
   useEffect(look, []);
-  const rows = live ?? [...search.rows].sort(orderOf(query));
+  const found = useMemo(() => [...search.rows].sort(orderOf(search)), [search.rows]);
+  const rows = isFollowing ? followed.rows : found;
   const close = () => {
     ask(null);
-    look();
+    if (!isFollowing) look();
   };
   return html`
     <section class="card fields">
       <${SearchForm} query=${query} partitions=${partitions} schemas=${schemas.data}
-          isRunning=${search.status === "running"} isFollowing=${live !== null} onSearch=${look}
+          isRunning=${search.status === "running"} isFollowing=${isFollowing} onSearch=${look}
           onStop=${search.stop}
           onFollow=${() => {
             search.stop();
-            setLive(live === null ? [] : null);
+            setFollowing(!isFollowing);
           }}>
         <${Act} why=${why("alter_configs")} onClick=${() => ask("schemas")}>Schemas<//>
         <button type="button" onClick=${() => ask("columns")}>Columns</button>
@@ -61,14 +66,7 @@ export function Messages({ topic, partitions, query, me, allowed }) {
         <//>
         <${Act} why=${why("write")} onClick=${() => ask("write")}>Produce<//>
       <//>
-      ${
-        live === null
-          ? html`<${Status} search=${search} />`
-          : html`
-            <${Following} path=${livePath(topic, query)}
-                onRows=${(news) => setLive((old) => [...news, ...(old ?? [])].slice(0, KEPT))} />
-          `
-      }
+      ${isFollowing ? html`<${Followed} by=${followed} />` : html`<${Status} search=${search} />`}
       ${
         rows.length > 0 &&
         html`<${MessageTable} rows=${rows} columns=${columns} onOpen=${openMessage} />`

@@ -1,5 +1,5 @@
-// What is looked for: the fields of a search, and the buttons beside them. On a telephone the fields
-// are folded, so that the first message is in sight.
+// What is looked for: the fields of a search, and the buttons beside them. On a telephone the
+// fields are folded, so that the first message is in sight.
 import { html, useState } from "../html.js";
 import { setQuery } from "../router.js";
 import { ShownAs } from "../parts/schemas.js";

@@ -29,8 +29,8 @@ export function numberIn(bytes) {
   return `int64 ${value}${isTime ? `, as a time ${time(Number(value), true)}` : ""}`;
 }
 
-/** A key, a value or a header in one line: text, or bytes in hex with their number, if they are one.
-    The number is one way to read the bytes, so these stand beside it. */
+/** A key, a value or a header in one line: text, or bytes in hex with their number, if they are
+    one. The number is one way to read the bytes, so these stand beside it. */
 export function inShort(data, most = 200) {
   if (data.form !== "hex" && !isBinary(data.text.slice(0, most))) return data.text.slice(0, most);
   const bytes = bytesOf({ form: data.form, text: data.text.slice(0, most * 2) }).subarray(0, most);

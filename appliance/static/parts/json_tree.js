@@ -1,5 +1,5 @@
-// JSON as a tree that can be folded. What is drawn is bounded: of a large value the outer levels are
-// open, of a long list and of a long text the beginning is shown.
+// JSON as a tree that can be folded. What is drawn is bounded: of a large value the outer levels
+// are open, of a long list and of a long text the beginning is shown.
 import { html, useMemo, useState } from "../html.js";
 import { some } from "../format.js";
 import { childrenOf, plainly } from "./json_text.js";

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from appliance.testing import running_broker
+from appliance.embedded import running_broker
 
 
 def arguments(about: str | None) -> argparse.ArgumentParser:

@@ -34,7 +34,8 @@ LAYERS = [
     ("admin",),
     ("admin_http", "bulk_http", "client"),
     ("server", "mirror"),
-    ("testing", "cli"),
+    ("embedded", "cli"),
+    ("testing",),
     ("__main__",),
 ]
 

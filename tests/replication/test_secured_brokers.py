@@ -24,7 +24,7 @@ from confluent_kafka.admin import (
 
 from appliance.cli.moves.registered import Way, registered
 from appliance.config import Ensemble
-from appliance.testing import Login, make_users
+from appliance.embedded import Login, make_users
 from appliance.zookeeper.server import ZooKeeperServer
 from tests.support.certificates import Authority
 from tests.support.logs import until

@@ -104,9 +104,9 @@ export function useApi(path, every = 0) {
   };
 }
 
-/** Server-sent events while the caller is on the page; none of a null path. `named` has a handler for each event name
-    other than "message". Returns whether the stream is interrupted, and how often it was. Events
-    during an interruption are lost. */
+/** Server-sent events while the caller is on the page; none of a null path. `named` has a handler
+    for each event name other than "message". Returns whether the stream is interrupted, and how
+    often it was. Events during an interruption are lost. */
 export function useEvents(path, onEvent, named = {}) {
   const latest = useRef();
   latest.current = { onEvent, named };

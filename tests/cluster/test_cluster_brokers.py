@@ -87,7 +87,7 @@ def test_a_removed_node_is_another_life(clusters: Clusters, look: Looker) -> Non
 def test_a_taken_id_is_told_and_nothing_is_touched(clusters: Clusters, look: Looker) -> None:
     async def work() -> None:
         async with clusters.started(1):
-            other = clusters.make(2, session_ms=1000, connection_ms=100)
+            other = clusters.make(2, session_ms=1000, connection_ms=2000)
             path = f"{look.root}/brokers/ids/2"
             look.client.create(path, b'{"host":"h","port":1}', OPEN_ACL_UNSAFE, ephemeral=True)
             with pytest.raises(NodeIdTaken, match="/brokers/ids/2 in ZooKeeper is taken by h:1"):

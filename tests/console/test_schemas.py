@@ -169,6 +169,8 @@ def test_mirrors_and_schemas_are_accessible(
     for place in ("mirrors", "topics/sales?tab=messages"):
         page = console.open(place)
         if "sales" in place:
+            if (fields := page.locator(".unfold")).is_visible():  # on a telephone
+                fields.click()
             page.get_by_role("button", name="Schemas").click()
         assert axe(page) == []
         assert page.evaluate("document.documentElement.scrollWidth") <= size[0]

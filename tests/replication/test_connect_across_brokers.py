@@ -19,7 +19,6 @@ import pytest
 from appliance.zookeeper.server import ZooKeeperServer
 from tests.interop import kafka_connect
 from tests.interop.kafka_connect import ConnectWorker
-from tests.replication.test_transactions_across_brokers import read
 from tests.support.cluster_control import GROUP, ClusterControl
 from tests.support.killed_in_turn import (
     ALL,
@@ -32,6 +31,7 @@ from tests.support.killed_in_turn import (
 )
 from tests.support.logs import until
 from tests.support.three_brokers import Brokers, brokers
+from tests.support.transactions_of_three import read
 
 PARTITIONS = 3
 LINES_AHEAD = 20  # so many more lines have come through after each kill and each return

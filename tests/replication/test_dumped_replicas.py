@@ -45,7 +45,7 @@ def _jvm() -> Iterator[None]:
     tool.close()
 
 
-@pytest.mark.release("three brokers, a broker that is killed, and a JVM")
+@pytest.mark.release("brokers that are killed, and a JVM; tests/interop/test_dump_log_segments.py")
 @pytest.mark.usefixtures("_jvm")
 def test_kafkas_tool_finds_the_same_in_all_replicas(three: Brokers) -> None:
     three.create("t", PARTITIONS, min_insync_replicas="2", segment_bytes="30000")

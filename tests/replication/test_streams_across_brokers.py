@@ -21,7 +21,6 @@ from confluent_kafka import ConsumerGroupState, KafkaException, Producer
 from appliance.protocol.messages.list_transactions import ListTransactionsRequest
 from appliance.zookeeper.server import ZooKeeperServer
 from tests.interop.test_streams import PER_LINE, WORDS, Counts, word_count
-from tests.replication.test_transactions_across_brokers import read
 from tests.support.cluster_control import GROUP, ClusterControl
 from tests.support.killed_in_turn import (
     ALL,
@@ -34,6 +33,7 @@ from tests.support.killed_in_turn import (
 )
 from tests.support.logs import until
 from tests.support.three_brokers import Brokers, brokers
+from tests.support.transactions_of_three import read
 
 PARTITIONS = 3
 LINES_AHEAD = 30  # so many more lines are counted after each kill and each return

@@ -86,7 +86,7 @@ async function beside(topic, { partition, offset }, step, partitions) {
   }
 }
 
-/** The steps to the message before and behind: in the list if that has it, else in its partition. */
+/** The steps to the messages beside it: in the list if that has them, else in its partition. */
 function useSteps({ topic, partitions, place, rows, onMove }) {
   const [said, say] = useState("");
   const index = rows.findIndex(isAt(place));

@@ -47,7 +47,6 @@ class Site:
                 # Clients of the round before know this address, too, and ask for its topics.
                 "auto.create.topics.enable": "false",
                 "replica.lag.time.max.ms": int(LAG_S * 1000),
-                "auto.create.topics.enable": "false",
             }, environment, mutant)  # fmt: skip
 
     @property

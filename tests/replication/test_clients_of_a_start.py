@@ -112,9 +112,14 @@ def test_a_start_while_zookeeper_is_away_lets_nobody_in_until_it_answers(
         asking.check()
 
 
-def test_of_a_cluster_without_topics_clients_are_let_in(
-    server: ZooKeeperServer, tmp_path: Path
-) -> None:
-    with embedded_cluster(server, "/no-topics", tmp_path) as cluster:
-        cluster.start(1)
+def test_a_cluster_without_topics_is_known_when_it_was_read(tmp_path: Path) -> None:
+    """Nothing of it changes then that would have to be taken over."""
+    with (
+        serving_zookeeper_in(tmp_path / "zookeeper") as server,
+        embedded_cluster(server, "/no-topics", tmp_path / "cluster") as cluster,
+    ):
+        server.stop()
+        cluster.start(1, zookeeper_connection_timeout_ms="500")
+        server.start()
+        server.wait_until_serving()
         cluster.create(1, "first")

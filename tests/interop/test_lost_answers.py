@@ -11,6 +11,7 @@ that the broker does not know.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,11 +71,14 @@ class Told:
         self.acknowledged: list[str] = []
         self.refused: list[str] = []
         self.line = line
+        self._is_queued = False
         self.producer = ck.Producer(
             {
                 "bootstrap.servers": line.address,
                 "linger.ms": 100,  # one call of `send`, one batch
                 "log_level": 0,
+                "statistics.interval.ms": 20,
+                "stats_cb": self._look,
                 **given,
             }
         )
@@ -91,9 +95,27 @@ class Told:
         self.send(*values)
         until(self._is_lost, DEADLINE_S)
 
+    def wait_for_what_waits_to_be_resent(self) -> None:
+        """An abort removes what is queued. What is in flight then returns to the queue for good."""
+        until(self._is_queued_again, DEADLINE_S)
+
     def _is_lost(self) -> bool:
         self.producer.poll(0.01)
         return self.line.is_lost
+
+    def _is_queued_again(self) -> bool:
+        self.producer.poll(0.01)
+        return self._is_queued
+
+    def _look(self, statistics: str) -> None:
+        told = json.loads(statistics)
+        partition = told["topics"].get(TOPIC, {}).get("partitions", {}).get("0")
+        leaders = [each for each in told["brokers"].values() if each["nodeid"] >= 0]
+        self._is_queued = (
+            partition is not None
+            and partition["msgs_inflight"] == 0
+            and all(each["state"] != "UP" for each in leaders)
+        )
 
 
 def transactional(line: Line, **given: object) -> Told:
@@ -111,6 +133,7 @@ def test_numbers_used_again_after_an_abort_are_not_acknowledged(count: int, line
     told = transactional(line, **{"reconnect.backoff.ms": 2000, "reconnect.backoff.max.ms": 2000})
     told.producer.begin_transaction()
     told.lose_the_answer_to("a0", "a1", "a2")
+    told.wait_for_what_waits_to_be_resent()
     told.producer.abort_transaction(DEADLINE_S)
     assert (told.acknowledged, told.refused) == ([], ["a0", "a1", "a2"])
     told.producer.begin_transaction()

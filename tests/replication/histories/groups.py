@@ -13,7 +13,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from tests.replication.histories.ledger import Ledger
-from tests.replication.histories.readers import consumer, messages, text_of
+from tests.replication.histories.readers import close, consumer, messages, text_of
 from tests.replication.histories.site import Site
 
 SESSION_MS = 10_000
@@ -50,7 +50,7 @@ class Group:
             leaves_s = time.monotonic() + self._random.uniform(5, 40)
             while not self._is_ending.is_set() and time.monotonic() < leaves_s:
                 self._step(member)
-            member.close()
+            close(member)
 
     def _step(self, member: Consumer) -> None:
         ends: dict[int, int] = {}
@@ -91,7 +91,7 @@ class Group:
                 places = [TopicPartition("log", each) for each in floors]
                 with suppress(KafkaException):
                     self._compare(floors, asking.committed(places, ASK_S))
-        asking.close()
+        close(asking)
 
     def _compare(self, floors: dict[int, int], told: Any) -> None:
         for each in told:

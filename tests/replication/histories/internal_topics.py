@@ -7,7 +7,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from appliance.topics.topic import OFFSETS
-from tests.replication.histories.readers import consumer
+from tests.replication.histories.readers import close, consumer
 from tests.replication.histories.site import CREATE_S, Site
 
 NAME = "first"  # of a group and a transactional id
@@ -18,7 +18,7 @@ def make(site: Site, topic: str) -> None:
     producer.init_transactions(CREATE_S)
     reader = consumer(site, NAME)
     reader.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
-    reader.close()
+    close(reader)
     _let_commits_count_on_two(site)
 
 

@@ -18,6 +18,7 @@ ASK_S = 8.0
 SCAN_S = 60.0
 STILL_S = 2.0
 TOLD_S = 1.0
+CLOSE_S = 30.0
 BATCH = 2000
 
 
@@ -27,6 +28,14 @@ def consumer(site: Site, group: str, **given: Any) -> Consumer:
         "auto.offset.reset": "error", "isolation.level": "read_committed", "log_level": 2,
         "reconnect.backoff.max.ms": 1000, "socket.timeout.ms": 15_000, **given,
     })  # fmt: skip
+
+
+def close(reader: Consumer) -> None:
+    """librdkafka's `close` sometimes never returns, and an audience of one is no reason to end the
+    round: such a consumer reads nothing more, and is left behind."""
+    closing = threading.Thread(target=reader.close, name="closing", daemon=True)
+    closing.start()
+    closing.join(CLOSE_S)
 
 
 def messages(reader: Consumer, wait_s: float) -> list[Any]:
@@ -75,7 +84,7 @@ class Following:
     def end(self) -> None:
         self._is_ending.set()
         self._thread.join()
-        self._consumer.close()
+        close(self._consumer)
 
 
 class Scanning:
@@ -101,7 +110,7 @@ class Scanning:
         except KafkaException:
             return None
         finally:
-            reader.close()
+            close(reader)
 
     def _scan(self, reader: Consumer, partition: Partition) -> dict[int, str] | None:
         least = self._ledger.acked_end(partition)
@@ -140,7 +149,7 @@ class Scanning:
         except KafkaException:
             return -1
         finally:
-            reader.close()
+            close(reader)
 
     def end(self) -> None:
         self._is_ending.set()
@@ -165,7 +174,7 @@ class Asking:
             asking = consumer(self._site, "nobody", **{
                 "bootstrap.servers": self._site.address(name)})  # fmt: skip
             self._ask(name, asking, ("log", self._random.randrange(self._partitions)))
-            asking.close()
+            close(asking)
 
     def _ask(self, name: str, asking: Consumer, partition: Partition) -> None:
         least = self._ledger.acked_end(partition)

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from tests.replication.histories.ledger import Ledger
-from tests.replication.histories.readers import consumer
+from tests.replication.histories.readers import close, consumer
 from tests.replication.histories.site import MADE, Site
 
 NAMES = tuple(f"{MADE}{number}" for number in range(3))
@@ -101,7 +101,7 @@ class MadeAndDeleted:
         except KafkaException:
             return
         finally:
-            reader.close()
+            close(reader)
 
     def end(self) -> None:
         self._is_ending.set()

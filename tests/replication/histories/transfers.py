@@ -60,8 +60,8 @@ class Transferring:
                 producer.init_transactions(ASK_S)
                 while not self._is_ending.is_set():
                     self._transfer(producer)
-            except KafkaException as error:
-                self._note_refusal(error.args[0])
+            except (KafkaException, SystemError) as error:
+                self._note_refusal(_cause(error))
                 time.sleep(0.2)  # another producer with this name: it finds out how it ended
 
     def _note_refusal(self, error: Any) -> None:
@@ -107,6 +107,13 @@ class Transferring:
     def end(self) -> None:
         self._is_ending.set()
         self._thread.join()
+
+
+def _cause(error: BaseException) -> Any:
+    """A fatal error that comes while a report is being heard is wrapped into a SystemError."""
+    found = error.__cause__ if isinstance(error, SystemError) else error
+    assert isinstance(found, KafkaException), repr(found)
+    return found.args[0]
 
 
 def _note(transfer: Transfer, error: Any, message: Any) -> None:

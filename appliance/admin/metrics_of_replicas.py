@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from prometheus_client.core import Metric
 
 from appliance.admin.metrics_of_broker import counter, gauge, one
+from appliance.cluster import reassignment
 
 if TYPE_CHECKING:
     from appliance.broker.in_cluster import InCluster
@@ -31,8 +32,8 @@ def of_led(here: InCluster) -> Iterator[Metric]:
         state, known = here.cluster.states.get((topic, partition)), here.cluster.topics.get(topic)
         if state is None or known is None:
             continue
-        isr, count = len(state.isr), len(known.partitions[partition])
-        least = here.cluster.min_insync(topic, count)
+        isr, count = len(state.isr), len(reassignment.before(known, partition))
+        least = here.cluster.least_in_sync(topic, partition)
         under += isr < count
         few += isr < least
         at_least += isr == least and isr < count

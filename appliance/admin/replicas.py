@@ -75,7 +75,7 @@ class ReplicasAnswer(TypedDict):
     troubles: list[ReplicaRow]
 
 
-Least = Callable[[str, int], int]
+Least = Callable[[str, int], int]  # of a partition
 
 
 def verdict_of(found: Placement, least: int) -> Verdict:
@@ -88,7 +88,7 @@ def verdict_of(found: Placement, least: int) -> Verdict:
 
 def replica_row(broker: Broker, topic: Topic, index: int, least: Least) -> ReplicaRow:
     found = broker.members.placement(topic, index)
-    wanted = least(topic.name, len(found.replicas))
+    wanted = least(topic.name, index)
     log = topic.logs[index] if found.leader == broker.node_id else None
     return {
         "topic": topic.name,
@@ -121,7 +121,7 @@ def followers(log: Log) -> list[FollowerRow]:
 
 def least_of(call: Call) -> Least:
     here = call.process.cluster
-    return (lambda topic, count: 1) if here is None else here.cluster.min_insync
+    return (lambda topic, index: 1) if here is None else here.cluster.least_in_sync
 
 
 async def topic_replicas(call: Call) -> TopicReplicas:
@@ -139,13 +139,13 @@ async def list_replicas(call: Call) -> ReplicasAnswer:
     if here is None:
         return {"node_id": node_id, "zookeeper": None, "session": "", "controller": None,
                 "brokers": [], "verdicts": {}, "troubles": []}  # fmt: skip
-    described, least = call.described_topics(), here.cluster.min_insync
+    described, least = call.described_topics(), here.cluster.least_in_sync
     counts: Mapping[str, Counter[int]] = {name: Counter() for name in COUNTED}
     verdicts: Counter[Verdict] = Counter()
     troubles: list[ReplicaRow] = []
     async for topic, index, found in placements(call.broker):
         count(counts, found)
-        verdict = verdict_of(found, least(topic.name, len(found.replicas)))
+        verdict = verdict_of(found, least(topic.name, index))
         verdicts[verdict] += 1
         if verdict != "ok" and len(troubles) < SHOWN and topic.name in described:
             troubles.append(replica_row(call.broker, topic, index, least))

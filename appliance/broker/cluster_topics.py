@@ -60,7 +60,12 @@ class ClusterTopics:
 
     async def create(self, wanted: NewTopic) -> Topic:
         replicas = wanted.replicas or self._place(wanted)
-        made = await self._cluster.create_topic(wanted.name, replicas, {**wanted.configs})
+        is_left_to_us = wanted.factor == DEFAULT and not wanted.replicas
+        is_short = is_left_to_us and len(replicas[0]) < self._factor
+        made = await self._cluster.create_topic(
+            wanted.name, replicas, {**wanted.configs},
+            wanted_factor=self._factor if is_short else 0,
+        )  # fmt: skip
         topic_id = uuid.UUID(bytes=made.topic_id)
         await self._until(wanted.name, lambda topic: topic is not None and topic.id == topic_id)
         await self._cluster.settled(wanted.name, HEARD_S)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from appliance.broker.finding import Finding, first_of
+from appliance.cluster import reassignment
 from appliance.process.spoken import some
 
 if TYPE_CHECKING:
@@ -33,16 +34,16 @@ def of_replicas(here: InCluster) -> Iterator[Finding]:
         state, known = here.cluster.states.get((topic, partition)), here.cluster.topics.get(topic)
         if state is None or known is None:
             continue
-        isr, count = len(state.isr), len(known.partitions[partition])
-        adding = known.adding.get(partition, ())  # as in Kafka, they are not missed until they came
-        least = here.cluster.min_insync(topic, count)
+        # as in Kafka, who is being added is not missed until it came
+        isr, count = len(state.isr), len(reassignment.before(known, partition))
+        least = here.cluster.least_in_sync(topic, partition)
         if isr < least:
             few.append(f"{log.name}: {isr} of {count} replicas are in sync, wanted {least} "
                        "(min.insync.replicas): nothing counts until one returns")  # fmt: skip
-        elif isr < count - len(adding):
-            under.append(f"{log.name}: {isr} of {count - len(adding)} replicas are in sync")
+        elif isr < count:
+            under.append(f"{log.name}: {isr} of {count} replicas are in sync")
         wanted = min(here.broker.config.replication.factor, living)
-        if count < wanted and here.broker.topics[topic].is_internal:
+        if len(known.partitions[partition]) < wanted and here.broker.topics[topic].is_internal:
             alone.append(f"{log.name} has {some(count, 'replica')}, and {living} brokers live: "
                          "appliance cluster replicate gives it more")  # fmt: skip
     yield from first_of("failing", "replicas", few, "partitions have too few replicas in sync")

@@ -69,7 +69,7 @@ class InSyncReplicas:
             if is_calm and log.is_settled(self._lag_max_ms):
                 continue
             wanted, joining = self.wanted(log, state)
-            least = self._least(key)
+            least = self._cluster.least_in_sync(*key)
             must_clear = bool(state.eligible) and len(wanted) >= least
             if wanted != {*state.isr} or must_clear:
                 self._writes[key] = asyncio.create_task(
@@ -86,10 +86,6 @@ class InSyncReplicas:
                 isr.add(each.node)
                 joining[each.node] = each.life
         return isr, joining
-
-    def _least(self, key: Key) -> int:
-        known = self._cluster.topics.get(key[0])
-        return self._cluster.min_insync(key[0], len(known.partitions[key[1]]) if known else 1)
 
     def _stays(self, replica: ReplicaState) -> bool:
         broker = self._cluster.brokers.get(replica.node)
@@ -117,7 +113,7 @@ class InSyncReplicas:
         self._roles.propose(key, {*joining})
         try:
             outcome = await self._cluster.write_isr(
-                key, state.version, sorted(isr), joining, self._least(key)
+                key, state.version, sorted(isr), joining, self._cluster.least_in_sync(*key)
             )
         except ApplianceError as error:
             # Not known: who was proposed stays waited for, until another election or write.

@@ -38,7 +38,8 @@ async def is_taken_in(broker: Broker) -> bool:
     rows = broker.topics.rows
     next_id = await asyncio.to_thread(rows.next_producer_id)
     config = broker.config.zookeeper
-    box = OneBox(broker.node_id, broker.cluster_id, [*map(_own_topic, own)], next_id)
+    topics = [_own_topic(each, broker.config.replication.factor) for each in own]
+    box = OneBox(broker.node_id, broker.cluster_id, topics, next_id)
     try:
         is_new_there = await take_in(config, box)
     except Away as error:
@@ -61,12 +62,14 @@ async def is_taken_in(broker: Broker) -> bool:
     return True
 
 
-def _own_topic(topic: Topic) -> OwnTopic:
-    """A log that is not open says nothing: it is led when it is, by an epoch that is far above all
-    others of its topic."""
+def _own_topic(topic: Topic, factor: int) -> OwnTopic:
+    """The broker's own topics get more replicas by themselves when more brokers live, those of
+    people by their word. A log that is not open says nothing: it is led when it is, by an epoch
+    that is far above all others of its topic."""
     known = max((each.leader_epoch for each in topic.open_logs), default=0) + EPOCHS_MARGIN
     epochs = [known if each is None else each.leader_epoch for each in topic.logs]
-    return OwnTopic(topic.name, topic.id.bytes, epochs, topic.configs)
+    wanted_factor = factor if topic.is_internal else 0
+    return OwnTopic(topic.name, topic.id.bytes, epochs, topic.configs, wanted_factor)
 
 
 async def leave(broker: Broker, keeps_what_is_here: bool) -> tuple[int, int]:

@@ -233,7 +233,7 @@ class ReplicaRoles:
         us, known = self.cluster.member.node_id, self.cluster.topics[key[0]]
         others = [each for each in known.partitions[key[1]] if each != us]
         in_sync = [each for each in state.isr if each != us]
-        least = self.cluster.min_insync(key[0], len(known.partitions[key[1]]))
+        least = self.cluster.least_in_sync(*key)
         if state.eligible:
             # Too few were in sync when that was written. Nothing counts before ZooKeeper has it
             # that they are enough, whatever the setting says by now.

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from kazoo.exceptions import ConnectionClosedError, KazooException
 
-from appliance.cluster import forms, producer_id_blocks, requests
+from appliance.cluster import forms, producer_id_blocks, reassignment, requests
 from appliance.cluster.broker_reasons import BrokerReasons
 from appliance.cluster.controller import Controller, Rebalance
 from appliance.cluster.fact_nodes import FactNodes
@@ -280,6 +280,13 @@ class Cluster:
         is_number = text.isascii() and text.isdecimal() and len(text) < 10
         return min(int(text) if is_number else self.defaults.min_insync, replicas)
 
+    def least_in_sync(self, topic: str, number: int) -> int:
+        """Of a partition as it is now: who is only being added is not waited for."""
+        found = self.topics.get(topic)
+        is_there = found is not None and number < len(found.partitions)
+        count = len(reassignment.before(found, number)) if found and is_there else 1
+        return self.min_insync(topic, count)
+
     def is_unclean(self, topic: str) -> bool:
         """Whether anybody is to lead it rather than nobody."""
         config = self.configs.get(topic)
@@ -313,9 +320,13 @@ class Cluster:
         assignment: Sequence[Sequence[int]],
         configs: Mapping[str, str] = NO_CONFIGS,
         topic_id: bytes | None = None,
+        wanted_factor: int = 0,
     ) -> ClusterTopic:
-        """The controller gives it leaders: see `settled`. Refused: the name is taken, or wrong."""
-        return await self._now(self._topic_writes.create(name, assignment, configs, topic_id))
+        """The controller gives it leaders: see `settled`; and as many replicas as `wanted_factor`
+        says, when so many brokers live. Refused: the name is taken, or wrong."""
+        return await self._now(
+            self._topic_writes.create(name, assignment, configs, topic_id, wanted_factor)
+        )
 
     async def add_partitions(self, name: str, more: Sequence[Sequence[int]]) -> ClusterTopic:
         return await self._now(self._topic_writes.extend(name, more))

@@ -9,6 +9,7 @@ A round looks at what there is to do, in this order, and each step can be repeat
     elections    where the leader's life is over; of who is being stopped; by a person's word; now
                  and then of preferred leaders
     moves        to other brokers, whose replicas are in sync
+    replicas     more of them for topics that were made when fewer brokers lived
     the notice   all that has changed
     answers      to the requests
 
@@ -29,6 +30,7 @@ from appliance.cluster import paths, requests
 from appliance.cluster.deletions import Deletions
 from appliance.cluster.elections import Elections
 from appliance.cluster.forms import FormUnknown, Reader
+from appliance.cluster.growth import Growth
 from appliance.cluster.lives import Lives
 from appliance.cluster.membership import Membership
 from appliance.cluster.reading import woken
@@ -70,6 +72,7 @@ class Controller:
         self._lives, self._membership = lives, membership
         membership.readers.append(self.wake)
         self.elections = Elections(view, min_insync, is_unclean)
+        self._growth = Growth(view, self.elections.untold)
         self._rebalance = rebalance
         self._next_rebalance = time.monotonic() + rebalance.interval_s
         self._deletions = Deletions(session, view.reading)
@@ -172,6 +175,7 @@ class Controller:
         await self.elections.move_away(term)
         await self._rebalanced(term)
         await self.elections.finish_moves(term)
+        await self._growth.begin(term, deleting)
         answers = [await self._tried(term, each) for each in known if not each.is_answered]
         await self._tell(term)
         for change in filter(None, answers):

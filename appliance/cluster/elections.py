@@ -135,7 +135,8 @@ class Elections:
         for number in sorted({*topic.adding, *topic.removing}):
             state = self._table.states.get((topic.name, number))
             if state and number < len(topic.partitions):
-                least = self._min_insync(topic.name, len(topic.partitions[number]))
+                then = reassignment.without_removed(topic, number).partitions[number]
+                least = self._min_insync(topic.name, len(then))
                 moved = reassignment.finished(topic, number, state, self.voters, least)
                 if moved:
                     after[topic.name, number] = moved
@@ -215,7 +216,8 @@ class Elections:
             if known:
                 state, topic = known
                 replicas = topic.partitions[key[1]]
-                changed = rule(state, replicas, self._min_insync(key[0], len(replicas)))
+                count = len(reassignment.before(topic, key[1]))
+                changed = rule(state, replicas, self._min_insync(key[0], count))
                 if changed:
                     after[key] = changed
         return after

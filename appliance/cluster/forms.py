@@ -1,5 +1,6 @@
 """What is in the nodes: the JSON of Kafka 0.8 to 3.x, with fields of our own that its readers pass
-over: `life` of a broker, `leader_life`, `eligible` and `unclean` of a state.
+over: `life` of a broker, `wanted_factor` of a topic, `leader_life`, `eligible` and `unclean` of a
+state.
 
 Anybody may write nodes, so each field is checked and bounded. `FormUnknown` says which node it is
 and what is wrong; who reads passes that node over and tells.
@@ -54,7 +55,8 @@ class LivingBroker:
 
 @dataclass(frozen=True)
 class ClusterTopic:
-    """`/brokers/topics/T`. The first replica of a partition is its preferred leader."""
+    """`/brokers/topics/T`. The first replica of a partition is its preferred leader. A topic that
+    left the number of replicas to the brokers, when fewer lived, still wants so many; else 0."""
 
     name: str
     topic_id: bytes
@@ -62,6 +64,7 @@ class ClusterTopic:
     version: int = 0
     adding: Mapping[int, Replicas] = field(default_factory=dict)
     removing: Mapping[int, Replicas] = field(default_factory=dict)
+    wanted_factor: int = 0
 
 
 @dataclass(frozen=True)
@@ -118,12 +121,14 @@ def topic_node(topic: ClusterTopic) -> bytes:
 
 
 def fields_of_topic(topic: ClusterTopic) -> dict[str, Any]:
+    wanted = {"wanted_factor": topic.wanted_factor} if topic.wanted_factor else {}
     return {
         "version": 3,
         "topic_id": kafka_uuid.text_of(uuid.UUID(bytes=topic.topic_id)),
         "partitions": {str(number): each for number, each in enumerate(topic.partitions)},
         "adding_replicas": {str(number): each for number, each in topic.adding.items()},
         "removing_replicas": {str(number): each for number, each in topic.removing.items()},
+        **wanted,
     }
 
 
@@ -197,7 +202,8 @@ def topic_in(read: Reader, name: str, version: int) -> ClusterTopic:
         raise read.unknown("topic_id", read.fields["topic_id"], "22 letters of base64") from None
     in_order = tuple(partitions[number] for number in range(len(partitions)))
     adding, removing = read.replicas_map("adding_replicas"), read.replicas_map("removing_replicas")
-    return ClusterTopic(name, topic_id, in_order, version, adding, removing)
+    wanted_factor = read.number("wanted_factor", 0, REPLICAS_MAX, default=0)
+    return ClusterTopic(name, topic_id, in_order, version, adding, removing, wanted_factor)
 
 
 def state_from(data: bytes, version: int, where: str) -> PartitionState:

@@ -138,9 +138,15 @@ def in_place_of(
     return plan
 
 
-def up_to(factor: int, placed: Sequence[Placed], racks: Mapping[int, str]) -> Plan:
-    """More replicas for those that have fewer. Who leads them leads them still."""
-    loads, plan = Loads(racks, placed), Plan()
+def up_to(
+    factor: int,
+    placed: Sequence[Placed],
+    racks: Mapping[int, str],
+    others: Sequence[Placed] = (),
+) -> Plan:
+    """More replicas for those that have fewer. Who leads them leads them still. `others` stay as
+    they are, and count as load."""
+    loads, plan = Loads(racks, [*placed, *others]), Plan()
     few = [each for each in placed if len(each.replicas) < factor]
     for each in sorted(few, key=lambda one: (-one.size, one.key)):
         after = each.replicas

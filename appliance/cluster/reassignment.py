@@ -4,6 +4,10 @@ those that go, `adding_replicas` and `removing_replicas` which these are. Who wa
 wanted no more, because another reassignment took the place of the first or it was cancelled, is in
 both: so it is known who was there before it all began.
 
+Who is only being added does not count as a replica yet: as many as `min.insync.replicas` says must
+be in sync of those that were there before. Else a partition with one replica would take nothing
+more until another one has copied everything.
+
 It is finished when all wanted replicas are in the ISR. Then who goes leaves the ISR in an election,
 in the same change in which the node of the topic becomes the wanted one. A reassignment that is
 cancelled is one that only removes: it need not wait for a replica that was out of sync before it
@@ -34,6 +38,8 @@ def before(topic: ClusterTopic, number: int) -> Replicas:
 
 def begun(topic: ClusterTopic, number: int, wanted: Sequence[int]) -> ClusterTopic:
     """It takes the place of one that is under way."""
+    if len(wanted) < len(_goal(topic, number)):
+        topic = replace(topic, wanted_factor=0)  # a person's word for fewer
     was = before(topic, number)
     removing = tuple(each for each in topic.partitions[number] if each not in wanted)
     adding = tuple(each for each in (*wanted, *removing) if each not in was)
@@ -46,6 +52,8 @@ def cancelled(topic: ClusterTopic, number: int) -> ClusterTopic:
             ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{topic.name}-{number} is not being moved"
         )
     adding = topic.adding.get(number, ())
+    if len(before(topic, number)) < len(_goal(topic, number)):
+        topic = replace(topic, wanted_factor=0)
     return _with(topic, number, (*before(topic, number), *adding), adding, adding)
 
 
@@ -54,7 +62,7 @@ def finished(
 ) -> PartitionState | None:
     """The state without those that go; None: it is not yet time."""
     removing = topic.removing.get(number, ())
-    wanted = tuple(each for each in topic.partitions[number] if each not in removing)
+    wanted = _goal(topic, number)
     isr = tuple(each for each in state.isr if each not in removing)
     if {*topic.adding.get(number, ())} - {*removing} and not {*wanted} <= {*isr}:
         return None
@@ -73,9 +81,13 @@ def finished(
 
 def without_removed(topic: ClusterTopic, number: int) -> ClusterTopic:
     """As it is when that is written."""
+    return _with(topic, number, _goal(topic, number), (), ())
+
+
+def _goal(topic: ClusterTopic, number: int) -> Replicas:
+    """The replicas that it is to have."""
     removing = topic.removing.get(number, ())
-    wanted = tuple(each for each in topic.partitions[number] if each not in removing)
-    return _with(topic, number, wanted, (), ())
+    return tuple(each for each in topic.partitions[number] if each not in removing)
 
 
 def _with(

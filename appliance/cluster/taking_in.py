@@ -38,6 +38,7 @@ class OwnTopic:
     topic_id: bytes
     epochs: Sequence[int]  # of the last record, by partition
     configs: Mapping[str, str]
+    wanted_factor: int = 0  # replicas, when so many brokers live; 0: it stays as it is
 
 
 class NamesTaken(ApplianceError):
@@ -161,7 +162,7 @@ def _check(
 
 async def _put(session: Session, node_id: int, own: OwnTopic) -> None:
     replicas = tuple((node_id,) for _ in own.epochs)
-    topic = ClusterTopic(own.name, own.topic_id, replicas)
+    topic = ClusterTopic(own.name, own.topic_id, replicas, wanted_factor=own.wanted_factor)
     change = session.change().create(paths.topic(own.name), checked(topic))
     change.create(paths.topic_id(own.topic_id), own.name.encode())
     change.create(paths.partitions(own.name), b"")

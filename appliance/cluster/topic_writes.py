@@ -31,10 +31,12 @@ class TopicWrites:
         assignment: Sequence[Sequence[int]],
         configs: Mapping[str, str],
         topic_id: bytes | None,
+        wanted_factor: int = 0,
     ) -> ClusterTopic:
         check_name(name)
         partitions = tuple(map(tuple, assignment))
-        topic = ClusterTopic(name, topic_id or kafka_uuid.new().bytes, partitions)
+        topic_id = topic_id or kafka_uuid.new().bytes
+        topic = ClusterTopic(name, topic_id, partitions, wanted_factor=wanted_factor)
         data, config = checked(topic), checked_config(name, configs)
         while True:
             is_left_over = await self._session.exists(paths.config(name))

@@ -20,7 +20,8 @@ class ReplicationConfig(Part):
         "default.replication.factor",
         3,
         "How many replicas the partitions of a topic have whose creator does not say, and of the "
-        "broker's own topics: as many, or as many brokers as live then. Without a cluster it is 1.",
+        "broker's own topics: as many, or as many brokers as live then, and the rest when more do. "
+        "Without a cluster it is 1.",
         minimum=1,
         maximum=32,
         default_words="3, or 1 without a cluster",

@@ -34,7 +34,7 @@ def planned(
     few: dict[int, list[Placed]] = {}
     for topic in topics.values():
         factor = min(topic.wanted_factor, len(racks))
-        if min(map(len, topic.partitions)) >= factor:
+        if min(map(len, topic.partitions), default=factor) >= factor:
             continue  # nearly always
         for each in placed(topic):
             state = states.get(each.key)

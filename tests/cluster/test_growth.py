@@ -35,6 +35,7 @@ CASES = {
     "nobody else lives": (topic((1,)), ONE, []),
     "one more": (topic((1,)), TWO, [(1, 2)]),
     "all at once": (topic((1,)), THREE, [(1, 2, 3)]),
+    "others made it, without partitions": (topic(), THREE, []),
     "it has all": (topic((1, 2, 3)), {**THREE, 4: ""}, []),
     "nothing is left to us": (topic((1,), wanted=0), THREE, []),
     "one restarts": (topic((1, 2, 3)), TWO, []),

@@ -6,20 +6,25 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from appliance._log import Log
 from appliance.broker.replica_roles import ReplicaRoles
-from appliance.cluster.cluster import Cluster
+from appliance.cluster.cluster import HEARD_S, Cluster
+from appliance.errors import Refused
 from appliance.process import event_log
 
 log = event_log.named("replication")
 
 LOOK_S = 0.005
 HAND_OVER_S = 10.0  # a stop waits so long for followers and for an election
+TOLD_S = 1.0  # and for ZooKeeper, before the first clients are refused
 
 
 async def hand_over(cluster: Cluster, roles: ReplicaRoles) -> None:
     """Where nobody else is in sync there is nobody to wait for: what it led waits for it."""
+    if roles.led() and len(cluster.brokers) > 1 and cluster.has_session:
+        await tell_of_stop(cluster)
     ends = roles.end_leading()
     if not ends or len(cluster.brokers) < 2 or not cluster.has_session:
         return
@@ -35,6 +40,13 @@ async def hand_over(cluster: Cluster, roles: ReplicaRoles) -> None:
         await until(lambda: not left(), end_s)
     if count := left():
         log.warning("stops as a leader: others are elected when it is gone", partitions=count)
+
+
+async def tell_of_stop(cluster: Cluster) -> None:
+    """Where that fails clients find the next leaders later. It is a courtesy to them, no more."""
+    with suppress(Refused, asyncio.TimeoutError):
+        await asyncio.wait_for(cluster.tell_of_stop(), TOLD_S)
+        await asyncio.sleep(HEARD_S)
 
 
 def has_all(log: Log, end_offset: int) -> bool:

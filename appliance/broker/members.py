@@ -6,7 +6,7 @@ cluster, as ZooKeeper has it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from appliance._log import Log
@@ -49,6 +49,10 @@ class Members(Protocol):
 
     def placement(self, topic: Topic, index: int) -> Placement: ...
 
+    async def handed_over(self, topics: Collection[str] | None) -> None:
+        """Before clients are told leaders: waits for those that a controlled stop brings about."""
+        ...
+
     def leader_of(self, name: str, partition: int) -> int | None:
         """-1: nobody leads it now. None: there is no such partition, for certain."""
         ...
@@ -84,6 +88,9 @@ class OneBroker:
         if topic.is_replicated:  # the cluster was not heard yet
             return Placement(NOBODY, NOBODY, [])
         return ours(self._us.node_id, topic.logs[index])
+
+    async def handed_over(self, topics: Collection[str] | None) -> None:
+        return
 
     def leader_of(self, name: str, partition: int) -> int | None:
         return self._us.node_id
@@ -142,6 +149,9 @@ class ClusterMembers:
             return Placement(NOBODY, NOBODY, replicas, (), (), offline)
         leader = state.leader if state.leader in living else NOBODY
         return Placement(leader, state.leader_epoch, replicas, state.isr, state.eligible, offline)
+
+    async def handed_over(self, topics: Collection[str] | None) -> None:
+        await self._cluster.handed_over(topics)
 
     def leader_of(self, name: str, partition: int) -> int | None:
         cluster = self._cluster

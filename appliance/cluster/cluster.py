@@ -50,6 +50,10 @@ log = event_log.named("cluster")
 LOOK_S = 0.01  # of a start
 TAKEN_TIMEOUTS = 1.5  # an id is a stranger's for good after so many session timeouts
 ELECTION_S = 30.0
+# Elections of a controlled stop take some 0.1 s. Other requests of a connection wait behind one
+# that asks for leaders, so it does not wait for as long as they may take.
+HANDED_OVER_S = 0.5
+HEARD_S = 0.02  # all hear of the same notice, one a little later than the other
 MIN_INSYNC = "min.insync.replicas"
 UNCLEAN = "unclean.leader.election.enable"
 NO_LIVES: Mapping[int, int] = {}
@@ -162,6 +166,31 @@ class Cluster:
         asking = Asking(self._session)
         answer = await asking.ask(node, timeout_s, keep=True)
         return answer is not None
+
+    async def tell_of_stop(self) -> None:
+        """Before `leave`, and while this broker leads as before: who asks any broker for the leader
+        of what it leads gets its answer when there is another: see `handed_over`."""
+        await self._now(self._telling.tell_of_stop(self.life))
+
+    async def handed_over(self, topics: Collection[str] | None) -> None:
+        """Waits for the elections of a controlled stop, where others of the ISR can lead these
+        topics; None: all. Clients that were refused ask for leaders at once, and believe what they
+        are told: with the former leader again, librdkafka asks up to a second later."""
+        if not self._view.stopping_now:
+            return
+        due = [key for key in self.states if topics is None or key[0] in topics]
+        if not self._is_any_handed_over(due):
+            return
+        await self._view.until(lambda: not self._is_any_handed_over(due), HANDED_OVER_S)
+        await asyncio.sleep(HEARD_S)
+
+    def _is_any_handed_over(self, keys: Collection[Key]) -> bool:
+        stopping = self._view.stopping_now
+        staying = {*self.brokers} - stopping
+        return bool(stopping) and any(
+            state.leader in stopping and not staying.isdisjoint(state.isr)
+            for state in map(self.states.get, keys) if state
+        )  # fmt: skip
 
     def _on_state(self) -> None:
         self._membership.wake()

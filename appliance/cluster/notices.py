@@ -5,9 +5,11 @@ ZooKeeper, with the version that each has there.
     {"version": 1, "by": 1, "everything": false, "leaving": [[2, 7]], "topics": [
         {"name": "t", "topic_id": "...", "node": {...}, "node_version": 0,
          "config": {...}, "config_version": 0, "states": {"0": [3, {...}]}, "is_deleted": false}]}
+    {"version": 1, "by": 2, "stopping": 7, "topics": []}
 
 Controllers write them, leaders for their in-sync replicas, and who changes a config. `leaving` is a
-controller's: who is being stopped, with its life. "everything": more changed than is said here.
+controller's: who is being stopped, with its life. `stopping` is before that, by who will be: in
+this life of it others will soon lead what it leads. "everything": more changed than is said here.
 Their numbers have no gap: who misses one reads everything.
 """
 
@@ -34,6 +36,7 @@ class Notice:
     news: tuple[TopicNews, ...] = ()
     is_everything: bool = False
     leaving: Mapping[int, int] | None = None  # None: it says nothing of it
+    stopping: int = 0  # the life of who says it; 0: it is not being stopped
 
 
 def notice_node(notice: Notice) -> bytes:
@@ -50,6 +53,8 @@ def _notice_node(notice: Notice) -> bytes:
         fields["everything"] = True
     if notice.leaving is not None:
         fields["leaving"] = [[node, life] for node, life in sorted(notice.leaving.items())]
+    if notice.stopping:
+        fields["stopping"] = notice.stopping
     fields["topics"] = [_fields_of(news) for news in notice.news]
     return forms.as_json(fields)
 
@@ -119,7 +124,8 @@ def notice_from(data: bytes, where: str) -> Notice:
         raise read.unknown("topics", topics, "a list")
     news = tuple(_news_from(each, where) for each in topics)
     is_everything = fields.get("everything") is True
-    return Notice(read.number("by"), news, is_everything, _leaving_in(read))
+    stopping = read.number("stopping") if "stopping" in fields else 0
+    return Notice(read.number("by"), news, is_everything, _leaving_in(read), stopping)
 
 
 def _leaving_in(read: Reader) -> dict[int, int] | None:

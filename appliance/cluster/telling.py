@@ -37,6 +37,11 @@ class Telling:
         self._view.tell()
         self.tell(news)
 
+    async def tell_of_stop(self, life: int) -> None:
+        """At once: others are to know it before clients are refused."""
+        await self._put(Notice(self._node_id, stopping=life))
+        self._view.note_stopping(self._node_id, life)
+
     async def keep(self) -> None:
         while True:
             await self._wake.wait()
@@ -57,6 +62,9 @@ class Telling:
 
     async def _write(self, untold: list[TopicNews]) -> None:
         for piece in in_pieces(merged(untold)):
-            data = notice_node(Notice(self._node_id, piece))
-            path = await self._session.create(f"{paths.CHANGES}/c", data, sequence=True)
-            self._view.own.add(int(path[-10:]))
+            await self._put(Notice(self._node_id, piece))
+
+    async def _put(self, notice: Notice) -> None:
+        data = notice_node(notice)
+        path = await self._session.create(f"{paths.CHANGES}/c", data, sequence=True)
+        self._view.own.add(int(path[-10:]))

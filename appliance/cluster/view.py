@@ -57,6 +57,7 @@ class View:
         self.table = Table()
         self.brokers: dict[int, LivingBroker] = {}
         self.leaving: Mapping[int, int] = {}  # who is being stopped, with its life
+        self.stopping: dict[int, int] = {}  # who said so itself, before it leaves; with its life
         self.controller_id = NOBODY
         self.controller_epoch = 0
         self.was_read = asyncio.Event()  # everything, at least once
@@ -79,6 +80,14 @@ class View:
         """A broker that came back leaves no more."""
         lives = self.lives
         return frozenset(node for node, life in self.leaving.items() if lives.get(node) == life)
+
+    @property
+    def stopping_now(self) -> frozenset[int]:
+        lives = self.lives
+        return frozenset(node for node, life in self.stopping.items() if lives.get(node) == life)
+
+    def note_stopping(self, node: int, life: int) -> None:
+        self.stopping[node] = life
 
     def look(self) -> None:
         """At all that may have changed: a connection began."""
@@ -233,6 +242,8 @@ class View:
             self.table.apply(news)
         if notice.leaving is not None:
             self.set_leaving(notice.leaving)
+        if notice.stopping:
+            self.note_stopping(notice.by, notice.stopping)
 
     def set_leaving(self, leaving: Mapping[int, int]) -> None:
         if leaving != self.leaving:

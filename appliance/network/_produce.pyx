@@ -389,10 +389,17 @@ cdef void _put_result(Answer* answer, Request* request, const TopicTargets* topi
     if request.version >= 8:
         put_count(&answer.bytes, 0, request.is_flexible)  # errors of single records
         put_string(&answer.bytes, text, strlen(text) if text[0] else -1, request.is_flexible)
-    if error == NOT_LEADER_OR_FOLLOWER and request.version >= FIRST_WITH_LEADER:
+    if (error == NOT_LEADER_OR_FOLLOWER and request.version >= FIRST_WITH_LEADER
+            and not _is_ending(target.log.get())):
         _put_leader(answer, topic_leader(topic.topic, target.partition, target.log))
     else:
         put_tags(&answer.bytes, request.is_flexible)
+
+
+cdef bint _is_ending(PartitionLog* log) noexcept nogil:
+    """Its successor is not known yet. Who is told the former leader again does not ask for another:
+    librdkafka takes that for news, and asks nobody for up to a second."""
+    return log != NULL and log.replicas.is_ending.load()
 
 
 cdef void _put_leader(Answer* answer, TopicLeader leader) noexcept nogil:

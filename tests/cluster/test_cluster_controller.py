@@ -379,6 +379,58 @@ def test_a_controlled_stop_moves_leaders_first(clusters: Clusters, look: Looker)
     run(work())
 
 
+def test_who_asks_for_a_leader_that_stops_is_told_the_next_one(
+    clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At any broker, also at the one that stops. Where there will be no other it is told at once.
+    """
+    monkeypatch.setattr("appliance.cluster.cluster.HANDED_OVER_S", 20.0)
+
+    async def work() -> None:
+        async with clusters.started(1, 2, 3) as (one, two, three):
+            await one.create_topic("t", [[1, 2], [2, 3, 1]])
+            await one.create_topic("sole", [[2]])
+            await one.create_topic("others", [[1, 2]])
+            for each in ("t", "sole", "others"):
+                for broker in (one, two, three):
+                    assert await broker.settled(each, 20)
+            await two.handed_over(None)
+            await two.tell_of_stop()
+            assert two.leads(("t", 1)), "it leads as before"
+            told = [each._view for each in (one, two, three)]
+            await until(lambda: all(each.stopping_now == {2} for each in told))
+            await asyncio.wait_for(one.handed_over(["sole", "others", "none"]), 5)
+            asking = [asyncio.create_task(each.handed_over(topics))
+                      for each in (one, two, three) for topics in (["t"], None)]  # fmt: skip
+            await asyncio.sleep(0.1)
+            assert not any(each.done() for each in asking)
+            assert await two.leave(20)
+            for each, broker in zip(asking, (one, one, two, two, three, three), strict=True):
+                await each
+                assert broker.states["t", 1].leader == 3
+            await two.close()
+            await until(lambda: all(not each.stopping_now for each in (told[0], told[2])))
+
+    run(work())
+
+
+def test_who_asks_for_a_leader_does_not_wait_for_long(
+    clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever stops may fail to leave."""
+    monkeypatch.setattr("appliance.cluster.cluster.HANDED_OVER_S", 0.05)
+
+    async def work() -> None:
+        async with clusters.started(1, 2) as (one, two):
+            await one.create_topic("t", [[2, 1]])
+            assert await two.settled("t", 20)
+            await two.tell_of_stop()
+            await asyncio.wait_for(two.handed_over(None), 10)
+            assert two.leads(KEY)
+
+    run(work())
+
+
 def test_preferred_leaders_lead_again_when_asked(clusters: Clusters) -> None:
     async def work() -> None:
         async with clusters.started(1, 2) as (one, two):

@@ -156,6 +156,7 @@ def test_notices_are_read_as_they_were_written() -> None:
         Notice(3, (NEWS, TopicNews("gone", OTHER_ID, is_deleted=True)), leaving={2: 9}),
         Notice(3, is_everything=True),
         Notice(3, leaving={}),
+        Notice(3, stopping=9),
     ):
         assert notice_from(notice_node(notice), "here") == notice
 
@@ -166,6 +167,7 @@ NOTICES = {
     b'{"version":1,"by":1,"topics":7}': "topics is 7",
     b'{"version":1,"by":1,"topics":[7]}': "wanted topics with fields",
     b'{"version":1,"by":1,"topics":[{"name":"t"}]}': "topic_id is missing",
+    b'{"version":1,"by":1,"stopping":"x"}': "stopping is x, wanted a number",
     b'{"version":1,"by":1,"leaving":[1]}': "wanted pairs of broker and life",
     b'{"version":1,"by":1,"leaving":[["a",1]]}': "wanted pairs of broker and life",
     b'{"version":1,"by":1,"leaving":[[[],1]]}': "wanted pairs of broker and life",

@@ -161,6 +161,19 @@ def test_clients_of_a_follower_are_sent_to_the_leader(
     assert leader.log.log_end_offset == 1
 
 
+def test_a_leader_that_stops_names_no_leader_before_there_is_another(
+    leader: ReplicaNode, client: WireClient
+) -> None:
+    """Named itself, librdkafka would ask nobody else."""
+    leader.log.end_leading()
+    for acks in (1, -1):
+        (part,) = client.produce(batch("a"), acks=acks, version=13)
+        assert (part.error_code, leader_of(part)) == (NOT_LEADER, (-1, -1))
+    leader.log.follow(3, 2)
+    (part,) = client.produce(batch("a"), version=13)
+    assert (part.error_code, leader_of(part)) == (NOT_LEADER, (2, 3))
+
+
 def test_a_partition_of_others_is_theirs(leader: ReplicaNode, client: WireClient) -> None:
     """The topic is known; of its four partitions, this broker has the first alone."""
     logs: list[Log | None] = [leader.log, None, None, None]

@@ -105,6 +105,7 @@ async def _coordinator(broker: Broker, key_type: int, key: str, listener: int) -
     else:
         what, topic = "transactional id", TRANSACTIONS
         number = await broker.transactions.table.place_of(key)
+    await broker.members.handed_over([topic])
     leader = broker.members.placement(broker.topics.named(topic), number).leader
     nodes = broker.members.nodes(listener)
     if node := next((each for each in nodes if each.node_id == leader), None):

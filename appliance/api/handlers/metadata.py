@@ -11,7 +11,9 @@ LEADER_NOT_AVAILABLE, so that clients retry.
 Rights: DESCRIBE on the topic; who has none is told the same of a topic that is not there, and of
 all topics gets those that it may describe. To create one, CREATE on it or on the cluster, too.
 
-A broker of its own is the only one and leads all; of a cluster it tells what ZooKeeper has.
+A broker of its own is the only one and leads all; of a cluster it tells what ZooKeeper has. While
+a broker hands over what it leads, before it stops, the answer waits for the next leaders, up to
+half a second.
 
 Left out: nothing.
 """
@@ -48,6 +50,7 @@ Answer = MetadataResponse.MetadataResponseTopic
 
 
 async def handle(broker: Broker, request: MetadataRequest, call: Call) -> MetadataResponse:
+    await broker.members.handed_over(_names(broker, request, call.version))
     answer = MetadataResponse(
         brokers=[
             MetadataResponse.MetadataResponseBroker(*each)
@@ -65,6 +68,16 @@ async def handle(broker: Broker, request: MetadataRequest, call: Call) -> Metada
                 NOT_ASKED if each.error_code else on_topic(call, each.name or "")
             )
     return answer
+
+
+def _names(broker: Broker, request: MetadataRequest, version: int) -> set[str] | None:
+    """None: all."""
+    asked = request.topics
+    if asked is None or (version == 0 and not asked):
+        return None
+    name_of = broker.topics.name_of
+    names = (each.name if each.topic_id == NO_UUID else name_of(each.topic_id) for each in asked)
+    return {each for each in names if each is not None}
 
 
 async def _topics(broker: Broker, request: MetadataRequest, call: Call) -> list[Answer]:

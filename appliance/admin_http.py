@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web, web_app
 
-from appliance.admin import access_page, api, audit, live, mirrors, topic_schemas
+from appliance.admin import access_page, api, audit, history, live, mirrors, topic_schemas
 from appliance.admin.admission import Connections, within_descriptors
 from appliance.admin.broker_process import Process
 from appliance.admin.bulk_tickets import Tickets
@@ -123,6 +123,7 @@ def make_app(process: Process) -> web.Application:
     app.add_routes(ROUTES)
     survey = Survey(process)
     live.add_to(app, process, survey)
+    history.add_to(app, process, survey)
     reading = Reading(process.config.export)
     app.on_cleanup.append(lambda _: asyncio.to_thread(reading.close))
     kept = audit.Trail(lambda: process.broker), topic_schemas.Schemas(), mirrors.Mirrors()

@@ -151,10 +151,10 @@ def request_times(data_plane: DataPlane | None) -> dict[int, list[int]]:
     return {key: counts for key, counts, _, waited in found if key is not None and not waited}
 
 
-def percentile(counts: list[int], before: list[int]) -> float | None:
+def percentile(counts: list[int], before: list[int], share: float = 0.99) -> float | None:
     """In milliseconds: the upper bound for 99 of 100 of the requests since then."""
     own = [now - then for now, then in zip(counts, before or [0] * len(counts), strict=True)]
-    wanted = sum(own) * 0.99
+    wanted = sum(own) * share
     if wanted <= 0:
         return None
     for bound, reached in zip(TIME_BOUNDS_NS, accumulate(own), strict=False):

@@ -96,3 +96,21 @@ class AdminConfig(Part):
         "two.",
         minimum=1,
     )
+    history_days: int = setting(
+        "admin.history.days",
+        30,
+        "How long the console's charts reach back: a month shows what a day of the week, a month's "
+        "end or a release changed. Of the last 6 hours there is a value each 10 s, of all a value "
+        "an hour.",
+        minimum=1,
+        maximum=400,
+    )
+    history_series_max: int = setting(
+        "admin.history.series.max",
+        1000,
+        "Numbers that are kept over time: some twenty of the broker, three of each topic and two "
+        "of each group. Each takes about 40 KB of the disk in a month; what comes when all are "
+        "taken has no history.",
+        minimum=100,
+        maximum=100_000,
+    )

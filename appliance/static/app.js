@@ -6,11 +6,12 @@ import { go, href, useRoute } from "./router.js";
 import { Dialog } from "./parts/dialog.js";
 import { LEVELS, MARKS as SIGNS, Mark } from "./parts/bits.js";
 import { NotAllowed, fixed, seesBroker } from "./parts/rights.js";
-import { clock } from "./format.js";
+import { clock, isUtc, localZoneName, setUtc } from "./format.js";
 import { Home } from "./pages/home.js";
 import { OwnRights } from "./pages/own_rights.js";
 import { Topics } from "./pages/topics.js";
 import { Topic } from "./pages/topic.js";
+import { History } from "./pages/history.js";
 import { Groups } from "./pages/groups.js";
 import { Group } from "./pages/group.js";
 import { Clients } from "./pages/clients.js";
@@ -42,6 +43,7 @@ const PAGES = [
     wants: "describe",
     isOf: (health) => health?.zookeeper != null,
   },
+  { key: "i", path: "history", title: "History", page: History, wants: "describe" },
   { key: "c", path: "clients", title: "Clients", page: Clients, wants: "describe" },
   { key: "e", path: "exports", title: "Exports", page: Exports, one: Export },
   { key: "d", path: "ledger", title: "Losses and damage", page: Ledger, wants: "describe" },
@@ -106,6 +108,22 @@ function Theme() {
   `;
 }
 
+function Zone({ onChange }) {
+  const change = (event) => {
+    setUtc(event.target.value === "utc");
+    onChange();
+  };
+  return html`
+    <label>
+      Times
+      <select value=${isUtc() ? "utc" : "local"} onChange=${change}>
+        <option value="local">${localZoneName()}</option>
+        <option value="utc">UTC</option>
+      </select>
+    </label>
+  `;
+}
+
 function Help({ onClose }) {
   const rows = [
     ["/", "filter the table"],
@@ -164,7 +182,7 @@ function move(step) {
   links[Math.max(0, Math.min(links.length - 1, at + step))]?.focus();
 }
 
-function Side({ route, me, onLogout }) {
+function Side({ route, me, onLogout, onZone }) {
   useStream(seesBroker(me));
   const [open, setOpen] = useState(false);
   const health = useLive((state) => state.health);
@@ -199,6 +217,7 @@ function Side({ route, me, onLogout }) {
       </nav>
       <div class="foot">
         <${Theme} />
+        <${Zone} onChange=${onZone} />
         ${
           me.name &&
           html`
@@ -248,6 +267,7 @@ function App() {
   const session = useApi("/session");
   const [help, setHelp] = useState(false);
   const [out, setOut] = useState(false);
+  const [zone, setZone] = useState(0); // how often it was changed: all times are drawn anew
   const main = useRef();
   useKeys(() => setHelp(true));
   useEffect(() => whenLoggedOut(() => setOut(true)), []);
@@ -291,14 +311,15 @@ function App() {
       Skip to content
     </a>
     <div class="shell">
-      <${Side} route=${route} me=${me} onLogout=${logout} />
+      <${Side} route=${route} me=${me} onLogout=${logout}
+          onZone=${() => setZone(zone + 1)} />
       <main id="main" ref=${main} tabindex="-1">
         <${Warnings} me=${me} />
         ${
           !Page
             ? html`<h1>Page not found</h1>`
             : isOpen(page, me)
-              ? html`<${Page} key=${shown} route=${route} me=${me} />`
+              ? html`<${Page} key=${`${zone} ${shown}`} route=${route} me=${me} />`
               : html`<${NotAllowed} me=${me} title=${page.title} wanted=${page.wants} />`
         }
       </main>

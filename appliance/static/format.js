@@ -50,17 +50,43 @@ export function duration(seconds) {
 
 const pad = (value, size = 2) => String(value).padStart(size, "0");
 
-export function clock(ms) {
-  const t = new Date(Number(ms));
-  return `${pad(t.getHours())}:${pad(t.getMinutes())}:${pad(t.getSeconds())}`;
+const ZONE = "zone";
+/** The browser's zone, or UTC for who compares with a server's log. */
+export const isUtc = () => localStorage.getItem(ZONE) === "utc";
+export function setUtc(wanted) {
+  localStorage.setItem(ZONE, wanted ? "utc" : "local");
 }
 
-export function time(ms, withMs = false) {
-  if (missing(ms) || ms < 0) return dash;
-  const t = new Date(Number(ms));
-  const day = `${t.getFullYear()}-${pad(t.getMonth() + 1)}-${pad(t.getDate())}`;
-  return `${day} ${clock(ms)}${withMs ? "." + pad(t.getMilliseconds(), 3) : ""}`;
+const localZone = () => Intl.DateTimeFormat().resolvedOptions().timeZone;
+function offset() {
+  const minutes = -new Date().getTimezoneOffset();
+  const size = Math.abs(minutes);
+  return `UTC${minutes < 0 ? "-" : "+"}${pad(Math.floor(size / 60))}:${pad(size % 60)}`;
 }
+/** "Europe/Berlin, UTC+01:00", or "UTC". */
+export const zoneName = () =>
+  isUtc() || localZone() === "UTC" ? "UTC" : `${localZone()}, ${offset()}`;
+export const localZoneName = localZone;
+
+/** In the zone of one's choice: 2026-11-26T10:15:02.123. */
+function iso(ms) {
+  const at = Number(ms);
+  const shift = isUtc() ? 0 : new Date(at).getTimezoneOffset() * 60_000;
+  return new Date(at - shift).toISOString().slice(0, 23);
+}
+
+export const clock = (ms) => iso(ms).slice(11, 19);
+
+export function time(ms, withMs = false) {
+  if (missing(ms) || ms < 0 || ms > 8.64e15 - 864e5) return dash;
+  return iso(ms)
+    .replace("T", " ")
+    .slice(0, withMs ? 23 : 19);
+}
+
+/** What a field for a time takes and gives, in the zone of one's choice; milliseconds. */
+export const inputTime = (ms) => iso(ms).slice(0, 16);
+export const ofInput = (value) => (value ? Date.parse(isUtc() ? `${value}Z` : value) : NaN);
 
 /** A span of time; the day of both ends is written once. */
 export function span(from, to) {

@@ -30,7 +30,7 @@ LAYERS = [
     ("repair", "groups", "backup", "upgrade", "cluster"),
     ("share", "txn"),
     ("broker",),
-    ("alerts", "api"),
+    ("alerts", "api", "history"),
     ("admin",),
     ("admin_http", "bulk_http", "client"),
     ("server", "mirror"),

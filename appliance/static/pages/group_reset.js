@@ -2,7 +2,7 @@
 import { html, useState } from "../html.js";
 import { api } from "../api.js";
 import { Dialog } from "../parts/dialog.js";
-import { count, some } from "../format.js";
+import { count, ofInput, some } from "../format.js";
 
 const TARGETS = [
   ["earliest", "earliest"],
@@ -25,11 +25,7 @@ export function Reset({ group, onClose }) {
     topics: chosen.map((topic) => ({ topic })),
     to,
     ...(wants && {
-      [isTime ? "time_ms" : to]: isTime
-        ? new Date(value).getTime()
-        : to === "group"
-          ? value
-          : Number(value),
+      [isTime ? "time_ms" : to]: isTime ? ofInput(value) : to === "group" ? value : Number(value),
     }),
   });
   const path = `/groups/${encodeURIComponent(group.group)}/reset`;

@@ -43,7 +43,7 @@ function Traffic({ samples, skipped, until }) {
   return html`
     <section class="card wide">
       <div class="head">
-        <h2>Traffic</h2>
+        <h2><a href="#/history">Traffic</a></h2>
         <span class="muted">
           ${until ? `ten minutes up to ${clock(until)}` : "the last ten minutes"}
           ${
@@ -51,7 +51,8 @@ function Traffic({ samples, skipped, until }) {
           }
         </span>
       </div>
-      <${Chart} label="Traffic, in and out" series=${["in", "out"]} data=${data} unit=${rate} />
+      <${Chart} label="Traffic, in and out" series=${["in", "out"]} data=${data} unit=${rate}
+          idle="Idle: nothing came in or went out." />
     </section>
   `;
 }

@@ -2,7 +2,7 @@
 import { html, useEffect, useRef, useState } from "../html.js";
 import { api } from "../api.js";
 import { Dialog } from "../parts/dialog.js";
-import { bytes, count, some, time } from "../format.js";
+import { bytes, count, ofInput, some, time } from "../format.js";
 import { pathOf } from "./message_search.js";
 
 const FORMATS = [
@@ -14,11 +14,7 @@ const FORMATS = [
 const PREVIEW = 5; // messages
 
 const boundOf = ({ kind, value }) =>
-  kind === "time"
-    ? `time:${new Date(value).getTime()}`
-    : kind === "offset"
-      ? `offset:${value}`
-      : undefined;
+  kind === "time" ? `time:${ofInput(value)}` : kind === "offset" ? `offset:${value}` : undefined;
 const first = { kind: "all", value: "" };
 
 function End({ label, whole, chosen, choose }) {

@@ -2,13 +2,13 @@
 import { html, useEffect, useRef, useState } from "../html.js";
 import { api } from "../api.js";
 import { asWords } from "../parts/schemas.js";
-import { count, percent, some } from "../format.js";
+import { count, ofInput, percent, some } from "../format.js";
 
 export const pathOf = (topic) => `/topics/${encodeURIComponent(topic)}`;
 
 function begin({ from = "newest", offset = "", at = "" }) {
   if (from === "offset") return `offset:${offset || 0}`;
-  return from === "time" ? `time:${at ? new Date(at).getTime() : 0}` : from;
+  return from === "time" ? `time:${at ? ofInput(at) : 0}` : from;
 }
 
 /** The key of the form is one more condition of the filter. */

@@ -1,5 +1,5 @@
 // A line chart over time. For screen readers there are a sentence and a table with the same data.
-import { html, useEffect, useRef, useState } from "../html.js";
+import { html, useEffect, useMemo, useRef, useState } from "../html.js";
 import uPlot from "../vendor/uplot.mjs";
 import { time } from "../format.js";
 
@@ -12,7 +12,29 @@ const tick = (second, splits) =>
     ? time(second * 1000).slice(5, 10)
     : time(second * 1000).slice(11);
 
-function options(series, unit, width, height) {
+const SPIKE = 5;
+/** Where the chart ends: one value that is many times the others must not flatten them. Infinity:
+    there is none. */
+export function ceiling(values) {
+  const all = values
+    .flat()
+    .filter((each) => each !== null)
+    .sort((a, b) => a - b);
+  const usual = all[Math.floor((all.length - 1) * 0.97)] ?? 0;
+  return usual > 0 && all.at(-1) > SPIKE * usual ? 1.5 * usual : Infinity;
+}
+
+function highest(data, series) {
+  let found = { value: -Infinity };
+  series.forEach((name, index) =>
+    data[index + 1].forEach((value, at) => {
+      if (value !== null && value > found.value) found = { value, name, second: data[0][at] };
+    }),
+  );
+  return found;
+}
+
+function options(series, unit, width, height, limit) {
   const grid = { stroke: css("--line"), width: 1 };
   const axis = { stroke: css("--muted"), grid, ticks: { show: false }, font: "12px system-ui" };
   return {
@@ -20,7 +42,15 @@ function options(series, unit, width, height) {
     height,
     legend: { show: false },
     cursor: { y: false, points: { size: 7 } },
-    scales: { y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.08 : 1] } },
+    scales: {
+      x: { range: (_, low, high) => limit.span ?? [low, high] },
+      y: {
+        range: (_, low, high) => [
+          Math.min(0, low),
+          high > 0 ? Math.min(high * 1.08, limit.top) : 1,
+        ],
+      },
+    },
     axes: [
       {
         ...axis,
@@ -44,18 +74,30 @@ function options(series, unit, width, height) {
   };
 }
 
-/** `data` is [seconds[], values of the first series[], …]. `unit` formats a value. */
-export function Chart({ label, series, data, unit, height = 190 }) {
+/** `data` is [seconds[], values of the first series[], …], null for a gap. `unit` formats a value.
+    `idle`: what to say when all values are 0. `span`: the time shown, if not that of the data. */
+export function Chart({ label, series, data, unit, height = 190, idle, span }) {
   const box = useRef();
   const plot = useRef();
   const [asTable, setAsTable] = useState(false);
   const [at, setAt] = useState(null);
   const newest = data[0].length - 1;
   const theme = document.documentElement.dataset.theme;
+  const [isWhole, setWhole] = useState(false);
+  const cut = useMemo(() => ceiling(data.slice(1)), [data]);
+  const limit = useRef({});
+  limit.current.top = isWhole ? Infinity : cut;
+  limit.current.span = span;
+  const isIdle =
+    idle && newest >= 0 && data.slice(1).every((each) => each.every((value) => !value));
   useEffect(() => {
-    if (asTable) return undefined;
+    if (asTable || isIdle) return undefined;
     const holder = box.current;
-    const made = new uPlot(options(series, unit, holder.clientWidth, height), data, holder);
+    const made = new uPlot(
+      options(series, unit, holder.clientWidth, height, limit.current),
+      data,
+      holder,
+    );
     plot.current = made;
     const watch = new ResizeObserver(() => made.setSize({ width: holder.clientWidth, height }));
     watch.observe(holder);
@@ -64,10 +106,10 @@ export function Chart({ label, series, data, unit, height = 190 }) {
       made.destroy();
       plot.current = undefined;
     };
-  }, [asTable, theme, series.join()]);
+  }, [asTable, isIdle, theme, series.join()]);
   useEffect(() => {
     plot.current?.setData(data);
-  }, [data]);
+  }, [data, isWhole]);
   const pointed = at === null ? newest : Math.min(at, newest);
   const values = series.map((name, index) => `${name} ${unit(data[index + 1][pointed])}`);
   const said =
@@ -81,6 +123,8 @@ export function Chart({ label, series, data, unit, height = 190 }) {
     if (plot.current)
       plot.current.setCursor({ left: plot.current.valToPos(data[0][next], "x"), top: 0 });
   };
+  if (isIdle) return html`<p class="muted idle">${idle}</p>`;
+  const top = cut === Infinity ? null : highest(data, series);
   return html`
     <div>
       <div class="head">
@@ -132,6 +176,19 @@ export function Chart({ label, series, data, unit, height = 190 }) {
                 aria-label=${`${label}. ${said}. Arrow keys move along the line.`}
                 onKeyDown=${onKey} onBlur=${() => setAt(null)}></div>
           `
+      }
+      ${
+        top &&
+        !asTable &&
+        html`
+          <p class="muted">
+            The highest, ${top.name} ${unit(top.value)} at ${time(top.second * 1000)},
+            ${isWhole ? " flattens the others." : " is above this chart."}${" "}
+            <button type="button" class="plain" onClick=${() => setWhole(!isWhole)}>
+              ${isWhole ? "Leave it out" : "Show it"}
+            </button>
+          </p>
+        `
       }
     </div>
   `;

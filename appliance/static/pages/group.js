@@ -133,7 +133,9 @@ export function Group({ route, me }) {
     group.reload();
   };
   return html`
-    <${Head} title=${name} crumbs=${html`<a href="#/groups">Consumers</a> / <a href=${href(["history"], { group: name })}>History</a>`}>
+    <${Head} title=${name} crumbs=${html`
+          <a href="#/groups">Consumers</a> / <a href=${href(["history"], { group: name })}>History</a>
+        `}>
       <${Act} class="primary" why=${why("read")} onClick=${() => setDoing("reset")}>
         Reset offsets
       <//>

@@ -115,7 +115,9 @@ export function Topic({ route, me }) {
       ? "It is one of the broker's own topics."
       : refusal(me, topic.data?.allowed, operation, `topic ${name}`);
   return html`
-    <${Head} title=${name} crumbs=${html`<a href="#/topics">Topics</a> / <a href=${href(["history"], { topic: name })}>History</a>`}>
+    <${Head} title=${name} crumbs=${html`
+          <a href="#/topics">Topics</a> / <a href=${href(["history"], { topic: name })}>History</a>
+        `}>
       <${Act} why=${why("alter")} onClick=${() => setRemoving("grow")}>Add partitions<//>
       <${Act} why=${why("delete")} onClick=${() => setRemoving("empty")}>Empty<//>
       <${Act} class="danger" why=${why("delete")} onClick=${() => setRemoving("delete")}>

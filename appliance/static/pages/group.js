@@ -125,7 +125,7 @@ function History({ group }) {
 
 export function Group({ route, me }) {
   const name = route.parts[1];
-  const past = href(["history"], { group: name });
+  const past = html`<a href=${href(["history"], { group: name })}>History</a>`;
   const group = useApi(`/groups/${encodeURIComponent(name)}`, 4);
   const [doing, setDoing] = useState(null);
   const why = (operation) => refusal(me, group.data?.allowed, operation, `group ${name}`);
@@ -134,7 +134,7 @@ export function Group({ route, me }) {
     group.reload();
   };
   return html`
-    <${Head} title=${name} crumbs=${html`<a href="#/groups">Consumers</a> / <a href=${past}>History</a>`}>
+    <${Head} title=${name} crumbs=${html`<a href="#/groups">Consumers</a> / ${past}`}>
       <${Act} class="primary" why=${why("read")} onClick=${() => setDoing("reset")}>
         Reset offsets
       <//>

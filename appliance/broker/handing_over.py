@@ -11,6 +11,7 @@ from contextlib import suppress
 from appliance._log import Log
 from appliance.broker.replica_roles import ReplicaRoles
 from appliance.cluster.cluster import HEARD_S, Cluster
+from appliance.data_dir.partition_names import Key
 from appliance.errors import Refused
 from appliance.process import event_log
 
@@ -35,7 +36,7 @@ async def hand_over(cluster: Cluster, roles: ReplicaRoles) -> None:
         return sum(key in states and len(states[key].isr) > 1 for key, _ in roles.led())
 
     end_s = time.monotonic() + HAND_OVER_S
-    await until(lambda: all(has_all(*each) for each in ends.values()), end_s)
+    await until(lambda: all(is_ready(cluster, *each) for each in ends.items()), end_s)
     if await cluster.leave(max(0.1, end_s - time.monotonic())):
         await until(lambda: not left(), end_s)
     if count := left():
@@ -49,8 +50,15 @@ async def tell_of_stop(cluster: Cluster) -> None:
         await asyncio.sleep(HEARD_S)
 
 
-def has_all(log: Log, end_offset: int) -> bool:
+def is_ready(cluster: Cluster, key: Key, log: Log) -> bool:
+    """Whether another one may lead. While the session may be over the log rests, and its followers
+    wait: it leads on, for them alone, or another one is elected."""
+    return not cluster.leads(key) or (log.role == "leader" and has_all(log))
+
+
+def has_all(log: Log) -> bool:
     """Whether all of the ISR have what this log has: also what was acknowledged by acks=1."""
+    end_offset = log.log_end_offset  # nothing is taken any more
     return all(each.end_offset >= end_offset for each in log.replicas() if each.is_in_sync)
 
 

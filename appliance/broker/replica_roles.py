@@ -11,6 +11,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from appliance._log import Log
@@ -68,6 +69,7 @@ class ReplicaRoles:
         self.cluster: Cluster | None = None  # not joined yet
         self.is_paused = False  # the session may be over
         self.may_lead = True  # False: it is not known yet who may do what here
+        self.is_ending = False  # others are to lead
         self.elections = 0  # that this broker won
         self.unclean_wins: list[UncleanWin] = []  # that nobody has taken yet
         self._topics = topics
@@ -85,14 +87,15 @@ class ReplicaRoles:
     def led(self) -> list[tuple[Key, Log]]:
         return [*self._led.items()]
 
-    def end_leading(self) -> dict[Key, tuple[Log, int]]:
-        """Before a stop: nothing more is taken here. Where each log ends."""
+    def end_leading(self) -> dict[Key, Log]:
+        """Before a stop: nothing more is taken here, also not when the session was in doubt and
+        goes on. What is led."""
+        self.is_ending = True
         found = {}
         for key, log in self._led.items():
-            try:
-                found[key] = log, log.end_leading()
-            except NotLeader:
-                continue
+            with suppress(NotLeader):
+                log.end_leading()
+                found[key] = log
         return found
 
     def propose(self, key: Key, joining: set[int]) -> None:
@@ -241,6 +244,8 @@ class ReplicaRoles:
         if log.role != "leader" or log.election != state.leader_epoch:
             self._note_unclean(key, log, state)
             log.lead(state.leader_epoch, us, others, in_sync, least)
+            if self.is_ending:
+                log.end_leading()
             self.elections += 1
             events.info("leads", partition=log.name, epoch=state.leader_epoch, isr=[*state.isr])
         log.set_others(state.leader_epoch, others)

@@ -11,6 +11,10 @@ that of the shortest way in which a rule of `docs/replication.md` is missed, as 
     joiner alone       a broker that comes back gets no records. All others die
     cut off in steps   a leader is cut off from the others, and from ZooKeeper when it would write
                        that they are out of sync
+    old copy first     all die, and the first to come back has an older copy of its disk
+    power cut back     a leader loses what it had not synced, comes back in its session, and writes
+                       on before its followers reach it
+    stops ahead        a leader that is stopped has what its followers do not have yet
 """
 
 from __future__ import annotations
@@ -20,9 +24,16 @@ import time
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from tests.replication.histories.leaders import Leaders
+from tests.replication.histories.leaders import InZooKeeper, Leaders
 from tests.replication.histories.machine import Machine
-from tests.replication.histories.network import CLIENTS, WORDS, Pair, both_ways, one_way
+from tests.replication.histories.network import (
+    CLIENTS,
+    NEWS,
+    WORDS,
+    Pair,
+    both_ways,
+    one_way,
+)
 from tests.replication.histories.schedule import BROKERS, ZOOKEEPERS
 from tests.replication.histories.site import LAG_S, Site, until
 
@@ -32,7 +43,7 @@ HELD_S = 0.1  # its next fetch is on its way
 CUT_S = 0.6  # it hears of the next leader, and cuts its log
 RESENT_S = 1.2  # TCP sends again what was dropped
 ELECT_S = 2.0
-CAUGHT_UP_S = 1.1  # it has all, and the leader has written that
+CAUGHT_UP_S = 2.5  # it has all, and the leader has written that
 DEAF_S = 0.8  # so long before the ISR is to be written the leader hears no more
 WRITTEN_S = 0.8  # and so long after that it has written
 UP_S = 60.0  # a broker starts, on a machine with much to do
@@ -40,6 +51,9 @@ OUT_S = 10.0  # it is out of sync
 BEHIND_S = 1.0  # and lacks what came since
 JOINS_S = 2.0  # it is in sync, if anybody thinks so
 FIRST_S = 2.0  # who comes back first is alone for so long
+ALONE_S = 2.5  # it writes, and nobody follows it
+STOPS_S = 1.0  # it has ended its session, if it does not wait for its followers
+SOON_S = 0.02
 GONE = 1.2  # sessions' timeouts after which a broker that died is missed
 
 
@@ -58,11 +72,11 @@ class DirectedFaults:
         self.site.network.cut(pairs)
         return lambda: self.site.network.mend(pairs)
 
-    def _deaf(self, name: str) -> Undo:
+    def _deaf(self, name: str, least: int = WORDS) -> Undo:
         """What it says comes to the ensemble: with no answer at all TCP would soon say no more."""
         pairs = one_way(ZOOKEEPERS, [name])
-        self.site.network.narrow(pairs, WORDS)
-        return lambda: self.site.network.widen(pairs, WORDS)
+        self.site.network.narrow(pairs, least)
+        return lambda: self.site.network.widen(pairs, least)
 
     def started(self, machines: Iterable[Machine]) -> None:
         for each in machines:
@@ -111,7 +125,7 @@ class DirectedFaults:
         hears()
         bridge()
         time.sleep(WRITTEN_S)
-        return self._returns_first(deposed)
+        return self._returns_first(deposed, self.site.machines[deposed].end)
 
     def _no_controller(self, asked: str, amount: float) -> str:
         """One that leads something, or may."""
@@ -119,9 +133,11 @@ class DirectedFaults:
         others = others_than(word.controller(), amount)
         return next((each for each in others if word.led_by(each)), others[0])
 
-    def _returns_first(self, name: str) -> Undo:
+    def _returns_first(self, name: str, dies: Callable[[], None]) -> Undo:
         """All die, and are missed."""
-        first, *others = self.ended([name, *others_than(name, 0)])
+        first = self.site.machines[name]
+        first.do(dies)
+        others = self.ended(others_than(name, 0))
         first.do(partial(time.sleep, GONE * self.site.session_s))
         first.do(first.start)
 
@@ -132,21 +148,67 @@ class DirectedFaults:
 
         return undo
 
+    def _old_copy_first(self, names: tuple[str, ...], amount: float) -> Undo:
+        machine = self.site.machines[names[0]]
+        for job in (machine.copy_disk, machine.end, machine.start):
+            machine.do(job)
+        machine.until_idle(UP_S)
+        until(partial(Leaders(self.site, names[0]).are_in_sync, names[0]), UP_S)
+        time.sleep(BEHIND_S)
+        return self._returns_first(names[0], machine.put_copy_back)
+
+    def _power_cut_back(self, names: tuple[str, ...], amount: float) -> Undo:
+        """While no ZooKeeper is there no session ends, however long the start takes."""
+        leader = self._no_controller(names[0], amount)
+        others, machine = others_than(leader, amount), self.site.machines[leader]
+        word, own = Leaders(self.site, others[0]), Leaders(self.site, leader)
+        numbers = word.given(leader)
+        until(partial(word.are_in_sync, *BROKERS), UP_S)
+        self.site.zookeepers.kill(*ZOOKEEPERS)
+        machine.do(machine.lose_power_while_busy)
+        machine.until_idle(UP_S)
+        apart = self.cut(both_ways([leader], others))
+        self.started([machine])
+        machine.until_idle(UP_S)
+        self.site.zookeepers.start(*ZOOKEEPERS)
+        until(partial(own.lives, leader), UP_S)
+        time.sleep(ALONE_S)
+        counted = own.counted(numbers)
+        apart()
+        for each in others:
+            self.site.network.reset(each, leader)
+        until(lambda: own.counted(numbers) > counted, OUT_S)
+        return partial(self.started, self.ended([leader]))
+
+    def _stops_ahead(self, names: tuple[str, ...], amount: float) -> Undo:
+        leader, others = names[0], others_than(names[0], amount)
+        machine = self.site.machines[leader]
+        Leaders(self.site, others[0]).given(leader)
+        apart = self.cut(both_ways([leader], others))
+        time.sleep(AHEAD_S)
+        machine.do(partial(machine.end, signal.SIGTERM))
+        time.sleep(STOPS_S)
+        apart()
+        for each in others:
+            self.site.network.reset(each, leader)
+        return partial(self.started, [machine])
+
     def _joins_unheard(self, names: tuple[str, ...], amount: float) -> Undo:
         leader = self._no_controller(names[0], amount)
         joiner, other = others_than(leader, amount)
-        word = Leaders(self.site, other)
+        word, written = Leaders(self.site, other), InZooKeeper(self.site)
         numbers = word.given(leader)
         bridge = self.cut(both_ways([joiner], [leader]))
         time.sleep(LAG_S)
         until(lambda: not word.is_in_sync(joiner, numbers), OUT_S)
-        hears = self._deaf(leader)
+        hears = self._deaf(leader, NEWS)
         bridge()
         self.site.network.reset(joiner, leader)  # after so long TCP would be slow to try again
-        time.sleep(CAUGHT_UP_S)
+        until(lambda: written.is_in_sync(joiner, numbers), CAUGHT_UP_S, SOON_S)
         bridge = self.cut(both_ways([joiner], [leader]))
         time.sleep(AHEAD_S)
         dead = self.ended([leader, other])
+        written.close()
         hears()
         bridge()
         return partial(self.started, dead)

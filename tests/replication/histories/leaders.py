@@ -4,19 +4,24 @@ have taken the others away."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, TopicPartition
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
 
+from appliance.cluster import paths
 from appliance.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
 from appliance.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from tests.replication.histories.machine import PORT
+from tests.replication.histories.readers import consumer
 from tests.replication.histories.schedule import BROKERS
 from tests.replication.histories.site import Site
 from tests.support.wire_client import WireClient, frame_of
@@ -65,6 +70,25 @@ class Leaders:
             return any(_id(name) in found[each].isrs for each in numbers or found)
         return True
 
+    def are_in_sync(self, *names: str) -> bool:
+        """Of all that there is, as far as is known."""
+        with suppress(KafkaException, KeyError):
+            found = self._site.metadata(self._asked).topics[TOPIC].partitions
+            return all({*map(_id, names)} <= {*each.isrs} for each in found.values())
+        return False
+
+    def counted(self, numbers: Collection[int]) -> int:
+        """How much counts of these, by whoever leads them as it knows; -1: nobody says."""
+        own = {"bootstrap.servers": self._site.address(self._asked)}
+        asking = consumer(self._site, "nobody", **own)
+        try:
+            places = [TopicPartition(TOPIC, each) for each in numbers]
+            return sum(asking.get_watermark_offsets(each, ASK_S)[1] for each in places)
+        except KafkaException:
+            return -1
+        finally:
+            asking.close()
+
     def prefer(self, numbers: Collection[int], order: Sequence[str]) -> None:
         """Whose first one is to lead, once it is elected."""
         ids = [*map(_id, order)]
@@ -90,6 +114,25 @@ class Leaders:
         with suppress(OSError, EOFError), WireClient(address, ASK_S, source="") as client:
             client.send(frame_of(request, *api))
             client.answer(response, *api)
+
+
+class InZooKeeper:
+    """What is written there, whoever has heard of it."""
+
+    def __init__(self, site: Site) -> None:
+        self._client = KazooClient(site.in_zookeeper)
+        self._client.start(ASK_S)
+
+    def is_in_sync(self, name: str, numbers: Collection[int]) -> bool:
+        """Of some of these."""
+        with suppress(KazooException):
+            states = [self._client.get(paths.state(TOPIC, each))[0] for each in numbers]
+            return any(_id(name) in json.loads(each)["isr"] for each in states)
+        return False
+
+    def close(self) -> None:
+        self._client.stop()
+        self._client.close()
 
 
 def _id(name: str) -> int:

@@ -24,6 +24,7 @@ DISK_MB = 400
 PORT = 9092
 STOP_S = 60.0
 AGAIN_S = 1.0
+BUSY_MB, BUSY_S = 100, 0.15
 
 
 class Process(Serving):
@@ -142,11 +143,22 @@ class Machine:
         process.process.stdout.close()
 
     def lose_power(self) -> None:
-        """Nobody hears of it: the cable is dead, too. What was not synced is gone."""
+        """All stops at one moment. Nobody hears of it: the cable is dead, too. What was not synced
+        by then is gone."""
+        self.send(signal.SIGSTOP)
         self._network.plug(self.name, is_in=False)
         self.disk.cut_the_power()
         self.end()
         self._mount_again()
+
+    def lose_power_while_busy(self) -> None:
+        """The disk has much to do, so what was written last waits for its sync, and others have it
+        by then."""
+        command = ["dd", "if=/dev/zero", f"of={self.disk.root / 'busy'}", "bs=1M",
+                   f"count={BUSY_MB}", "conv=fdatasync", "status=none"]  # fmt: skip
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL):
+            time.sleep(BUSY_S)
+            self.lose_power()
 
     def lose_all(self) -> None:
         """Its box burned down: another one comes with the same id."""

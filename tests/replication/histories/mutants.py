@@ -216,17 +216,19 @@ INTERPRETED: dict[str, tuple[Callable[[], None], tuple[str, ...]]] = {
     "leads_without_a_session": (leads_without_a_session, ("cut from ZooKeeper",)),
     "isr_without_version": (isr_without_version, ("late ISR write",)),
     "lost_disk_keeps_its_place": (lost_disk_keeps_its_place, ("new disk", "kill", "stop")),
-    "older_copy_is_not_told": (older_copy_is_not_told, ("old copy", "kill", "stop")),
+    "older_copy_is_not_told": (older_copy_is_not_told, ("old copy first",)),
     "elects_anybody": (elects_anybody, ("returns alone",)),
     "joins_without_records": (joins_without_records, ("joiner alone",)),
     "proposed_are_not_waited_for": (proposed_are_not_waited_for, ("joins unheard",)),
     "leaves_before_it_is_written": (leaves_before_it_is_written, ("cut off in steps",)),
-    "restarted_leader_leads_on": (restarted_leader_leads_on, POWER),
-    "coordinators_wait_for_nobody": (coordinators_wait_for_nobody, CRASHES),
+    "restarted_leader_leads_on": (restarted_leader_leads_on, ("power cut back",)),
+    "coordinators_wait_for_nobody": (
+        coordinators_wait_for_nobody, ("cut off in steps", "cut off"),
+    ),
     "deposed_coordinator_answers": (
         deposed_coordinator_answers, ("pause", "cut from ZooKeeper", "cut off"),
     ),
-    "stops_without_handing_over": (stops_without_handing_over, ("stop", "slow")),
+    "stops_without_handing_over": (stops_without_handing_over, ("stops ahead",)),
 }  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence
 
 NARROW = 600  # bytes of a packet that a narrow path does not take
 WORDS = 56  # of one that says something: more than TCP's bare acknowledgements are
+NEWS = 130  # of one by which ZooKeeper says more than that the session goes on
 CLIENTS = "clients"  # this process: the address of the bridge
 TOOLS = ("ip", "tc", "iptables-restore", "nsenter", "ss")
 Pair = tuple[str, str]  # who sends, and who does not get it
@@ -60,23 +61,33 @@ def run(*command: str, given: str = "") -> str:
     return done.stdout
 
 
+def bridge_of(number: int) -> str:
+    return f"hist{number}"
+
+
+def _taken_number() -> int:
+    """Whose bridge was made by us, whoever looks for one at the same time."""
+    for number in range(1, 250):
+        command = ["ip", "link", "add", bridge_of(number), "type", "bridge"]
+        if subprocess.run(command, capture_output=True, check=False).returncode == 0:
+            return number
+    raise RuntimeError("250 networks are there already")
+
+
 class Network:
     """`with` takes it away again. The processes in it must have ended."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = [*names]
-        self._number = next(
-            each for each in range(1, 250) if not os.path.exists(f"/sys/class/net/hist{each}")
-        )
-        self._bridge = f"hist{self._number}"
+        self._number = 0
         self._cuts: Counter[tuple[Pair, int]] = Counter()  # with the size from which on it is so
         self._losses: dict[str, float] = {}
         self._narrow: Counter[tuple[Pair, int]] = Counter()
         self._guard = threading.Lock()
 
     def __enter__(self) -> Network:
+        self._number = _taken_number()
         try:
-            run("ip", "link", "add", self._bridge, "type", "bridge")
             run("ip", "address", "add", f"{self.address(CLIENTS)}/24", "dev", self._bridge)
             run("ip", "link", "set", self._bridge, "up")
             for each in self.names:
@@ -101,6 +112,10 @@ class Network:
         run(*within, "ip", "address", "add", f"{self.address(name)}/24", "dev", "eth0")
         run(*within, "ip", "link", "set", "lo", "up")
         run(*within, "ip", "link", "set", "eth0", "up")
+
+    @property
+    def _bridge(self) -> str:
+        return bridge_of(self._number)
 
     def namespace(self, name: str) -> str:
         return f"{self._bridge}-{name}"

@@ -34,7 +34,7 @@ HAS_MOVES = bool(int(os.environ.get("HISTORY_MOVES", "0")))
 HEALED_S = 180.0
 GROUPS_S = 90.0  # more than twice a member's session, on a machine with much to do
 Final = dict[Partition, dict[int, str]]
-HARMLESS = {"stop", "clock", "slow", "ZooKeeper killed", "ZooKeeper paused",
+HARMLESS = {"stop", "stops ahead", "clock", "slow", "ZooKeeper killed", "ZooKeeper paused",
             "cut from one ZooKeeper"}  # fmt: skip
 
 

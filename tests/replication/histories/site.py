@@ -36,12 +36,13 @@ class Site:
         mutant: str = "",
     ) -> None:
         self.network, self.zookeepers, self.folder = network, zookeepers, folder
+        self.in_zookeeper = f"{zookeepers.connect}{root}"
         self.session_s = session_ms / 1000
         self.machines: dict[str, Machine] = {}
         environment = mutants.environment(mutant)
         for number, name in enumerate(BROKERS, 1):
             self.machines[name] = Machine(network, name, folder / name, {
-                "node.id": number, "zookeeper.connect": f"{zookeepers.connect}{root}",
+                "node.id": number, "zookeeper.connect": self.in_zookeeper,
                 "zookeeper.format": "cluster", "allow.open.listeners": "true",
                 "zookeeper.session.timeout.ms": session_ms,
                 # Clients of the round before know this address, too, and ask for its topics.
@@ -172,10 +173,10 @@ def site(*given: Any) -> Iterator[Site]:
         found.close()
 
 
-def until(is_so: Callable[[], bool], timeout_s: float) -> bool:
+def until(is_so: Callable[[], bool], timeout_s: float, look_s: float = 0.1) -> bool:
     end = time.monotonic() + timeout_s
     while not is_so():
         if time.monotonic() > end:
             return False
-        time.sleep(0.1)
+        time.sleep(look_s)
     return True

@@ -15,7 +15,7 @@ import pytest
 from tests.crash import loop_disk
 from tests.replication.histories import network
 from tests.replication.histories.ensemble import ZooKeepers
-from tests.replication.histories.mutants import ALL
+from tests.replication.histories.mutants import ALL, SESSIONS_MS
 from tests.replication.histories.network import Network
 from tests.replication.histories.rounds import play
 from tests.replication.histories.schedule import schedule
@@ -35,10 +35,11 @@ def test_the_mutant_is_found(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
+    session_ms = SESSIONS_MS.get(mutant, SESSION_MS)
     for seed in range(1, ROUNDS + 1):
-        planned = schedule(seed, ROUND_S, SESSION_MS / 1000, ALL[mutant])
+        planned = schedule(seed, ROUND_S, session_ms / 1000, ALL[mutant])
         folder = tmp_path_factory.mktemp(f"mutant-{seed}-")
-        result = play(seed, ROUND_S, planned, *places, folder, SESSION_MS, mutant)
+        result = play(seed, ROUND_S, planned, *places, folder, session_ms, mutant)
         if result.counts:
             tell(request, f"{mutant}: found in round {seed} by {dict(result.counts)}")
             return

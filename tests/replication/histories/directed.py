@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from tests.replication.histories.leaders import InZooKeeper, Leaders
+from tests.replication.histories.leaders import TOPIC, InZooKeeper, Leaders
 from tests.replication.histories.machine import Machine
 from tests.replication.histories.network import (
     CLIENTS,
@@ -51,7 +51,7 @@ OUT_S = 10.0  # it is out of sync
 BEHIND_S = 1.0  # and lacks what came since
 JOINS_S = 2.0  # it is in sync, if anybody thinks so
 FIRST_S = 2.0  # who comes back first is alone for so long
-ALONE_S = 2.5  # it writes, and nobody follows it
+ALONE_BYTES = 10_000  # it has written more alone than it lost
 STOPS_S = 1.0  # it has ended its session, if it does not wait for its followers
 SOON_S = 0.02
 GONE = 1.2  # sessions' timeouts after which a broker that died is missed
@@ -158,27 +158,28 @@ class DirectedFaults:
         return self._returns_first(names[0], machine.put_copy_back)
 
     def _power_cut_back(self, names: tuple[str, ...], amount: float) -> Undo:
-        """While no ZooKeeper is there no session ends, however long the start takes."""
         leader = self._no_controller(names[0], amount)
         others, machine = others_than(leader, amount), self.site.machines[leader]
         word, own = Leaders(self.site, others[0]), Leaders(self.site, leader)
         numbers = word.given(leader)
         until(partial(word.are_in_sync, *BROKERS), UP_S)
-        self.site.zookeepers.kill(*ZOOKEEPERS)
         machine.do(machine.lose_power_while_busy)
         machine.until_idle(UP_S)
         apart = self.cut(both_ways([leader], others))
         self.started([machine])
-        machine.until_idle(UP_S)
-        self.site.zookeepers.start(*ZOOKEEPERS)
         until(partial(own.lives, leader), UP_S)
-        time.sleep(ALONE_S)
+        size = self._size(leader, numbers)
+        until(lambda: self._size(leader, numbers) > size + ALONE_BYTES, OUT_S)
         counted = own.counted(numbers)
         apart()
         for each in others:
             self.site.network.reset(each, leader)
         until(lambda: own.counted(numbers) > counted, OUT_S)
         return partial(self.started, self.ended([leader]))
+
+    def _size(self, name: str, numbers: Iterable[int]) -> int:
+        """Of what it has, also of what does not count."""
+        return sum(len(self.site.files(name, (TOPIC, each))) for each in numbers)
 
     def _stops_ahead(self, names: tuple[str, ...], amount: float) -> Undo:
         leader, others = names[0], others_than(names[0], amount)

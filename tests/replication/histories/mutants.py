@@ -27,6 +27,10 @@ COMPILED: dict[str, tuple[str, ...]] = {
 }
 
 
+# A broker is to be back before its session ends, also on a machine where a start takes long.
+SESSIONS_MS = {"restarted_leader_leads_on": 9000}
+
+
 def cuts_at_the_watermark() -> None:
     """Who begins to follow cuts off what it does not know to be everywhere."""
     from appliance.broker import replica_fetchers

@@ -32,6 +32,7 @@ PRODUCERS = {"i1": "idempotent", "i2": "idempotent", "i3": "idempotent", "a1": "
 HAS_TRANSFERS = bool(int(os.environ.get("HISTORY_TRANSFERS", "1")))
 HAS_MOVES = bool(int(os.environ.get("HISTORY_MOVES", "0")))
 HEALED_S = 180.0
+SOME_HEALED_S = 30.0  # where something is wrong already, only so that the rest can be read
 GROUPS_S = 90.0  # more than twice a member's session, on a machine with much to do
 Final = dict[Partition, dict[int, str]]
 HARMLESS = {"stop", "stops ahead", "clock", "slow", "ZooKeeper killed", "ZooKeeper paused",
@@ -155,12 +156,14 @@ def _play(
     topics.end()
     if moving:
         moving.end()
-    if wrong := cluster.heal(HEALED_S):
+    is_wrong = bool(ledger.anomalies.counts)
+    wrong = cluster.heal(SOME_HEALED_S if is_wrong else HEALED_S)
+    if wrong and not is_wrong:
         ledger.anomalies.add("not healed", wrong)
     if moving and not moving.bring_home(HEALED_S):
         ledger.anomalies.add("stuck", "partitions that were moved are not where they belong")
     result.moves = moving.moves if moving else 0
-    if not until(lambda: not topics.wrong(), GROUPS_S):
+    if not until(lambda: not topics.wrong(), _patience_s(ledger, GROUPS_S)):
         ledger.anomalies.add("topics", topics.wrong())
     for teller in tellers:
         teller.end()

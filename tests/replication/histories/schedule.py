@@ -46,7 +46,7 @@ KINDS: dict[str, tuple[int, float, float]] = {
     "joiner alone": (1, 4.5, 5.0),
     "cut off in steps": (1, 3.2, 4.0),
     "old copy first": (1, 4.5, 5.0),
-    "power cut back": (1, 4.0, 4.8),
+    "power cut back": (1, 1.2, 1.8),
     "stops ahead": (1, 2.0, 3.0),
 }
 # Of several steps (`directed.py`), whose time is that of all of them.

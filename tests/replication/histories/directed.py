@@ -42,6 +42,7 @@ AHEAD_S = 0.5  # a follower gets ahead of the other one
 HELD_S = 0.1  # its next fetch is on its way
 CUT_S = 0.6  # it hears of the next leader, and cuts its log
 RESENT_S = 1.2  # TCP sends again what was dropped
+RESENT_MAX_S = 3.5  # after more its follower is out of sync
 ELECT_S = 2.0
 CAUGHT_UP_S = 2.5  # it has all, and the leader has written that
 DEAF_S = 0.8  # so long before the ISR is to be written the leader hears no more
@@ -96,7 +97,7 @@ class DirectedFaults:
         word.prefer(numbers, (behind, leader, follower))
         apart = self.cut([*both_ways([leader], [behind]), *both_ways([behind], [CLIENTS])])
         time.sleep(AHEAD_S)
-        held = self.cut(one_way([follower], [leader]))
+        held, held_s = self.cut(one_way([follower], [leader])), time.monotonic()
         time.sleep(HELD_S)
         word.elect(numbers, behind, ELECT_S)
         time.sleep(CUT_S)
@@ -106,7 +107,8 @@ class DirectedFaults:
         word.elect(numbers, leader, ELECT_S)
         apart()
         held()
-        time.sleep(RESENT_S)
+        # TCP waits twice as long each time.
+        time.sleep(min(max(RESENT_S, time.monotonic() - held_s), RESENT_MAX_S))
         dead = self.ended([leader, behind])
         machine.send(signal.SIGCONT)
         return partial(self.started, dead)

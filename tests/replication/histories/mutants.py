@@ -27,8 +27,8 @@ COMPILED: dict[str, tuple[str, ...]] = {
 }
 
 
-# A broker is to be back before its session ends, also on a machine where a start takes long.
-SESSIONS_MS = {"restarted_leader_leads_on": 9000}
+# A broker is to be back before its session ends, or paused for so long, on a slow machine, too.
+SESSIONS_MS = {"restarted_leader_leads_on": 9000, "older_epochs_are_answered": 9000}
 
 
 def cuts_at_the_watermark() -> None:
@@ -40,8 +40,10 @@ def cuts_at_the_watermark() -> None:
     def cut_and_follow(
         self: Any, key: Any, topic_id: bytes, log: Any, leader: int, unclean: int = -1
     ) -> None:
-        if self._followed.get(key) is None or self._followed[key].leader != leader:
-            log.truncate(log.high_watermark)
+        known = self._followed.get(key)
+        is_new = known is None or known.leader != leader
+        if is_new and log.high_watermark < log.log_end_offset:
+            log.cut(log.election, log.high_watermark)
         follow(self, key, topic_id, log, leader, unclean)
 
     replica_fetchers.ReplicaFetchers.follow = cut_and_follow  # type: ignore[method-assign]

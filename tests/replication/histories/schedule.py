@@ -40,7 +40,7 @@ KINDS: dict[str, tuple[int, float, float]] = {
     "ZooKeeper killed": (3, 0.2, 2.0),
     "ZooKeeper paused": (2, 0.2, 2.0),
     "ZooKeeper lost": (1, 0.2, 2.5),
-    "late fetch": (1, 2.8, 3.5),
+    "late fetch": (1, 1.5, 1.9),
     "late ISR write": (1, 4.5, 5.0),
     "joins unheard": (1, 4.2, 4.8),
     "joiner alone": (1, 4.5, 5.0),

@@ -135,6 +135,8 @@ class Site:
             for number, each in topic.partitions.items():
                 if is_forsaken(topic.topic, each):
                     continue
+                if topic.topic.startswith("__") and len(each.replicas) < len(BROKERS):
+                    return f"{name} says that {topic.topic} is on {each.replicas} alone, as yet"
                 if each.leader == -1 or len(each.isrs) != len(each.replicas):
                     return (f"{name} says that {topic.topic}-{number} is led by {each.leader}, "
                             f"ISR {each.isrs}")  # fmt: skip

@@ -11,6 +11,7 @@ that of the shortest way in which a rule of `docs/replication.md` is missed, as 
     joiner alone       a broker that comes back gets no records. All others die
     cut off in steps   a leader is cut off from the others, and from ZooKeeper when it would write
                        that they are out of sync
+    new disk first     all die, and the first to come back has an empty disk
     old copy first     all die, and the first to come back has an older copy of its disk
     power cut back     a leader loses what it had not synced, comes back in its session, and writes
                        on before its followers reach it
@@ -149,6 +150,9 @@ class DirectedFaults:
             self.started(others)
 
         return undo
+
+    def _new_disk_first(self, names: tuple[str, ...], amount: float) -> Undo:
+        return self._returns_first(names[0], self.site.machines[names[0]].lose_all)
 
     def _old_copy_first(self, names: tuple[str, ...], amount: float) -> Undo:
         machine = self.site.machines[names[0]]

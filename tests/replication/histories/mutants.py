@@ -221,7 +221,7 @@ INTERPRETED: dict[str, tuple[Callable[[], None], tuple[str, ...]]] = {
     "cuts_at_the_watermark": (cuts_at_the_watermark, CRASHES),
     "leads_without_a_session": (leads_without_a_session, ("cut from ZooKeeper",)),
     "isr_without_version": (isr_without_version, ("late ISR write",)),
-    "lost_disk_keeps_its_place": (lost_disk_keeps_its_place, ("new disk", "kill", "stop")),
+    "lost_disk_keeps_its_place": (lost_disk_keeps_its_place, ("new disk first",)),
     "older_copy_is_not_told": (older_copy_is_not_told, ("old copy first",)),
     "elects_anybody": (elects_anybody, ("returns alone",)),
     "joins_without_records": (joins_without_records, ("joiner alone",)),

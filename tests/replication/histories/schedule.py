@@ -45,14 +45,16 @@ KINDS: dict[str, tuple[int, float, float]] = {
     "joins unheard": (1, 4.2, 4.8),
     "joiner alone": (1, 4.5, 5.0),
     "cut off in steps": (1, 3.2, 4.0),
+    "new disk first": (1, 2.5, 3.0),
     "old copy first": (1, 4.5, 5.0),
     "power cut back": (1, 1.2, 1.8),
     "stops ahead": (1, 2.0, 3.0),
 }
 # Of several steps (`directed.py`), whose time is that of all of them.
 DIRECTED = ("late fetch", "late ISR write", "joins unheard", "joiner alone",
-            "cut off in steps", "old copy first", "power cut back", "stops ahead")  # fmt: skip
-LOSSES = ("new disk", "old copy", "old copy first")
+            "cut off in steps", "new disk first", "old copy first", "power cut back",
+            "stops ahead")  # fmt: skip
+LOSSES = ("new disk", "old copy", "new disk first", "old copy first")
 # Whoever has one of these has lost what only it and the one before may have. Two of three disks at
 # once are more than is promised, so it comes when all is in sync, or not at all.
 DISKS = (*LOSSES, "dead disk")

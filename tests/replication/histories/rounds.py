@@ -32,7 +32,7 @@ PRODUCERS = {"i1": "idempotent", "i2": "idempotent", "i3": "idempotent", "a1": "
 HAS_TRANSFERS = bool(int(os.environ.get("HISTORY_TRANSFERS", "1")))
 HAS_MOVES = bool(int(os.environ.get("HISTORY_MOVES", "0")))
 HEALED_S = 180.0
-SOME_HEALED_S = 30.0  # where something is wrong already, only so that the rest can be read
+SOME_HEALED_S = 60.0  # where something is wrong already, only so that the rest can be read
 GROUPS_S = 90.0  # more than twice a member's session, on a machine with much to do
 Final = dict[Partition, dict[int, str]]
 HARMLESS = {"stop", "stops ahead", "clock", "slow", "ZooKeeper killed", "ZooKeeper paused",
@@ -156,15 +156,7 @@ def _play(
     topics.end()
     if moving:
         moving.end()
-    is_wrong = bool(ledger.anomalies.counts)
-    wrong = cluster.heal(SOME_HEALED_S if is_wrong else HEALED_S)
-    if wrong and not is_wrong:
-        ledger.anomalies.add("not healed", wrong)
-    if moving and not moving.bring_home(HEALED_S):
-        ledger.anomalies.add("stuck", "partitions that were moved are not where they belong")
-    result.moves = moving.moves if moving else 0
-    if not until(lambda: not topics.wrong(), _patience_s(ledger, GROUPS_S)):
-        ledger.anomalies.add("topics", topics.wrong())
+    _heal(cluster, ledger, topics, moving, result)
     for teller in tellers:
         teller.end()
     _settle(cluster, ledger, producers, scanning)
@@ -186,6 +178,21 @@ def _play(
             ledger.anomalies.add("broker", words)
     _count(result, ledger, groups, scanning)
     result.topics = topics.changes
+
+
+def _heal(
+    cluster: Site, ledger: Ledger, topics: MadeAndDeleted, moving: Moving | None, result: Result
+) -> None:
+    is_wrong = bool(ledger.anomalies.counts)
+    wrong = cluster.heal(SOME_HEALED_S if is_wrong else HEALED_S)
+    if wrong and not is_wrong:
+        ledger.anomalies.add("not healed", wrong)
+    if moving and not moving.bring_home(HEALED_S):
+        ledger.anomalies.add("stuck", "partitions that were moved are not where they belong")
+    result.moves = moving.moves if moving else 0
+    is_right = until(lambda: not topics.wrong(), _patience_s(ledger, GROUPS_S))
+    if not (is_right or wrong):
+        ledger.anomalies.add("topics", topics.wrong())
 
 
 def _settle(

@@ -109,7 +109,11 @@ class MadeAndDeleted:
 
     def wrong(self) -> str:
         """By every broker, after the end; empty if all is as it was told."""
-        for broker, topics in self._site.topics_by_broker().items():
+        try:
+            there = self._site.topics_by_broker()
+        except KafkaException as error:
+            return f"not known: {error}"
+        for broker, topics in there.items():
             for name, is_there in self.is_there.items():
                 if is_there is not None and (name in topics) != is_there:
                     return f"{broker} has {name}: {name in topics}, it was told to be {is_there}"

@@ -63,8 +63,6 @@ class Transferring:
             except (KafkaException, SystemError) as error:
                 self._note_refusal(_cause(error))
                 time.sleep(0.2)  # another producer with this name: it finds out how it ended
-            except SystemError:  # so confluent_kafka 2.16 tells of a fatal error within a callback
-                time.sleep(0.2)
 
     def _note_refusal(self, error: Any) -> None:
         if self.transfers and error.code() == KafkaError.INVALID_TXN_STATE:

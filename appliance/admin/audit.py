@@ -102,22 +102,34 @@ class Trail:
 
     async def note(self, call: Call, route: Route, status: int) -> None:
         """The action is done: if it cannot be noted, the log says so."""
-        broker = self._broker()
-        if broker is None:
-            return
         action = f"{route.method} {call.request.path}"
         try:
             details = details_of(call.body)
         except Exception:  # a row without the request is better than none
             log.exception("the request is not in the audit trail", action=action)
             details = ""
+        is_rare = route.role == ADMIN or route.reads_messages
+        kind = f"{route.method} {route.url}"
+        self.act(call, action, details, status, kind=kind, is_rare=is_rare)
+        await self.settled()
+
+    def act(
+        self, call: Call, action: str, details: str, status: int, *, kind: str, is_rare: bool
+    ) -> None:
+        """One of what a request does; it is on disk once the trail is settled."""
+        broker = self._broker()
+        if broker is None:
+            return
         row = AuditRow(
             0, wall_now_ms(), call.who, call.request.remote or "", action, details, status,
             ADMIN_PORT, mechanism_of(call.identity),
         )  # fmt: skip
-        is_rare = route.role == ADMIN or route.reads_messages
-        broker.audit.act(row, f"{route.method} {route.url}", is_rare=is_rare)
-        await broker.audit.settled()
+        broker.audit.act(row, kind, is_rare=is_rare)
+
+    async def settled(self) -> None:
+        broker = self._broker()
+        if broker is not None:
+            await broker.audit.settled()
 
     def failed(self, peer: str, name: str, *, is_refused: bool = False) -> None:
         """Counts a failed login."""

@@ -7,18 +7,22 @@ from dataclasses import replace
 from typing import Any, TypedDict
 
 from appliance import config as configuration
+from appliance.admin.config_rows import plain_texts
 from appliance.admin.rights import ALTER_CLUSTER_CONFIGS, DESCRIBE_CLUSTER_CONFIGS
 from appliance.admin.route import ADMIN, Call, get, patch
 from appliance.config import Setting
 from appliance.config.config_key import changes_to
+from appliance.config.config_words import examples, in_words
 from appliance.config.dynamic_broker_config import ConfigEntry, ConfigSource, listener_of
 
+AT_RUN_TIME = "changed at run time"
 DYNAMIC = (ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER)
 
 
 class SettingRow(TypedDict):
     name: str
     value: str
+    words: str  # "": the value says it
     default: str
     source: str  # default, file PATH, environment NAME, --set, flag, changed at run time
     needs_restart: bool
@@ -44,7 +48,8 @@ def list_settings(call: Call) -> Settings:
     for name, value in configuration.values_of(config).items():
         row = setting_row(configuration.settings()[name], value, config.origins.get(name))
         if name in changed:
-            row["value"], row["source"] = changed[name].value, "changed at run time"
+            row["value"], row["source"] = changed[name].value, AT_RUN_TIME
+            row["words"] = in_words(name, row["value"])
         row["needs_restart"] = name not in entries or entries[name].read_only
         rows.append(row)
     rows += [limit_row(entries[name], config.origins) for name in limits_that_are_set(entries)]
@@ -52,14 +57,16 @@ def list_settings(call: Call) -> Settings:
 
 
 def setting_row(row: Setting, value: Any, origin: str | None) -> SettingRow:
+    more = examples(row.name)
     return {
         "name": row.name,
         "value": row.text(value),
+        "words": in_words(row.name, row.text(value)),
         "default": row.default_text,
         "source": origin or "default",
         "needs_restart": True,
         "unit": row.unit,
-        "accepts": row.wanted,
+        "accepts": f"{row.wanted}; {more}" if more else row.wanted,
         "reason": row.reason,
         "environment": row.environment,
     }
@@ -79,13 +86,13 @@ def limit_row(entry: ConfigEntry, origins: Mapping[str, str]) -> SettingRow:
     of_all = configuration.settings()[name.split(".", 3)[3]]
     row = setting_row(replace(of_all, name=name), entry.value, origins.get(name))
     if entry.source in DYNAMIC:
-        row["source"] = "changed at run time"
+        row["source"] = AT_RUN_TIME
     row["needs_restart"] = False
     return row
 
 
 async def change_settings(call: Call) -> Settings:
-    await call.broker.configs.alter_broker(changes_to(call.body["configs"]))
+    await call.broker.configs.alter_broker(changes_to(plain_texts(call.body["configs"])))
     return list_settings(call)
 
 

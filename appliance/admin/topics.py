@@ -9,6 +9,7 @@ from typing_extensions import NotRequired
 
 from appliance._log import Log
 from appliance.access.acls import CLUSTER_NAME, Operation
+from appliance.admin.config_rows import Config, plain_texts, topic_config_rows
 from appliance.admin.partition_logs import PartitionRow, partition_row
 from appliance.admin.partition_snapshot import Traffic
 from appliance.admin.rights import (
@@ -25,8 +26,8 @@ from appliance.admin.route import ADMIN, Call, Param, delete, get, patch, post
 from appliance.admin.topic_lookup import topic_of
 from appliance.broker.broker import Broker
 from appliance.broker.partition_leaders import EARLIEST
-from appliance.config.config_key import ConfigType, changes_to
-from appliance.config.dynamic_broker_config import ConfigEntry
+from appliance.config.config_key import changes_to
+from appliance.config.config_words import in_words
 from appliance.errors import Refused
 from appliance.protocol import ErrorCode
 from appliance.storage._log_metrics import LogFacts, log_facts
@@ -52,6 +53,7 @@ class TopicRow(TypedDict):
     cleanup_policy: str
     retention_ms: int
     retention_bytes: int
+    kept: str  # the three in words: compacted, 7 d or 1 GiB
     created_ms: int
     failed: int  # partitions that refuse writes
     unserved: dict[str, str]  # the reason by unopened partition; sums exclude them
@@ -61,17 +63,6 @@ class TopicList(TypedDict):
     total: int  # before `limit`
     topics: list[TopicRow]
     unavailable: dict[str, str]  # the reason by topic with a partition that is not served
-
-
-class Config(TypedDict):
-    name: str
-    value: str
-    source: str
-    default: str
-    is_sensitive: bool
-    is_read_only: bool
-    type: str
-    doc: str
 
 
 class TopicAnswer(TopicRow):
@@ -138,6 +129,10 @@ async def rows_of(call: Call) -> list[TopicRow]:
 
 def topic_row(broker: Broker, topic: Topic, facts: list[LogFacts], rate: Traffic) -> TopicRow:
     last = max((each.largest_timestamp for each in facts), default=-1)
+    policy, kept_ms, kept_bytes = (
+        broker.configs.of_topic(topic.name, each)
+        for each in ("cleanup.policy", "retention.ms", "retention.bytes")
+    )
     return {
         "name": topic.name,
         "id": str(topic.id),
@@ -152,13 +147,27 @@ def topic_row(broker: Broker, topic: Topic, facts: list[LogFacts], rate: Traffic
         "sent_bytes_per_s": rate.bytes_out,
         "unflushed_bytes": sum(each.unflushed_bytes for each in facts),
         "unflushed_age_ms": max((each.unflushed_age_ms for each in facts), default=0),
-        "cleanup_policy": broker.configs.of_topic(topic.name, "cleanup.policy"),
-        "retention_ms": int(broker.configs.of_topic(topic.name, "retention.ms")),
-        "retention_bytes": int(broker.configs.of_topic(topic.name, "retention.bytes")),
+        "cleanup_policy": policy,
+        "retention_ms": int(kept_ms),
+        "retention_bytes": int(kept_bytes),
+        "kept": kept_in_words(policy, kept_ms, kept_bytes),
         "created_ms": topic.created_ms,
         "failed": sum(not each.is_alive for each in facts),
         "unserved": {str(number): why for number, why in topic.unserved.items()},
     }
+
+
+def kept_in_words(policy: str, ms: str, size: str) -> str:
+    limits = [
+        in_words(name, text)
+        for name, text in (("retention.ms", ms), ("retention.bytes", size))
+        if int(text) >= 0
+    ]
+    policies = policy.split(",")
+    words = ["compacted"] if "compact" in policies else []
+    if "delete" in policies or not words:
+        words.append(" or ".join(limits) if limits and "delete" in policies else "for ever")
+    return ", ".join(words)
 
 
 async def get_topic(call: Call) -> TopicAnswer:
@@ -172,28 +181,14 @@ async def answer_of(call: Call, name: str) -> TopicAnswer:
     facts = log_facts(logs)
     row = topic_row(broker, topic, facts, rates.get(topic.name, Traffic()))
     pairs = zip(logs, facts, strict=True)
-    entries = broker.configs.in_force.topic_entries(topic.configs)
     sees_configs = call.rights.may(Operation.DESCRIBE_CONFIGS, TOPIC, topic.name)
     return {
         **row,
         "is_replicated": topic.is_replicated,
         "elsewhere": 0 if topic.here is None else len(topic.logs) - len(topic.here),
         "partition_rows": [partition_row(log.partition, log, each) for log, each in pairs],
-        "configs": [config_row(each) for each in entries] if sees_configs else [],
+        "configs": topic_config_rows(broker, topic) if sees_configs else [],
         "allowed": call.rights.allowed(TOPIC, topic.name),
-    }
-
-
-def config_row(entry: ConfigEntry) -> Config:
-    return {
-        "name": entry.name,
-        "value": entry.value,
-        "source": entry.source.name.lower(),
-        "default": entry.default_value,
-        "is_sensitive": False,
-        "is_read_only": entry.read_only,
-        "type": ConfigType(entry.type).name.lower(),
-        "doc": entry.doc,
     }
 
 
@@ -202,9 +197,10 @@ async def create_topic(call: Call) -> TopicAnswer:
     if not call.rights.may(Operation.CREATE, CLUSTER, CLUSTER_NAME):
         call.rights.check(Operation.CREATE, TOPIC, body["name"])
     partitions, factor = body.get("partitions", DEFAULT), body.get("replication_factor", DEFAULT)
+    configs = plain_texts(body.get("configs", {}))
     call.broker.topics.check_new(body["name"])
     call.broker.members.check_factor(body["name"], factor)
-    await call.broker.topics.create(body["name"], partitions, body.get("configs", {}), factor)
+    await call.broker.topics.create(body["name"], partitions, configs, factor)
     return await answer_of(call, body["name"])
 
 
@@ -216,7 +212,7 @@ async def change_topic(call: Call) -> TopicAnswer:
     if "partitions" in body:
         call.rights.check(Operation.ALTER, TOPIC, name)
     broker.topics.named(name)
-    if changes := changes_to(body.get("configs", {})):
+    if changes := changes_to(plain_texts(body.get("configs", {}))):
         check_own(name)
         await broker.configs.alter_topic(name, changes)
     if "partitions" in body:

@@ -123,6 +123,7 @@ class RecordsBehind(NamedTuple):
     without_commit: WithoutCommit
     topics: frozenset[str]
     unknown_partitions: int
+    partitions: int
 
 
 class LagSnapshot(NamedTuple):
@@ -290,6 +291,7 @@ class Lag:
             WithoutCommit(len(own), sum(own)),
             frozenset(each.topic for each in places),
             sum(each.ends is None for each in partitions),
+            len(partitions),
         )
 
     def _progress(self, group_id: str) -> GroupProgress | None:

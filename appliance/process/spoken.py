@@ -61,10 +61,6 @@ def moment(ms: int | None) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(ms / 1000)) + "Z"
 
 
-def kept(ms: int) -> str:
-    return "for ever" if ms < 0 else duration(ms / 1000)
-
-
 def trend(past: Sequence[float], width: int, blocks: str = BLOCKS) -> str:
     """The last numbers as a chart in one line, the newest at its right: the largest is as high as
     the line, and what is small is not nothing."""

@@ -227,6 +227,20 @@ def test_topics_in_bodies_are_asked_for_too(people: dict[str, Rest], rules: Any)
     assert changed.body["retention_ms"] == 1000
 
 
+def test_of_several_topics_each_is_asked_for(people: dict[str, Rest], rules: Any) -> None:
+    people["ada"].post("/topics", {"name": "hers"})
+    rules(NOBODY, "allow", "delete", "hers")
+    rules(NOBODY, "allow", "describe", "orders")
+    body = {"topics": ["secrets", "orders", "hers"], "dry_run": False}
+    found = people[NOBODY].post("/several-topics/delete", body)["results"]
+    assert [each["outcome"] for each in found] == ["refused", "refused", "done"]
+    assert found[0]["text"] == "there is no topic 'secrets'"  # which she may not know of
+    assert found[1]["text"] == f"User:{NOBODY} may not delete topic orders"
+    kept = {each["name"] for each in people["ada"].get("/topics")["topics"]}
+    assert {"orders", "secrets"} <= kept
+    assert "hers" not in kept
+
+
 def test_a_group_is_reset_on_topics_that_may_be_read(people: dict[str, Rest], rules: Any) -> None:
     nora = people[NOBODY]
     rules(NOBODY, "allow", "read", "readers", "group")

@@ -22,12 +22,12 @@ def test_a_topic_from_its_making_to_its_end(shell: Shell) -> None:
     assert shell.out("topic create orders -p 2 -c retention.ms=60000") == (
         "orders created with 2 partitions\n")
     assert shell.out("topic list").splitlines() == [
-        "topic   partitions  records  size  last write    kept",
-        "orders           2        0   0 B           -  60.0 s",
+        "topic   partitions  records  size  last write   kept",
+        "orders           2        0   0 B           -  1 min",
     ]
     shell.out("topic alter orders -p 3 -c retention.ms= -c max.message.bytes=5000")
     described = shell.out("topic describe orders")
-    assert "max.message.bytes = 5000   (topic)\n" in described
+    assert "max.message.bytes = 5000, about 4.9 KiB   (topic)\n" in described
     assert "retention.ms" not in described
     assert len(shell.json("topic describe orders")["partition_rows"]) == 3
     shell.out("produce orders", text="a\nb\n")
@@ -36,6 +36,48 @@ def test_a_topic_from_its_making_to_its_end(shell: Shell) -> None:
     assert shell.out("topic empty orders --yes") == "orders emptied of 2 records\n"
     shell.out("topic delete orders", text="y\n")
     assert shell.json("topic list")["topics"] == []
+
+
+def test_several_topics_are_changed_and_deleted_at_once(shell: Shell) -> None:
+    for name in ("a", "b"):
+        shell.out(f"topic create {name} -c retention.ms=3d")
+    told = shell.out("topic alter a b -c retention.ms=12h --dry-run")
+    assert told.splitlines()[0] == (
+        "a would be done: retention.ms: 259200000, 3 d -> 43200000, 12 h")
+    assert shell.out("topic alter a b -c retention.ms=12h").count(" done: ") == 2
+    wrong = shell.run("topic alter a none -c retention.ms=1h")
+    assert (wrong.exit_code, "none refused: there is no topic" in wrong.stderr) == (1, True)
+    assert wrong.stdout.startswith("a done: ")
+    assert shell.run("topic alter a b -p 3").exit_code == 2
+    refused = shell.run("topic delete a none --yes")  # all of them or, as far as is known, none
+    assert (refused.exit_code, len(shell.json("topic list")["topics"])) == (1, 2)
+    asked = shell.run("topic delete a b", text="n\n")
+    assert "a: 0 records, 0 B\n" in asked.output
+    assert "Delete these 2 topics?" in asked.output
+    assert shell.out("topic delete a b --yes").splitlines()[0] == "a done: 0 records, 0 B"
+    assert shell.json("topic list")["topics"] == []
+
+
+def test_configs_are_told_in_words_and_what_they_mean(shell: Shell) -> None:
+    shell.out("topic create orders -c retention.ms=3d")
+    lines = shell.out("topic configs orders").splitlines()
+    assert lines[0] == "Retention"
+    (kept,) = [each.split() for each in lines if each.startswith("  retention.ms ")]
+    assert kept == ["retention.ms", "259200000,", "3", "d", "this", "topic", "604800000,", "7", "d"]
+    assert lines.index("No effect here") < min(
+        number for number, each in enumerate(lines) if "remote.storage" in each)
+    told = shell.out("topic configs orders retention.ms")
+    assert "Records older than this are deleted" in told
+    assert "Accepts a whole number of 64 bits of at least -1; also as 3d" in told
+    assert len(shell.json("topic configs")["configs"]) == len(shell.json(
+        "topic configs orders")["configs"])  # fmt: skip
+    assert shell.run("topic configs orders retention").exit_code == 3
+
+
+def test_who_reads_and_writes_a_topic(shell: Shell) -> None:
+    shell.out("topic create orders")
+    assert shell.out("topic consumers orders").startswith("group ")
+    assert shell.out("topic producers orders").startswith("producer ")
 
 
 # Exit codes
@@ -90,7 +132,7 @@ def test_the_broker_on_one_screen(shell: Shell) -> None:
 def test_settings_are_shown_and_changed(shell: Shell) -> None:
     assert "advertised.listeners" in shell.out("config get listen")
     assert shell.out("config set log.retention.ms=60000") == (
-        "log.retention.ms = 60000   (changed at run time)\n")
+        "log.retention.ms = 60000, 1 min   (changed at run time)\n")
     assert shell.json("config get log.retention.ms")[0]["value"] == "60000"
 
 

@@ -223,15 +223,15 @@ def test_what_is_wanted_and_has_no_commit_counts_from_the_first_record(world: Wo
     )
     assert (found.records, found.seconds, found.without_commit) == (8, 16.0, (1, 6))
     both = {"t", "not made yet"}
-    assert world.lag.records_of("g", both) == (8, (1, 6), both, 0)
-    assert world.lag.records_of("nobody", both) == (0, (0, 0), frozenset(), 0)
+    assert world.lag.records_of("g", both) == (8, (1, 6), both, 0, 2)
+    assert world.lag.records_of("nobody", both) == (0, (0, 0), frozenset(), 0, 0)
 
 
 def test_who_may_know_of_some_topics_is_told_of_their_lag_alone(world: World) -> None:
     for topic, age_ms in (("t", 5_000), ("hidden", 60_000)):
         append(world.log(topic), batch("a", timestamp=NOW - age_ms))
         world.commit(0, topic)
-    assert world.lag.records_of("g", {"t"}) == (1, (0, 0), {"t"}, 0)
+    assert world.lag.records_of("g", {"t"}) == (1, (0, 0), {"t"}, 0, 1)
     found = world.of()
     assert (found.records, found.seconds) == (2, 60.0)
     own = found.of_topics({"t"})
@@ -298,7 +298,7 @@ def test_what_other_brokers_have_counts_and_what_they_do_not_tell_is_unknown(wor
     group, other = world.lag.snapshot().groups
     assert (group.records, group.seconds, group.unknown_partitions) == (18, 30.0, 1)
     assert (other.records, other.seconds, other.unknown_partitions) == (0, None, 1)
-    assert world.lag.records_of("g", {"t"}) == (18, (0, 0), {"t"}, 1)
+    assert world.lag.records_of("g", {"t"}) == (18, (0, 0), {"t"}, 1, 4)
     rows = [row for each in world.lag.snapshot().groups for row in metrics_of_groups.lag_rows(each)]
     assert [(row.topic, row.records, row.unknown) for row in rows] == [("t", 18, 1), ("u", 0, 1)]
 

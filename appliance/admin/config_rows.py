@@ -21,12 +21,20 @@ from appliance.topics.topic import Topic
 
 Text = TypeVar("Text", str, "str | None")  # None: back to the broker's
 
+ORIGINS = {
+    ConfigSource.TOPIC: "this topic",
+    ConfigSource.DYNAMIC_BROKER: "the broker, at run time",
+    ConfigSource.DYNAMIC_DEFAULT_BROKER: "all brokers, at run time",
+    ConfigSource.STATIC_BROKER: "the broker's settings",
+}
+
 
 class Config(TypedDict):
     name: str
     value: str
     words: str  # "": the value says it
     source: str
+    origin: str  # the source in words
     default: str  # Kafka's word for it: what a broker without settings has
     broker_value: str  # what a topic has that says nothing
     broker_words: str
@@ -65,6 +73,7 @@ def config_row(entry: ConfigEntry, policy: str, is_replicated: bool) -> Config:
         "value": entry.value,
         "words": in_words(name, entry.value),
         "source": entry.source.name.lower(),
+        "origin": ORIGINS.get(entry.source, "default"),
         "default": entry.default_value,
         "broker_value": base.value,
         "broker_words": in_words(name, base.value),

@@ -41,7 +41,9 @@ NAME_MAX = 249  # longer ones are no topics
 DONE = {"DELETE": HTTPStatus.NO_CONTENT, "PATCH": HTTPStatus.OK}
 
 Names = Annotated[list[str], Limits(1, TOPICS_MAX)]
-Outcome = Literal["done", "would be done", "unchanged", "refused"]
+Outcome = Literal[
+    "deleted", "changed", "would be deleted", "would be changed", "unchanged", "refused"
+]
 
 
 class TopicsDeletion(TypedDict):
@@ -136,9 +138,9 @@ async def delete_topics(call: Call) -> TopicResults:
         text = held(topic, groups.get(name, ()))
         del topic  # its logs are not to stay in memory
         if is_dry:
-            return result_of(name, "would be done", text)
+            return result_of(name, "would be deleted", text)
         await call.broker.delete_topic(name)
-        return result_of(name, "done", text)
+        return result_of(name, "deleted", text)
 
     return await each_of(call, "DELETE", one)
 
@@ -171,9 +173,8 @@ def groups_by_topic(call: Call) -> dict[str, list[str]]:
 
 
 async def change_topics(call: Call) -> TopicResults:
-    changes = changes_to(plain_texts(call.body["configs"]))
-
     async def one(name: str, is_dry: bool) -> TopicResult:
+        changes = changes_to(plain_texts(call.body["configs"]))
         own = dict(seen(call, Operation.ALTER_CONFIGS, name).configs)
         shifts = [shift(call.broker, own, each) for each in changes]
         await call.broker.configs.alter_topic(name, changes, validate_only=is_dry)
@@ -181,7 +182,7 @@ async def change_topics(call: Call) -> TopicResults:
         wanted |= {each.name: None for each in changes if each.value is None}
         if all(own.get(config) == text for config, text in wanted.items()):
             return result_of(name, "unchanged", "")
-        return result_of(name, "would be done" if is_dry else "done", "", shifts)
+        return result_of(name, "would be changed" if is_dry else "changed", "", shifts)
 
     return await each_of(call, "PATCH", one)
 

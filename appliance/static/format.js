@@ -95,14 +95,6 @@ export function span(from, to) {
   return `${first} – ${first.slice(0, 10) === last.slice(0, 10) ? last.slice(11) : last}`;
 }
 
-/** The value of a config with its unit, by the end of its name. Empty where that says no more. */
-export function meaning(name, value) {
-  const number = Number(value);
-  if (String(value ?? "").trim() === "" || !(number >= 1000) || number >= 9e18) return "";
-  if (/[._]ms$/.test(name)) return duration(number / 1000);
-  return /[._]bytes$/.test(name) ? bytes(number) : "";
-}
-
 export const ago = (ms, now = Date.now()) =>
   missing(ms) || ms < 0
     ? dash

@@ -75,12 +75,12 @@ def results(rest: Rest, what: str, body: dict[str, Any]) -> list[tuple[str, str]
 def test_several_topics_are_configured_and_each_has_its_result(rest: Rest) -> None:
     make(rest, "a", "b")
     body = {"topics": ["a", "b", "none", "__consumer_offsets"], "configs": {"retention.ms": "3d"}}
-    wanted = [("a", "would be done"), ("b", "would be done"), ("none", "refused"),
+    wanted = [("a", "would be changed"), ("b", "would be changed"), ("none", "refused"),
               ("__consumer_offsets", "refused")]  # fmt: skip
     assert results(rest, "configs", body) == wanted
     assert config(rest, "a", "retention.ms")["source"] != "topic"
     done = rest.post("/several-topics/configs", {**body, "dry_run": False})["results"]
-    assert [each["outcome"] for each in done] == ["done", "done", "refused", "refused"]
+    assert [each["outcome"] for each in done] == ["changed", "changed", "refused", "refused"]
     assert done[0]["changes"] == [
         {"name": "retention.ms", "before": str(7 * DAY_MS), "after": str(3 * DAY_MS),
          "before_words": "7 d", "after_words": "3 d"}]  # fmt: skip
@@ -88,10 +88,11 @@ def test_several_topics_are_configured_and_each_has_its_result(rest: Rest) -> No
     assert config(rest, "b", "retention.ms")["words"] == "3 d"
     assert results(rest, "configs", {**body, "topics": ["a", "a"]}) == [("a", "unchanged")]
     back = {"topics": ["a"], "configs": {"retention.ms": None}, "dry_run": False}
-    assert results(rest, "configs", back) == [("a", "done")]
+    assert results(rest, "configs", back) == [("a", "changed")]
     assert results(rest, "configs", back) == [("a", "unchanged")]
-    wrong = {"topics": ["a"], "configs": {"retention.ms": "soon"}}
-    assert results(rest, "configs", wrong) == [("a", "refused")]
+    for text in ("soon", "3 GB"):
+        wrong = {"topics": ["a"], "configs": {"retention.ms": text}}
+        assert results(rest, "configs", wrong) == [("a", "refused")]
 
 
 def test_several_topics_are_deleted_and_each_is_in_the_audit_trail(
@@ -104,11 +105,11 @@ def test_several_topics_are_deleted_and_each_is_in_the_audit_trail(
     assert producer.flush(WAIT_S) == 0
     body: dict[str, Any] = {"topics": ["a", "none", "b"]}
     (first, *_) = rest.post("/several-topics/delete", body)["results"]
-    assert first["outcome"] == "would be done"
+    assert first["outcome"] == "would be deleted"
     assert first["text"].startswith("3 records, ")
     assert len(rest.get("/topics")["topics"]) == 3
     done = results(rest, "delete", {**body, "dry_run": False})
-    assert done == [("a", "done"), ("none", "refused"), ("b", "done")]
+    assert done == [("a", "deleted"), ("none", "refused"), ("b", "deleted")]
     assert [each["name"] for each in rest.get("/topics")["topics"]] == ["c"]
     rows = rest.get("/audit")["entries"]
     acts = [(each["action"], each["outcome"]) for each in rows if "DELETE" in each["action"]]
@@ -118,8 +119,8 @@ def test_several_topics_are_deleted_and_each_is_in_the_audit_trail(
 
 def test_a_request_has_a_bounded_number_of_topics(rest: Rest) -> None:
     names = [f"t{number}" for number in range(101)]
-    for body in ({"topics": names}, {"topics": []}):
-        status, _ = rest.refused("POST", "/several-topics/delete", body)
+    for asked in (names, []):
+        status, _ = rest.refused("POST", "/several-topics/delete", {"topics": asked})
         assert status == 400
 
 

@@ -43,18 +43,18 @@ def test_several_topics_are_changed_and_deleted_at_once(shell: Shell) -> None:
         shell.out(f"topic create {name} -c retention.ms=3d")
     told = shell.out("topic alter a b -c retention.ms=12h --dry-run")
     assert told.splitlines()[0] == (
-        "a would be done: retention.ms: 259200000, 3 d -> 43200000, 12 h")
-    assert shell.out("topic alter a b -c retention.ms=12h").count(" done: ") == 2
+        "a would be changed: retention.ms: 259200000, 3 d -> 43200000, 12 h")
+    assert shell.out("topic alter a b -c retention.ms=12h").count(" changed: ") == 2
     wrong = shell.run("topic alter a none -c retention.ms=1h")
     assert (wrong.exit_code, "none refused: there is no topic" in wrong.stderr) == (1, True)
-    assert wrong.stdout.startswith("a done: ")
+    assert wrong.stdout.startswith("a changed: ")
     assert shell.run("topic alter a b -p 3").exit_code == 2
     refused = shell.run("topic delete a none --yes")  # all of them or, as far as is known, none
     assert (refused.exit_code, len(shell.json("topic list")["topics"])) == (1, 2)
     asked = shell.run("topic delete a b", text="n\n")
     assert "a: 0 records, 0 B\n" in asked.output
     assert "Delete these 2 topics?" in asked.output
-    assert shell.out("topic delete a b --yes").splitlines()[0] == "a done: 0 records, 0 B"
+    assert shell.out("topic delete a b --yes").splitlines()[0] == "a deleted: 0 records, 0 B"
     assert shell.json("topic list")["topics"] == []
 
 

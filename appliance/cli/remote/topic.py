@@ -115,23 +115,19 @@ def configs(api: Api, name: str | None, wanted: tuple[str, ...], explain: bool) 
         else:
             heads = ("config", "value", "from", "the broker's")
             yield indented(table(heads, [
-                (each["name"], value_of(each), source_of(each),
+                (each["name"], value_of(each), each["origin"],
                  value_of(each, "broker_value", "broker_words")) for each in own
             ]))  # fmt: skip
 
 
 def explained(row: dict[str, Any]) -> str:
     lines = [
-        f"{row['name']} = {value_of(row)}   ({source_of(row)})",
+        f"{row['name']} = {value_of(row)}   ({row['origin']})",
         *filter(None, (row["doc"], row["no_effect"])),
         f"Accepts {row['accepts']}.",
         f"A topic that says nothing has {value_of(row, 'broker_value', 'broker_words')}.",
     ]
     return indented("\n    ".join(lines))
-
-
-def source_of(row: dict[str, Any]) -> str:
-    return "this topic" if row["source"] == "topic" else row["source"].replace("_", " ")
 
 
 def indented(text: str) -> str:

@@ -4,14 +4,10 @@ import { api, useApi } from "../api.js";
 import { Badge, Head, Loaded } from "../parts/bits.js";
 import { Dialog } from "../parts/dialog.js";
 import { Table } from "../parts/table.js";
-import { meaning } from "../format.js";
 
 const AT_RUN_TIME = "changed at run time";
 
-const equals = ({ name, value }) => {
-  const text = meaning(name, value);
-  return text && `= ${text}`;
-};
+const equals = ({ words }) => words && `= ${words}`;
 
 const columns = (mayChange, change) => [
   {

@@ -1,5 +1,5 @@
 // One topic: its partitions, the segments of their logs, its messages and its configs.
-import { html, useState } from "../html.js";
+import { html, useEffect, useRef, useState } from "../html.js";
 import { useApi } from "../api.js";
 import { href } from "../router.js";
 import { Badge, Head, Loaded, Strip } from "../parts/bits.js";
@@ -12,13 +12,18 @@ import { ReplicasOfTopic } from "./replicas.js";
 import { Segments } from "./segments.js";
 import { Configs } from "./topic_configs.js";
 import { Grow, Remove } from "./topic_dialogs.js";
-import { retention } from "./topics.js";
+import { Consumers } from "./topic_consumers.js";
+import { Producers } from "./topic_producers.js";
+import { Rates, useSamples } from "./topic_rates.js";
 
 const TABS = [
   ["partitions", "Partitions"],
   ["replicas", "Replicas"],
   ["segments", "Segments"],
   ["messages", "Messages"],
+  ["consumers", "Consumers"],
+  ["producers", "Producers"],
+  ["rates", "Rates"],
   ["configs", "Configs"],
   ["repair", "Repair"],
 ];
@@ -93,16 +98,17 @@ const PARTITIONS = [
   },
 ];
 
-export function Topic({ route, me }) {
-  const name = route.parts[1];
-  const tab = route.query.tab ?? "partitions";
-  const [removing, setRemoving] = useState(null);
-  const topic = useApi(`/topics/${encodeURIComponent(name)}`, 3);
-  const tabs = html`
-    <nav class="tabs" aria-label="Views of the topic">
-      ${TABS.filter(([id]) => id !== "replicas" || topic.data?.is_replicated).map(
+function Tabs({ topic, tab, hasReplicas }) {
+  const list = useRef();
+  useEffect(() => {
+    // on a telephone not all of them are in sight
+    list.current.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" });
+  }, [tab]);
+  return html`
+    <nav class="tabs" ref=${list} aria-label="Views of the topic">
+      ${TABS.filter(([id]) => id !== "replicas" || hasReplicas).map(
         ([id, title]) => html`
-          <a href=${href(["topics", name], { tab: id })}
+          <a href=${href(["topics", topic], { tab: id })}
               aria-current=${tab === id ? "page" : undefined}>
             ${title}
           </a>
@@ -110,6 +116,14 @@ export function Topic({ route, me }) {
       )}
     </nav>
   `;
+}
+
+export function Topic({ route, me }) {
+  const name = route.parts[1];
+  const tab = route.query.tab ?? "partitions";
+  const [removing, setRemoving] = useState(null);
+  const topic = useApi(`/topics/${encodeURIComponent(name)}`, 3);
+  const samples = useSamples(name, topic);
   const why = (operation) =>
     topic.data?.is_internal
       ? "It is one of the broker's own topics."
@@ -130,7 +144,7 @@ export function Topic({ route, me }) {
             facts=${[
               ["Records", short(data.records)],
               ["Size", bytes(data.size_bytes)],
-              ["Retention", retention(data)],
+              ["Retention", data.kept],
               ["In", rate(data.received_bytes_per_s)],
               ["Out", rate(data.sent_bytes_per_s)],
               ["Last record", ago(data.last_write_ms)],
@@ -152,7 +166,7 @@ export function Topic({ route, me }) {
             </p>
           `
         }
-        ${tabs}
+        <${Tabs} topic=${name} tab=${tab} hasReplicas=${data.is_replicated} />
         ${
           tab === "partitions" &&
           html`
@@ -191,11 +205,14 @@ export function Topic({ route, me }) {
                 me=${me} allowed=${data.allowed} />
           `
         }
+        ${tab === "consumers" && html`<${Consumers} topic=${name} />`}
+        ${tab === "producers" && html`<${Producers} topic=${name} />`}
+        ${tab === "rates" && html`<${Rates} samples=${samples} />`}
         ${
           tab === "configs" &&
           html`
             <${Configs} topic=${name} configs=${data.configs} why=${why("alter_configs")}
-                onChanged=${topic.reload} />
+                query=${route.query} onChanged=${topic.reload} />
           `
         }
         ${

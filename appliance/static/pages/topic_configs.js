@@ -1,94 +1,86 @@
-// The configs of a topic, and the dialog that changes one.
+// The configs of a topic, in groups; those that change nothing here are folded away.
 import { html, useState } from "../html.js";
-import { api } from "../api.js";
+import { setQuery } from "../router.js";
 import { Badge } from "../parts/bits.js";
-import { Dialog } from "../parts/dialog.js";
 import { Table } from "../parts/table.js";
-import { meaning } from "../format.js";
+import { some } from "../format.js";
+import { ChangeConfig } from "./config_change.js";
+import { inWords } from "./several_topics.js";
 
-export function Configs({ topic, configs, why, onChanged }) {
-  const [changing, setChanging] = useState(null);
-  const columns = [
-    { name: "name", title: "Config", cell: (each) => html`<code>${each.name}</code>` },
-    {
-      name: "value",
-      title: "Value",
-      wide: true,
-      cell: (each) => html`
-        <code>${each.value || "–"}</code>
-        ${" "}
-        <span class="muted">
-          ${meaning(each.name, each.value) && `= ${meaning(each.name, each.value)}`}
-        </span>
-      `,
-    },
-    {
-      name: "source",
-      title: "Source",
-      cell: (each) =>
-        /topic/i.test(each.source) ? html`<${Badge} level="good">this topic<//>` : each.source,
-    },
-    {
-      name: "change",
-      title: "",
-      fixed: true,
-      cell: (each) =>
-        !why &&
-        !each.is_read_only &&
-        html`
-          <button type="button" class="plain" aria-label=${`Change ${each.name}`}
-              onClick=${() => setChanging(each)}>
-            change
-          </button>
-        `,
-    },
-  ];
+const APART = "No effect here";
+
+const columns = (why, open) => [
+  {
+    name: "name",
+    title: "Config",
+    cell: (each) => html`
+      <code>${each.name}</code>
+      <p class="muted desk" style="max-width:68ch">${each.doc}</p>
+    `,
+  },
+  {
+    name: "value",
+    title: "Value",
+    wide: true,
+    cell: (each) => html`
+      ${each.words && html`<b>${each.words}</b> `}
+      <code class=${each.words ? "muted" : ""}>${each.value || "–"}</code>
+      ${each.no_effect && html`<p class="muted">${each.no_effect}</p>`}
+    `,
+  },
+  {
+    name: "broker_value",
+    title: "The broker's",
+    cell: (each) => inWords(each.broker_value, each.broker_words),
+  },
+  {
+    name: "origin",
+    title: "From",
+    cell: (each) =>
+      each.source === "topic" ? html`<${Badge} level="good">${each.origin}<//>` : each.origin,
+  },
+  {
+    name: "change",
+    title: "",
+    fixed: true,
+    cell: (each) => html`
+      <button type="button" class="plain" onClick=${() => open(each)}
+          aria-label=${`${why || each.is_read_only ? "About" : "Change"} ${each.name}`}>
+        ${why || each.is_read_only ? "about" : "change"}
+      </button>
+    `,
+  },
+];
+
+export function Configs({ topic, configs, why, query, onChanged }) {
+  const [opened, open] = useState(null);
+  const isFound = Boolean(query.filter);
+  const apart = configs.filter((each) => each.group === APART).length;
+  const isAll = isFound || query.all === "1";
+  const rows = isAll ? configs : configs.filter((each) => each.group !== APART);
   return html`
     <section class="card">
       ${why && html`<p class="muted">${why}</p>`}
-      <${Table} id=${`configs-${topic}`} rows=${configs} columns=${columns} sort="name"
-          text=${(each) => each.name} />
+      <${Table} id=${`configs-${topic}`} rows=${rows} columns=${columns(why, open)}
+          kind="compact" group=${(each) => each.group}
+          text=${(each) => `${each.name} ${each.doc} ${each.words}`}
+          tools=${
+            apart > 0 &&
+            !isFound &&
+            html`
+              <button type="button" class="plain" onClick=${() => setQuery({ all: isAll ? "" : "1" })}>
+                ${isAll ? "hide" : "show"} ${some(apart, "config")} without effect here
+              </button>
+            `
+          } />
     </section>
     ${
-      changing &&
+      opened &&
       html`
-        <${ChangeConfig} topic=${topic} config=${changing} onClose=${() => setChanging(null)}
+        <${ChangeConfig} topics=${[topic]} rows=${configs} first=${opened}
+            why=${opened.is_read_only ? "It is read-only." : why} onClose=${() => open(null)}
             onChanged=${onChanged} />
       `
     }
-  `;
-}
-
-function ChangeConfig({ topic, config, onClose, onChanged }) {
-  const [value, setValue] = useState(config.value);
-  const [back, setBack] = useState(false);
-  const change = async () => {
-    await api(`/topics/${encodeURIComponent(topic)}`, {
-      method: "PATCH",
-      body: { configs: { [config.name]: back ? null : value } },
-    });
-    onChanged();
-  };
-  return html`
-    <${Dialog} title=${config.name} send="Change" onSend=${change} onClose=${onClose}>
-      <div class="fields">
-        ${config.doc && html`<p class="muted">${config.doc}</p>`}
-        <label>
-          Value
-          <input spellcheck=${false} disabled=${back} value=${value}
-              onInput=${(event) => setValue(event.target.value)} />
-        </label>
-        ${
-          /topic/i.test(config.source) &&
-          html`
-            <label class="check">
-              <input type="checkbox" checked=${back}
-                  onChange=${(event) => setBack(event.target.checked)} />
-              Use the broker's default
-            </label>
-          `
-        }
-      </div>
-    <//>
   `;
 }

@@ -6,23 +6,9 @@ import { Badge, Head, Loaded } from "../parts/bits.js";
 import { Dialog } from "../parts/dialog.js";
 import { Act, missing, seesBroker } from "../parts/rights.js";
 import { Table } from "../parts/table.js";
-import { ago, bytes, count, duration, rate } from "../format.js";
-
-export const retention = (topic) =>
-  [
-    topic.cleanup_policy.includes("compact") && "compacted",
-    topic.cleanup_policy.includes("delete") &&
-      (topic.retention_ms < 0 && topic.retention_bytes < 0
-        ? "for ever"
-        : [
-            topic.retention_ms >= 0 && duration(topic.retention_ms / 1000),
-            topic.retention_bytes >= 0 && bytes(topic.retention_bytes),
-          ]
-            .filter(Boolean)
-            .join(" or ")),
-  ]
-    .filter(Boolean)
-    .join(", ");
+import { ago, bytes, count, rate, some } from "../format.js";
+import { ChangeConfig } from "./config_change.js";
+import { DeleteTopics } from "./several_topics.js";
 
 const COLUMNS = [
   {
@@ -62,18 +48,17 @@ const COLUMNS = [
     number: true,
     cell: (topic) => ago(topic.last_write_ms),
   },
-  { name: "retention", title: "Retention", value: retention },
+  { name: "retention", title: "Retention", value: (topic) => topic.kept },
 ];
 
 function Create({ onClose }) {
   const [name, setName] = useState("");
   const [partitions, setPartitions] = useState(1);
-  const [days, setDays] = useState("7");
+  const [kept, setKept] = useState("7 d");
   const [policy, setPolicy] = useState("delete");
   const create = async () => {
     const configs = { "cleanup.policy": policy };
-    if (policy !== "compact")
-      configs["retention.ms"] = days === "" ? "-1" : String(Math.round(Number(days) * 86400000));
+    if (policy !== "compact") configs["retention.ms"] = kept.trim() || "for ever";
     await api("/topics", {
       method: "POST",
       body: { name, partitions: Number(partitions), configs },
@@ -106,9 +91,9 @@ function Create({ onClose }) {
           policy !== "compact" &&
           html`
             <label>
-              Retention in days (empty: for ever)
-              <input type="number" min="0" step="any" value=${days}
-                  onInput=${(event) => setDays(event.target.value)} />
+              Retention, as 7 d or 12 h (empty: for ever)
+              <input spellcheck=${false} value=${kept}
+                  onInput=${(event) => setKept(event.target.value)} />
             </label>
           `
         }
@@ -117,10 +102,46 @@ function Create({ onClose }) {
   `;
 }
 
+/** What can be done with the chosen topics; nothing is in the way while there are none. */
+function Chosen({ names, me, onClear, onDelete, onChange }) {
+  const why = (role) =>
+    me.is_read_only || me.is_ruled || role.includes(me.role)
+      ? me.is_read_only && me.why_fixed
+      : `${me.name} is ${me.role}, wanted ${role[0]}.`;
+  return html`
+    <div class="row chosen" role="region" aria-label="Chosen topics">
+      <b role="status">${some(names.length, "topic")} chosen</b>
+      <${Act} why=${why(["operator", "admin"])} onClick=${onChange}>Change a config<//>
+      <${Act} class="danger" why=${why(["admin"])} onClick=${onDelete}>Delete<//>
+      <button type="button" class="plain" onClick=${onClear}>choose none</button>
+    </div>
+  `;
+}
+
+/** The dialog needs to know what can be configured. */
+function ChangeSeveral({ topics, onClose }) {
+  const known = useApi("/topic-configs");
+  if (known.error) return html`<p class="notice bad" role="alert">${known.error.message}</p>`;
+  if (!known.data) return null;
+  const rows = known.data.configs;
+  return html`
+    <${ChangeConfig} topics=${topics} rows=${rows} onClose=${onClose} onChanged=${() => {}}
+        first=${rows.find((each) => each.name === "retention.ms")} />
+  `;
+}
+
 export function Topics({ route, me }) {
   const isAll = route.query.all === "1";
   const topics = useApi(`/topics?limit=10000${isAll ? "&internal=true" : ""}`, 5);
   const [creating, setCreating] = useState(false);
+  const [picked, setPicked] = useState(new Set());
+  const [doing, setDoing] = useState(null); // delete or change, and the topics
+  // others may delete some meanwhile
+  const names = (topics.data?.topics ?? []).map((each) => each.name).filter((it) => picked.has(it));
+  const done = () => {
+    setDoing(null);
+    topics.reload();
+  };
   const why = me.is_read_only
     ? me.why_fixed
     : me.creates_topics
@@ -134,10 +155,19 @@ export function Topics({ route, me }) {
       !seesBroker(me) &&
       html`<p class="muted">These are the topics that access rules open to you.</p>`
     }
+    ${
+      names.length > 0 &&
+      html`
+        <${Chosen} names=${names} me=${me} onClear=${() => setPicked(new Set())}
+            onDelete=${() => setDoing({ what: "delete", names })}
+            onChange=${() => setDoing({ what: "change", names })} />
+      `
+    }
     <section class="card">
       <${Loaded} from=${topics}>
         ${(data) => html`
           <${Table} id="topics" sort="name" rows=${data.topics} columns=${COLUMNS}
+              choose=${{ chosen: picked, set: setPicked, may: (topic) => !topic.is_internal }}
               text=${(topic) => topic.name}
               empty=${html`
                 <p>No topics yet.</p>
@@ -151,6 +181,8 @@ export function Topics({ route, me }) {
         `}
       <//>
     </section>
+    ${doing?.what === "delete" && html`<${DeleteTopics} topics=${doing.names} onClose=${done} />`}
+    ${doing?.what === "change" && html`<${ChangeSeveral} topics=${doing.names} onClose=${done} />`}
     ${creating && html`<${Create} onClose=${() => setCreating(false)} />`}
   `;
 }

@@ -47,7 +47,7 @@ export function Dialog({
           confirm &&
           html`
             <label>
-              Type <code>${confirm}</code> to confirm
+              <span>Type <code>${confirm}</code> to confirm</span>
               <input autocomplete="off" spellcheck=${false} value=${typed}
                   onInput=${(event) => setTyped(event.target.value)} />
             </label>

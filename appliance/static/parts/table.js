@@ -25,7 +25,7 @@ function sorted(rows, columns, name) {
     .map(([, row]) => row);
 }
 
-function Heading({ column, sort }) {
+function Heading({ column, sort, children }) {
   const isBy = sort.replace(/^-/, "") === column.name;
   const down = isBy && sort.startsWith("-");
   const next = isBy
@@ -38,6 +38,7 @@ function Heading({ column, sort }) {
   const order = isBy ? (down ? "descending" : "ascending") : undefined;
   return html`
     <th scope="col" class=${column.number ? "num" : ""} aria-sort=${order}>
+      ${children}
       ${
         column.fixed
           ? column.title
@@ -78,8 +79,36 @@ export function download(name, text, type = "text/csv") {
   URL.revokeObjectURL(link.href);
 }
 
+/** A box in front of a row's first cell. `choose`: {chosen, set(names), may(row)}. */
+function Pick({ row, choose: { chosen, set, may } }) {
+  const change = (event) => {
+    const next = new Set(chosen);
+    if (event.target.checked) next.add(row.name);
+    else next.delete(row.name);
+    set(next);
+  };
+  return html`
+    <input type="checkbox" class="pick" aria-label=${`Choose ${row.name}`} disabled=${!may(row)}
+        checked=${chosen.has(row.name)} onChange=${change} />
+  `;
+}
+
+/** The box of all rows that the filter shows. */
+function PickAll({ rows, choose: { chosen, set, may } }) {
+  const names = rows.filter(may).map((row) => row.name);
+  const count = names.filter((name) => chosen.has(name)).length;
+  const isAll = names.length > 0 && count === names.length;
+  return html`
+    <input type="checkbox" class="pick" aria-label="Choose all shown" disabled=${names.length === 0}
+        checked=${isAll} indeterminate=${count > 0 && !isAll}
+        onChange=${() => set(new Set(isAll ? [] : names))} />
+  `;
+}
+
 /** `columns`: {name, title, value(row), cell(row), number, fixed (not sortable), long (cut off),
-    wide (a line of its own on a telephone)}. `text(row)` is the text that the filter searches. */
+    wide (a line of its own on a telephone)}. `text(row)` is the text that the filter searches.
+    `group(row)` is a heading over rows that stand together, as long as nobody sorts. `kind`: "compact",
+    on a telephone the first two columns and the last. */
 export function Table({
   rows,
   columns,
@@ -89,6 +118,9 @@ export function Table({
   caption,
   empty = "No entries.",
   tools,
+  group,
+  choose,
+  kind = "",
 }) {
   const { query } = useRoute();
   const sort = query.sort ?? first;
@@ -140,13 +172,19 @@ export function Table({
           `
           : html`
             <div class="scroll">
-              <table class="cards" id=${id} aria-rowcount=${shown.length + 1}>
+              <table class=${`cards ${kind}`} id=${id} aria-rowcount=${shown.length + 1}>
                 ${caption && html`<caption>${caption}</caption>`}
                 <thead>
                   <tr>
                     ${columns.map(
                       (column) => html`
-                        <${Heading} key=${column.name} column=${column} sort=${sort} />
+                        <${Heading} key=${column.name} column=${column} sort=${sort}>
+                          ${
+                            choose &&
+                            column === columns[0] &&
+                            html`<${PickAll} rows=${shown} choose=${choose} />`
+                          }
+                        <//>
                       `,
                     )}
                   </tr>
@@ -155,6 +193,16 @@ export function Table({
                   ${space(above)}
                   ${shown.slice(from, end).map(
                     (row, index) => html`
+                      ${
+                        group &&
+                        !sort &&
+                        (from + index === 0 || group(row) !== group(shown[from + index - 1])) &&
+                        html`
+                          <tr class="group" key=${`group ${group(row)}`}>
+                            <th scope="rowgroup" colspan=${columns.length}>${group(row)}</th>
+                          </tr>
+                        `
+                      }
                       <tr key=${row.key ?? row.name ?? from + index} data-row
                           aria-rowindex=${from + index + 2}>
                         ${columns.map(
@@ -168,6 +216,11 @@ export function Table({
                                 ]
                                   .filter(Boolean)
                                   .join(" ")}>
+                              ${
+                                choose &&
+                                column === columns[0] &&
+                                html`<${Pick} row=${row} choose=${choose} />`
+                              }
                               ${(column.cell ?? column.value ?? ((r) => r[column.name]))(row)}
                             </td>
                           `,

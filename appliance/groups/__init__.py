@@ -5,7 +5,8 @@ group           one group: generations, rebalances; no clock, no I/O. `joins` is
                 it, `members` who they are, `classic_timeouts` puts out who is silent
 consumer_group  one group of the newer protocol (KIP-848), which gives out the partitions itself:
                 `assignors` for all of them, `partition_handover` step by step for each member
-modern_group    what that and a share group (`appliance/share`) have in common
+partitions_group what that and a share group (`appliance/share`) have in common
+modern_group    what those and a group of Kafka Streams have in common
 mixed_group     the same while it also has members of the older protocol: it is being upgraded,
                 or on its way back
 offsets         what groups committed, also within transactions that are still open

@@ -31,7 +31,6 @@ from appliance.groups.consumer_member import (
     Subscription,
 )
 from appliance.groups.member import NEVER_MS
-from appliance.groups.modern_group import ModernGroup, Records
 from appliance.groups.partition_handover import (
     NOWHERE,
     Assignment,
@@ -40,6 +39,7 @@ from appliance.groups.partition_handover import (
     Places,
     next_assignment,
 )
+from appliance.groups.partitions_group import PartitionsGroup, Records
 from appliance.groups.records import Partition
 from appliance.groups.states import ConsumerState, GroupRefused
 from appliance.protocol import ErrorCode
@@ -50,7 +50,7 @@ Queued = tuple[Beat, int, AnswerBeat]  # with the time at which it came
 
 
 @dataclass
-class ConsumerGroup(ModernGroup):
+class ConsumerGroup(PartitionsGroup):
     KIND: ClassVar[str] = "consumer"
     RECORDS: ClassVar[Records] = records
 

@@ -1,4 +1,5 @@
-"""What groups have in common in which the broker assigns: of consumers (KIP-848), and share groups.
+"""What groups have in common in which the broker assigns: of consumers (KIP-848), share groups, and
+those of Kafka Streams (`streams/group.py`).
 
 No clock, no I/O; time, disk and answers come and go as in `group.py`. Three numbers follow each
 other:
@@ -6,6 +7,8 @@ other:
     epoch         counts the changes of members, of what they want, and of the topics that they want
     target_epoch  the epoch for which `targets` says who is to have what; the two move together
     member epoch  the target that the member has reached; see `partition_handover.py`
+
+`partitions_group.py` is about what is assigned in the first two: partitions of topics.
 
 Invariants:
 1. No answer tells what is not on disk: a change is written before whoever asked hears of it.
@@ -20,15 +23,12 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 from uuid import UUID
 
 from appliance.errors import ApplianceError
-from appliance.groups.consumer_member import PLACE_BYTES, ConsumerMember, Subscription
-from appliance.groups.consumer_records import StoredGroup
 from appliance.groups.member import NEVER_MS
-from appliance.groups.partition_handover import NOTHING, NOWHERE, Assignment, Places
-from appliance.groups.states import ConsumerState, GroupRefused
+from appliance.groups.states import GroupRefused, ModernState
 from appliance.protocol import ErrorCode
 from appliance.topics.internal_topic import Record
 
@@ -62,18 +62,32 @@ class Terms(NamedTuple):
     assignors: tuple[str, ...]  # the first is for those who ask for none
 
 
-class Records(Protocol):
-    """How a kind of group is kept: `consumer_records` or `share_records`."""
+class Handed(Protocol):
+    """How far a member is."""
 
-    def epoch_record(self, group: str, epoch: int, metadata_hash: int) -> Record: ...
+    @property
+    def epoch(self) -> int: ...
 
-    def target_epoch_record(self, group: str, epoch: int) -> Record: ...
+    @property
+    def previous_epoch(self) -> int: ...
 
-    def member_record(self, group: str, member: str, said: Subscription) -> Record: ...
 
-    def target_record(self, group: str, member: str, places: Places) -> Record: ...
+class ModernMember(Protocol):
+    deadline_ms: int  # of its session
+    revoke_deadline_ms: int  # until when it must have given up what it was told to
 
-    def current_record(self, group: str, member: str, now: Assignment) -> Record: ...
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def now(self) -> Handed: ...
+
+    @property
+    def size(self) -> int: ...
+
+
+class Tombstones(Protocol):
+    """How a kind of group goes: `consumer_records`, `share_records`, or `streams/records`."""
 
     def member_tombstones(self, group: str, member: str) -> list[Record]: ...
 
@@ -88,7 +102,7 @@ Topics = Mapping[str, TopicFacts]
 @dataclass
 class ModernGroup(ABC):
     KIND: ClassVar[str]  # as in the names of settings
-    RECORDS: ClassVar[Records]
+    RECORDS: ClassVar[Tombstones]
 
     id: str
     terms: Callable[[], Terms]
@@ -97,8 +111,9 @@ class ModernGroup(ABC):
     epoch: int = 0
     target_epoch: int = 0
     metadata_hash: int = 0
-    members: dict[str, ConsumerMember] = field(default_factory=dict)
-    targets: dict[str, Places] = field(default_factory=dict)
+    # of a kind of their own in each kind of group
+    members: dict[str, Any] = field(default_factory=dict)
+    targets: dict[str, frozenset[Any]] = field(default_factory=dict)
     due_ms: int = NEVER_MS
     changed_ms: int = -1
     is_dead: bool = False
@@ -110,48 +125,31 @@ class ModernGroup(ABC):
 
     @property
     @abstractmethod
-    def state(self) -> ConsumerState: ...
+    def state(self) -> ModernState: ...
 
     @property
+    @abstractmethod
     def weight(self) -> int:
         """What it has in memory of its members. It looks at each of them."""
-        said = sum(each.size for each in self.members.values())
-        return said + PLACE_BYTES * sum(map(len, self.targets.values()))
 
     def weight_of(self, member_id: str) -> int:
-        member = self.members.get(member_id)
+        member: ModernMember | None = self.members.get(member_id)
         return member.size if member is not None else 0
 
     @property
     def is_empty(self) -> bool:
         return not self.members and not self.is_dead
 
-    def all(self) -> Iterable[ConsumerMember]:
+    def all(self) -> Iterable[Any]:
         return self.members.values()
+
+    @abstractmethod
+    def subscribed(self) -> frozenset[str]:
+        """The topics that its members read."""
 
     # Members
 
-    def _hear(self, member: ConsumerMember, said: Subscription) -> None:
-        """What it says of itself now; what that changes for all comes with the next `_refresh`."""
-        before, member.subscription = member.subscription, said
-        is_new = member.id not in self.members
-        if is_new:
-            self._enter(member)
-        if is_new or said != before:
-            self._put(self.RECORDS.member_record(self.id, member.id, said))
-        if is_new or (said.topics, said.pattern) != (before.topics, before.pattern):
-            self._is_stale = True
-
-    @abstractmethod
-    def _reconcile(self, member: ConsumerMember, owned: Places | None, now_ms: int) -> None:
-        """Its next step towards its target."""
-
-    def _set(self, member: ConsumerMember, now: Assignment) -> None:
-        if now != member.now:
-            member.now = now
-            self._put(self.RECORDS.current_record(self.id, member.id, now))
-
-    def _touch(self, member: ConsumerMember, now_ms: int) -> None:
+    def _touch(self, member: Any, now_ms: int) -> None:
         member.deadline_ms = self._due(now_ms + self.terms().session_timeout_ms)
 
     def _check_size(self, is_known: bool) -> None:
@@ -163,7 +161,7 @@ class ModernGroup(ABC):
                 f"(group.{self.KIND}.max.size)",
             )
 
-    def _check_epoch(self, member: ConsumerMember, epoch: int, has_own_only: bool) -> None:
+    def _check_epoch(self, member: ModernMember, epoch: int, has_own_only: bool) -> None:
         """The one before is right, too: the answer with the present epoch may have been lost. But
         it must have nothing that it was not given."""
         now = member.now
@@ -173,74 +171,27 @@ class ModernGroup(ABC):
             raise GroupRefused(
                 ErrorCode.FENCED_MEMBER_EPOCH,
                 f"group {self.id}: member {member.id} is in epoch {now.epoch}, got {epoch}; "
-                "it must give up its partitions and join again",
+                "it must give up all that it has and join again",
             )
 
-    def _enter(self, member: ConsumerMember) -> None:
+    def _enter(self, member: Any) -> None:
         self.members[member.id] = member
 
-    def _forget(self, member: ConsumerMember) -> None:
+    def _forget(self, member: Any) -> None:
         del self.members[member.id]
         self.targets.pop(member.id, None)
         for each in self.RECORDS.member_tombstones(self.id, member.id):
             self._put(each)
 
-    def _remove(self, members: Iterable[ConsumerMember]) -> None:
+    def _remove(self, members: Iterable[Any]) -> None:
         for each in members:
             self._forget(each)
         self._is_stale = True
         self._refresh()
 
-    # Epoch and target
-
+    @abstractmethod
     def _refresh(self) -> None:
         """A new epoch and its target, if members, what they want, or those topics changed."""
-        has_changed, self._is_stale = self._is_stale, False
-        if not has_changed and self._topics_seen == self.topics.topics_version:
-            return
-        self._look_at_topics()
-        facts = {name: self.topics.topic_facts(name) for name in self._wanted_names()}
-        there = {name: each for name, each in facts.items() if each is not None}
-        metadata_hash = _hash_of(there)
-        if not has_changed and metadata_hash == self.metadata_hash:
-            return
-        self.epoch += 1
-        self.metadata_hash = metadata_hash
-        self._put(self.RECORDS.epoch_record(self.id, self.epoch, metadata_hash))
-        self._assign(there)
-
-    def _look_at_topics(self) -> None:
-        self._topics_seen = self.topics.topics_version
-
-    def _wanted_names(self) -> frozenset[str]:
-        return frozenset[str]().union(*(self.wanted_by(each) for each in self.all()))
-
-    def wanted_by(self, member: ConsumerMember) -> frozenset[str]:
-        return frozenset(member.subscription.topics)
-
-    def subscribed(self) -> frozenset[str]:
-        return self._wanted_names()
-
-    def _assign(self, topics: Topics) -> None:
-        # static members keep their place in the order when they come back under a new id
-        order = sorted(self.all(), key=lambda each: each.subscription.instance_id or each.id)
-        ids = {name: each.id for name, each in topics.items()}
-        wanted = {
-            each.id: frozenset(ids[name] for name in self.wanted_by(each) if name in ids)
-            for each in order
-        }
-        targets = self._new_targets(wanted, {each.id: each.partitions for each in topics.values()})
-        for member_id, places in targets.items():
-            if places != self.targets.get(member_id):
-                self._put(self.RECORDS.target_record(self.id, member_id, places))
-        self.targets = targets
-        self.target_epoch = self.epoch
-        self._put(self.RECORDS.target_epoch_record(self.id, self.epoch))
-
-    @abstractmethod
-    def _new_targets(
-        self, wanted: Mapping[str, frozenset[UUID]], counts: Mapping[UUID, int]
-    ) -> dict[str, Places]: ...
 
     # DeleteGroups
 
@@ -287,16 +238,6 @@ class ModernGroup(ABC):
 
     # Disk
 
-    def _restore(self, stored: StoredGroup, now_ms: int) -> None:
-        """What a restart finds. Members go on in their epochs, each with a new session."""
-        self.epoch, self.target_epoch = stored.epoch or 0, stored.target_epoch
-        self.metadata_hash = stored.metadata_hash
-        for member_id, said in stored.members.items():
-            member = ConsumerMember(member_id, said, stored.now.get(member_id, NOTHING))
-            self._touch(member, now_ms)
-            self._enter(member)
-            self.targets[member_id] = stored.targets.get(member_id, NOWHERE)
-
     def unload(self, why: GroupRefused) -> None:
         """It is another broker's: whoever waits is told, and nothing is stored here any more."""
         self.is_dead, self.due_ms = True, NEVER_MS
@@ -339,12 +280,11 @@ class ModernGroup(ABC):
 
         self.store(list(written.values()), stored)
 
-
     def _written(self) -> None:  # noqa: B027  # a group may have nothing to do then
         """A write has come to its end."""
 
 
-def _hash_of(topics: Topics) -> int:
+def hash_of(topics: Topics) -> int:
     """64 bits that are others when a topic comes, goes, or gets more partitions."""
     digest = hashlib.blake2b(digest_size=8)
     for name, facts in sorted(topics.items()):

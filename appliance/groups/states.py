@@ -15,7 +15,8 @@ make each transition:
     CompletingRebalance -> Stable                              Group._assigned
     Empty -> Dead                                              Group.delete
 
-A group of the newer protocol needs no table: its state follows from its members (`ConsumerGroup`).
+A group in which the broker assigns needs no table: its state follows from its members
+(`ConsumerGroup`, `StreamsGroup`).
 """
 
 from __future__ import annotations
@@ -44,6 +45,20 @@ class ConsumerState(Enum):
     RECONCILING = "Reconciling"  # somebody has not yet what it is to have
     STABLE = "Stable"
     DEAD = "Dead"
+
+
+class StreamsState(Enum):
+    """Of a group of Kafka Streams, by the names that clients see."""
+
+    EMPTY = "Empty"
+    NOT_READY = "NotReady"  # topics are missing, or have the wrong number of partitions
+    ASSIGNING = "Assigning"  # the first members wait for others
+    RECONCILING = "Reconciling"  # somebody has not yet what it is to have
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+ModernState = ConsumerState | StreamsState
 
 
 TRANSITIONS: Mapping[State, frozenset[State]] = {

@@ -7,7 +7,7 @@ from typing import TypedDict
 
 class GroupRow(TypedDict):
     group: str
-    protocol: str  # classic, consumer, share, zookeeper
+    protocol: str  # classic, consumer, share, streams, zookeeper
     state: str
     members: int
     topics: list[str]  # with committed offsets, or in a subscription
@@ -31,6 +31,7 @@ class MemberRow(TypedDict):
     epoch: int | None  # of the newer protocol
     partitions: dict[str, list[int]]
     target: dict[str, list[int]] | None  # target assignment, in the newer protocol
+    tasks: dict[str, list[str]] | None  # of Kafka Streams, by role: active, standby, warmup
 
 
 class OffsetRow(TypedDict):

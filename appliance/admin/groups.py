@@ -39,6 +39,9 @@ from appliance.groups.member import Member
 from appliance.groups.modern_group import ModernGroup
 from appliance.groups.partition_handover import Places
 from appliance.groups.records import Partition
+from appliance.groups.streams.group import StreamsGroup
+from appliance.groups.streams.member import StreamsMember
+from appliance.groups.streams.task import Role, numbers
 from appliance.groups.zookeeper_groups import PROTOCOL as ZOOKEEPER
 from appliance.process.detached_tasks import outcome
 from appliance.zookeeper.group_in_zookeeper import GroupInZooKeeper
@@ -47,13 +50,15 @@ from appliance.zookeeper.group_in_zookeeper import GroupInZooKeeper
 def protocol_of(group: AnyGroup) -> str:
     if isinstance(group, Group):
         return "classic"
+    if isinstance(group, StreamsGroup):
+        return "streams"
     return "consumer" if isinstance(group, ConsumerGroup) else "share"
 
 
 def assignor_of(group: AnyGroup) -> str:
     if isinstance(group, Group):
         return group.protocol_name or ""
-    return group.assignor if isinstance(group, ConsumerGroup) else ""
+    return group.assignor if isinstance(group, (ConsumerGroup, StreamsGroup)) else ""
 
 
 async def list_groups(call: Call) -> GroupList:
@@ -172,6 +177,8 @@ def of_described(partitions: dict[str, list[int]], described: Described) -> dict
 def member_rows(broker: Broker, group: AnyGroup) -> list[MemberRow]:
     if isinstance(group, Group):
         return [classic_member(each) for each in group.members]
+    if isinstance(group, StreamsGroup):
+        return [streams_member(group, each) for each in group.all()]
     return [modern_member(broker, group, each) for each in group.members.values()]
 
 
@@ -184,6 +191,7 @@ def classic_member(member: Member) -> MemberRow:
         "epoch": None,
         "partitions": consumer_protocol.assigned(member.assignment),
         "target": None,
+        "tasks": None,
     }
 
 
@@ -197,7 +205,26 @@ def modern_member(broker: Broker, group: ModernGroup, member: ConsumerMember) ->
         "epoch": member.now.epoch,
         "partitions": by_name(broker, member.now.assigned),
         "target": by_name(broker, group.targets.get(member.id, frozenset())),
+        "tasks": None,
     }
+
+
+def streams_member(group: StreamsGroup, member: StreamsMember) -> MemberRow:
+    said, assigned = member.said, member.now.assigned
+    return {
+        "member_id": member.id,
+        "instance_id": said.instance_id,
+        "client_id": said.client_id,
+        "host": said.client_host,
+        "epoch": member.now.epoch,
+        "partitions": group.partitions_of(assigned),
+        "target": group.partitions_of(group.targets.get(member.id, frozenset())),
+        "tasks": {
+            role.name.lower(): [f"{each}_{number}" for each, own in numbers(assigned, role).items()
+                                for number in own]
+            for role in Role
+        },
+    }  # fmt: skip
 
 
 def by_name(broker: Broker, places: Places) -> dict[str, list[int]]:

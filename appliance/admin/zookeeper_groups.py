@@ -60,6 +60,7 @@ def member_rows(group: GroupInZooKeeper) -> list[MemberRow]:
             "epoch": None,
             "partitions": owned.get(each, {}),
             "target": None,
+            "tasks": None,
         }
         for each in group.members
     ]

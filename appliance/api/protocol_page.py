@@ -40,12 +40,6 @@ Rules for all APIs:
 
 """
 
-# APIs of Kafka 4.3 that are not listed to clients, by the reason.
-NOT_SERVED: dict[str, tuple[int, ...]] = {
-    "The Streams group protocol does not exist yet.": (88, 89),
-}  # fmt: skip
-
-
 def versions(key: int) -> str:
     first, last = HANDLERS[key].VERSIONS
     return f"{first}-{last}" if first < last else str(first)
@@ -67,12 +61,10 @@ def as_markdown() -> str:
         note = "" if key in SERVED else ", not listed"
         parts.append(f"| {key} | {link} | {versions(key)}{note} |\n")
     parts += [f"\n### {title(key)}\n\n{body(module)}\n" for key, module in sorted(HANDLERS.items())]
-    parts.append("\n## Not served\n\n| APIs | why |\n|---|---|\n")
-    for why, keys in NOT_SERVED.items():
-        parts.append(f"| {', '.join(f'{API[key].name} ({key})' for key in keys)} | {why} |\n")
     parts.append(
-        "\nOne broker does not need the APIs between brokers and controllers of a Kafka cluster "
-        "(keys 4-7, 52-54,\n56, 58, 59, 62, 63, 67, 70, 73, 80-82).\n"
+        "\n## Not served\n\nAll APIs of clients of Kafka 4.3 are served. One broker does not need "
+        "those between brokers and\ncontrollers of a Kafka cluster (keys 4-7, 52-54, 56, 58, 59, "
+        "62, 63, 67, 70, 73, 80-82).\n"
     )
     return "".join(parts)
 

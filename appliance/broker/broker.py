@@ -69,6 +69,7 @@ from appliance.groups import coordinator as groups
 from appliance.groups.group_config_overrides import GroupConfigs
 from appliance.groups.group_table import GroupTable
 from appliance.groups.lag import Lag, Source
+from appliance.groups.streams.internal_topics import InternalTopics
 from appliance.groups.zookeeper_groups import ZooKeeperGroups
 from appliance.process.detached_tasks import Changes
 from appliance.repair.refused_reads import RefusedReads
@@ -164,6 +165,7 @@ class Broker:
         self.share_partitions = SharePartitions(config, places, wall=clock)
         self.share_groups = ShareCoordinator(table, places, self.share_partitions)
         self.groups = groups.Coordinator(config.groups, table, places, self.share_groups, clock)
+        self.streams_topics = InternalTopics(self._create_internal)
         self.producer_ids = ProducerIds(ProducerIdRows(self.catalog))
         self.transaction_places = TransactionPlaces(
             config.transactions, self.topics, self.groups.availability, self.producer_ids
@@ -179,6 +181,14 @@ class Broker:
             clock.now_ms,
         )  # fmt: skip
         self.groups.on_unloaded = self.lag.forget
+
+    async def _create_internal(
+        self, name: str, partitions: int, configs: dict[str, str], factor: int
+    ) -> None:
+        """Of Kafka Streams: a topic like any other, for an application."""
+        self.topics.check_new(name)
+        self.members.check_factor(name, factor)
+        await self.topics.create(name, partitions, configs, factor)
 
     def _own_access(self) -> None:
         catalog, change, entities = self.catalog, self.facts, self.entities
@@ -369,6 +379,7 @@ class Broker:
     async def close(self) -> None:
         """After the last change that has begun."""
         await self.share_groups.settled()
+        await self.streams_topics.settled()
         await self.share_partitions.close()
         await self.transactions.close()
         await self.groups.close()

@@ -15,6 +15,7 @@ from appliance.config import (
     BrokerConfig,
     ConsumerGroupsConfig,
     ShareGroupsConfig,
+    StreamsGroupsConfig,
     TransactionsConfig,
 )
 from appliance.groups.availability import Availability, Term
@@ -65,6 +66,9 @@ class GroupPlaces:
 
     def share_group_config(self, group_id: str) -> ShareGroupsConfig:
         return self._configs.of_sharers(group_id)
+
+    def streams_group_config(self, group_id: str) -> StreamsGroupsConfig:
+        return self._configs.of_streams(group_id)
 
     async def newest_configs(self) -> None:
         await self._configs.as_new_as_now()

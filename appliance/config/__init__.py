@@ -8,6 +8,7 @@ topics        how topics come and go, and how many there may be
 groups        consumer groups of both protocols, and their offsets
 share_groups  share groups: the pace of their members, and how records are given out
 share_state   share groups: where it is kept what became of records
+streams_groups  groups of Kafka Streams: the pace of their members, and copies of state
 transactions  transactions, and the topic in which they are kept
 replication   followers: how they fetch from their leaders
 zookeeper     registration in a ZooKeeper
@@ -53,6 +54,7 @@ from appliance.config.share_groups import ShareGroupsConfig
 from appliance.config.share_state import ShareStateConfig
 from appliance.config.sources import as_markdown, load, values_of
 from appliance.config.storage import StorageConfig
+from appliance.config.streams_groups import StreamsGroupsConfig
 from appliance.config.tls import NO_FILE, TlsConfig
 from appliance.config.topics import TopicsConfig
 from appliance.config.transactions import TransactionsConfig
@@ -90,6 +92,7 @@ __all__ = [
     "ShareGroupsConfig",
     "ShareStateConfig",
     "StorageConfig",
+    "StreamsGroupsConfig",
     "TlsConfig",
     "TopicsConfig",
     "TransactionsConfig",

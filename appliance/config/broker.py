@@ -48,6 +48,7 @@ from appliance.config.setting import (
 from appliance.config.share_groups import ShareGroupsConfig
 from appliance.config.share_state import ShareStateConfig
 from appliance.config.storage import StorageConfig
+from appliance.config.streams_groups import StreamsGroupsConfig
 from appliance.config.tls import CLIENT_AUTH, NO_FILE, NONE, REQUIRED, TlsConfig
 from appliance.config.topics import TopicsConfig
 from appliance.config.transactions import TransactionsConfig
@@ -179,6 +180,7 @@ class BrokerConfig(Part):
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)  # by setting's name
     share_groups: ShareGroupsConfig = field(default_factory=ShareGroupsConfig)
     share_state: ShareStateConfig = field(default_factory=ShareStateConfig)
+    streams_groups: StreamsGroupsConfig = field(default_factory=StreamsGroupsConfig)
     kept: KeptConfig = field(default_factory=KeptConfig)
     access: AccessConfig = field(default_factory=AccessConfig)
     tls: TlsConfig = field(default_factory=TlsConfig)

@@ -1,7 +1,7 @@
 """Configs of groups: those of one group, over what the operator set for all.
 
-`consumer.*` is for groups of consumers, `share.*` for share groups. They may be set before the
-group exists, and stay when it goes.
+`consumer.*` is for groups of consumers, `share.*` for share groups, `streams.*` for those of Kafka
+Streams. They may be set before the group exists, and stay when it goes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from typing import TypeVar
 
-from appliance.config import BrokerConfig, ConsumerGroupsConfig, ShareGroupsConfig
+from appliance.config import (
+    BrokerConfig,
+    ConsumerGroupsConfig,
+    ShareGroupsConfig,
+    StreamsGroupsConfig,
+)
 from appliance.config.config_key import ConfigInvalid, ConfigKey, ConfigType, text_of
 from appliance.config.dynamic_broker_config import (
     BrokerConfigs,
@@ -22,7 +27,7 @@ from appliance.config.dynamic_broker_config import (
 )
 from appliance.errors import ApplianceError
 
-CONSUMER, SHARE = "consumer.", "share."
+CONSUMER, SHARE, STREAMS = "consumer.", "share.", "streams."
 SESSION, HEARTBEAT = "session.timeout.ms", "heartbeat.interval.ms"
 OFFSET_RESET = f"{SHARE}auto.offset.reset"
 BY_OPERATOR = {"minimum": None, "maximum": None}  # the limits are those in force
@@ -30,18 +35,20 @@ TYPES = {int: ConfigType.INT, str: ConfigType.STRING, bool: ConfigType.BOOLEAN}
 
 
 def _keys() -> Iterator[ConfigKey]:
-    for each in [*fields(ConsumerGroupsConfig), *fields(ShareGroupsConfig)]:
+    kinds = ConsumerGroupsConfig, ShareGroupsConfig, StreamsGroupsConfig
+    for each in [each for kind in kinds for each in fields(kind)]:
         row = each.metadata.get("setting")
-        if row and row.least:
+        if row and (row.least or row.of_group):
             name = row.name.removeprefix("group.")
-            yield ConfigKey.of(row, name, TYPES[row.kind], field=each.name, **BY_OPERATOR)
+            limits = BY_OPERATOR if row.least else {}
+            yield ConfigKey.of(row, name, TYPES[row.kind], field=each.name, **limits)
         elif row := each.metadata.get("own"):
             yield ConfigKey.of(row, row.name, TYPES[row.kind], field=each.name, synonym="")
 
 
 KEYS = {each.name: each for each in _keys()}
 Configs = Mapping[str, str]
-OfGroups = TypeVar("OfGroups", ConsumerGroupsConfig, ShareGroupsConfig)
+OfGroups = TypeVar("OfGroups", ConsumerGroupsConfig, ShareGroupsConfig, StreamsGroupsConfig)
 
 # Nine digits of days are longer ago than any record.
 _DURATION = re.compile(
@@ -63,6 +70,7 @@ def validate(configs: Configs, base: BrokerConfig) -> dict[str, str]:
     checked = {name: text_of(find(name).parse(text)) for name, text in configs.items()}
     consumer_groups(checked, base.consumer_groups)
     share_groups(checked, base.share_groups)
+    streams_groups(checked, base.streams_groups)
     return checked
 
 
@@ -79,6 +87,10 @@ def share_groups(configs: Configs, base: ShareGroupsConfig) -> ShareGroupsConfig
             "duration, for example PT1H or P7D"
         )
     return settings
+
+
+def streams_groups(configs: Configs, base: StreamsGroupsConfig) -> StreamsGroupsConfig:
+    return _in_force(STREAMS, configs, base)
 
 
 def _in_force(prefix: str, configs: Configs, base: OfGroups) -> OfGroups:

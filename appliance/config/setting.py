@@ -85,6 +85,7 @@ class Setting:
     # One group may have its own value, between two settings of these defaults and reasons.
     least: tuple[int, str] | None = None
     most: tuple[int, str] | None = None
+    of_group: bool = False  # the same, within its own limits
     of_listener: bool = False  # `listener.name.<name>.` may stand in front of it
 
     @property

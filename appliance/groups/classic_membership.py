@@ -7,10 +7,11 @@ other members, or the disk, are ready.
 from __future__ import annotations
 
 from appliance.config import GroupsConfig
-from appliance.groups.group_table import OF_CONSUMERS, GroupTable
+from appliance.groups.group_table import FOR_CLASSIC, GroupTable
 from appliance.groups.member import AnswerJoin, AnswerSync, Join, Sync
 from appliance.groups.mixed_group import MixedGroup
 from appliance.groups.states import GroupRefused
+from appliance.groups.streams.group import StreamsGroup
 from appliance.protocol import ErrorCode
 
 
@@ -34,7 +35,7 @@ class ClassicMembership:
         table.weights.check_member(group_id, asked.member_id, asked.size, *names)
         self._give_up_empty(group_id)
         known = table.groups.get(group_id)
-        if known is not None and not isinstance(known, OF_CONSUMERS):
+        if known is not None and not isinstance(known, FOR_CLASSIC):
             raise GroupRefused(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"group {group_id} is not one of consumers"
             )
@@ -47,7 +48,7 @@ class ClassicMembership:
     def _give_up_empty(self, group_id: str) -> None:
         """A group without members takes the protocol of whoever comes next."""
         group = self._table.groups.get(group_id)
-        if not isinstance(group, MixedGroup) or not group.is_empty:
+        if not isinstance(group, (MixedGroup, StreamsGroup)) or not group.is_empty:
             return
         self._table.make(group_id)
         # should this fail, a restart finds a group without members, or the other kind's records

@@ -6,6 +6,7 @@ Everything in it runs on the one asyncio thread.
     availability  which of them are served; `offsets_topic_loading` reads them at a start
     classic       members of the classic protocol
     consumer      members of the newer one
+    streams       members of groups of Kafka Streams
     offsets       what groups committed; `commits` changes it, `expiry` takes away what is old
     progress      how far groups are, for the lag
 """
@@ -29,12 +30,14 @@ from appliance.groups.offsets_topic import OffsetsTopicSource
 from appliance.groups.offsets_topic_loading import Loading
 from appliance.groups.offsets_topic_replay import ReplayedGroups
 from appliance.groups.share_records import StoredShareGroup
+from appliance.groups.streams import membership as streams
+from appliance.groups.streams.membership import StreamsMembership
 from appliance.machine.believed_time import WallClock
 from appliance.protocol import ErrorCode
 from appliance.topics.topic import OFFSETS
 
 
-class Source(Topics, OffsetsTopicSource, Protocol):
+class Source(Topics, streams.Topics, OffsetsTopicSource, Protocol):
     """Where the records live, what there is to read, and what was set for a group."""
 
 
@@ -64,6 +67,7 @@ class Coordinator:
         self._share_groups = share_groups
         self.classic = ClassicMembership(config, table)
         self.consumer = ConsumerMembership(config, table, topics)
+        self.streams = StreamsMembership(table, topics)
         self.commits = OffsetCommits(table)
         self.expiry = OffsetExpiry(config, table, self.commits, clock, share_groups.expire)
         self.progress = ConsumerProgress(table, topics)
@@ -101,6 +105,8 @@ class Coordinator:
             table.arm(group)
         for group_id, stored in replayed.consumer_groups.items():
             self.consumer.restore(group_id, stored, now_ms)
+        for group_id, kept in replayed.streams_groups.items():
+            self.streams.restore(group_id, kept, now_ms)
         self._share_groups.restore(replayed.share_groups, now_ms)
         for group_id in replayed.offsets.groups():
             if group_id not in table.groups:

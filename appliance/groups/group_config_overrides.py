@@ -20,6 +20,7 @@ from appliance.config import (
     BrokerConfig,
     ConsumerGroupsConfig,
     ShareGroupsConfig,
+    StreamsGroupsConfig,
     group_config,
 )
 from appliance.config.config_key import ConfigChange, changed
@@ -62,6 +63,9 @@ class GroupConfigs:
 
     def of_sharers(self, group_id: str) -> ShareGroupsConfig:
         return group_config.share_groups(self._of(group_id), self._config.share_groups)
+
+    def of_streams(self, group_id: str) -> StreamsGroupsConfig:
+        return group_config.streams_groups(self._of(group_id), self._config.streams_groups)
 
     async def as_new_as_now(self) -> None:
         """In a cluster, what was set at any broker."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from appliance.groups.group_table import OF_CONSUMERS, GroupTable
+from appliance.groups.group_table import OF_CONSUMERS, ConsumersGroup, GroupTable
 from appliance.groups.lag import GroupProgress
 from appliance.groups.mixed_group import MixedGroup
 from appliance.groups.modern_group import TopicView
+from appliance.groups.streams.group import StreamsGroup
 from appliance.groups.subscribed_partitions import subscribed_partitions
 
 
@@ -26,6 +27,11 @@ class ConsumerProgress:
         if not isinstance(group, OF_CONSUMERS) or group.is_dead:
             return None
         own = self._table.offsets.of_group(group_id)
-        protocol = "consumer" if isinstance(group, MixedGroup) else "classic"
         offsets = {place: each.value.offset for place, each in own.items()}
-        return GroupProgress(protocol, offsets, subscribed_partitions(group, self._topics))
+        return GroupProgress(_protocol(group), offsets, subscribed_partitions(group, self._topics))
+
+
+def _protocol(group: ConsumersGroup) -> str:
+    if isinstance(group, StreamsGroup):
+        return "streams"
+    return "consumer" if isinstance(group, MixedGroup) else "classic"

@@ -22,6 +22,7 @@ from appliance.groups.offsets import Offsets
 from appliance.groups.offsets_topic import OffsetsTopic, OffsetsTopicSource, refusal
 from appliance.groups.records import GroupMetadataValue, group_record, offset_record
 from appliance.groups.states import GroupRefused
+from appliance.groups.streams.group import StreamsGroup
 from appliance.machine.believed_time import WallClock
 from appliance.process import event_log
 from appliance.process.detached_tasks import Tasks
@@ -35,8 +36,9 @@ logger = event_log.named("groups")
 STALL_MS = 1000
 
 AnyGroup = Group | ModernGroup
-ConsumersGroup = Group | MixedGroup  # one that commits offsets
-OF_CONSUMERS = (Group, MixedGroup)  # the same, looked up faster
+ConsumersGroup = Group | MixedGroup | StreamsGroup  # one that commits offsets
+OF_CONSUMERS = (Group, MixedGroup, StreamsGroup)  # the same, looked up faster
+FOR_CLASSIC = (Group, MixedGroup)  # may have members of the classic protocol
 
 
 class GroupTable:
@@ -87,9 +89,10 @@ class GroupTable:
             raise GroupRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         return group
 
-    def of_member(self, group_id: str) -> ConsumersGroup:
+    def of_member(self, group_id: str) -> Group | MixedGroup:
+        """Of the classic protocol."""
         group = self.groups.get(group_id)
-        if not isinstance(group, OF_CONSUMERS):
+        if not isinstance(group, FOR_CLASSIC):
             what = f"{group_id} is not a group of consumers" if group else f"no group {group_id}"
             raise GroupRefused(ErrorCode.UNKNOWN_MEMBER_ID, f"no such member: {what}")
         check_alive(group)

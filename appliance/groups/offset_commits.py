@@ -19,6 +19,7 @@ from appliance.groups.offsets import size_of
 from appliance.groups.offsets_topic import refusal
 from appliance.groups.records import OffsetCommitValue, Partition, offset_record
 from appliance.groups.states import GroupRefused
+from appliance.groups.streams.group import StreamsGroup
 from appliance.process import event_log
 from appliance.protocol import ErrorCode
 from appliance.topics.internal_topic import Transaction
@@ -85,7 +86,10 @@ class OffsetCommits:
         self._availability.check(group_id)
         self._weights.check(group_id, sum(map(size_of, values.values())))
         group = of_consumers(self._table.groups.get(group_id) or self._table.make(group_id))
-        group.check_transactional_commit(*member)
+        if isinstance(group, StreamsGroup):
+            group.check_transactional_commit(*member, values)
+        else:
+            group.check_transactional_commit(*member)
 
         def stored(error: ApplianceError | None, first_offset: int) -> None:
             if error is None:

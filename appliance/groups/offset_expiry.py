@@ -10,7 +10,6 @@ from appliance.config import GroupsConfig
 from appliance.groups.group import Group
 from appliance.groups.group_table import OF_CONSUMERS, ConsumersGroup, GroupTable
 from appliance.groups.member import NEVER_MS
-from appliance.groups.mixed_group import MixedGroup
 from appliance.groups.modern_group import ModernGroup
 from appliance.groups.offset_commits import OffsetCommits
 from appliance.groups.records import NEVER, OffsetCommitValue, Partition
@@ -56,7 +55,7 @@ class OffsetExpiry:
     def _expire(self, group: ConsumersGroup, wall_ms: int) -> None:
         offsets = self._table.offsets
         own = offsets.of_group(group.id)
-        is_known = isinstance(group, MixedGroup) or group.state is State.STABLE
+        is_known = isinstance(group, ModernGroup) or group.state is State.STABLE
         subscribed = group.subscribed() if is_known else None
         expired = [
             partition

@@ -26,6 +26,8 @@ from appliance.groups.records import (
     load_offset,
 )
 from appliance.groups.share_records import StoredShareGroup
+from appliance.groups.streams import records as streams_records
+from appliance.groups.streams.records import StoredStreamsGroup
 from appliance.protocol import MalformedMessage, VersionUnsupported
 from appliance.record import _batch
 from appliance.topics.internal_topic import VERSION, load, load_value, read_all
@@ -42,6 +44,7 @@ class ReplayedGroups:
     groups: dict[str, GroupMetadataValue] = field(default_factory=dict)
     consumer_groups: dict[str, StoredConsumerGroup] = field(default_factory=dict)
     share_groups: dict[str, StoredShareGroup] = field(default_factory=dict)
+    streams_groups: dict[str, StoredStreamsGroup] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
     doubtful: dict[str, list[str]] = field(default_factory=dict)  # groups, by damaged partition
 
@@ -119,6 +122,9 @@ class _Partition:
             elif kind in share_records.KEYS:
                 if latest.value is not None:
                     share_records.take(self._replayed.share_groups, kind, key, latest.value)
+            elif kind in streams_records.KEYS:
+                if latest.value is not None:
+                    streams_records.take(self._replayed.streams_groups, kind, key, latest.value)
             else:
                 self._fault(f"record {latest.log_offset} has a key of version {kind}, not served")
         except (MalformedMessage, VersionUnsupported, ValueError) as error:

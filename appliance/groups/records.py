@@ -8,6 +8,7 @@ version of a key says what the record is about:
     3-8   a group of the newer protocol (KIP-848): `consumer_records.py`
     9-15  a share group (KIP-932): `share_records.py`
     16    a pattern of topics of a group of the newer protocol
+    17-23 a group of Kafka Streams (KIP-1071): `streams/records.py`
 
 Written are key versions 1 and 2 and value version 3; offsets that carry their own expiry have value
 version 1, the only one with a place for it. A record without a value is a tombstone.

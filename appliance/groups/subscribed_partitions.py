@@ -14,6 +14,7 @@ from appliance.groups.consumer_protocol import CONSUMER
 from appliance.groups.group import Group
 from appliance.groups.modern_group import ModernGroup, TopicFacts
 from appliance.groups.records import Partition
+from appliance.groups.streams.group import StreamsGroup
 
 
 class Topics(Protocol):
@@ -41,6 +42,13 @@ def _assigned(group: Group | ModernGroup, topics: Topics) -> set[Partition]:
             for member in group.members
             for name, partitions in consumer_protocol.assigned(member.assignment).items()
             for each in partitions
+        }
+    if isinstance(group, StreamsGroup):
+        return {
+            Partition(name, each)
+            for member in group.all()
+            for name, numbers in group.partitions_of(member.now.assigned).items()
+            for each in numbers
         }
     assigned: set[Partition] = set()
     for member in group.all():

@@ -110,13 +110,17 @@ def names(rights: Rights) -> Names:
     assert rights.ask(changed, 0).error_code == 0
     client = ShareClient(rights.control, "D" * 22, sharers)
     assert rights.ask(client.request(0, topic=topic), 1).error_code == 0
-    rights.as_administrator(False)
-    return Names(
-        topic, topic_id, f"new{n}", group, consumers, sharers, f"empty{n}", f"other{n}",
+    made = Names(
+        topic, topic_id, f"new{n}", group, consumers, sharers, f"empty{n}", f"streamers{n}",
+        f"other{n}",
         f"transaction{n}", producer.producer_id, producer.producer_epoch,
         str(rights.control.broker.log_dir.path), owner="", token_id="", token_hmac=b"",
         renewed_hmac=b"",
     )  # fmt: skip
+    asked = kafka_rights.join_streamers(made, made.streamers)
+    assert rights.ask(asked, 0).error_code == 0
+    rights.as_administrator(False)
+    return made
 
 
 def rule(right: Right, row: Row, names: Names, permission: PermissionType = ALLOW) -> Acl:

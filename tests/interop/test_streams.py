@@ -1,5 +1,6 @@
 """Kafka Streams, exactly once: a word count with a repartition topic, a changelog and transactions,
-while the broker is killed repeatedly, and the program once."""
+while the broker is killed repeatedly, and the program once; with members of the classic protocol,
+and with a group of its own kind."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from tests.interop import kafka_jars
 from tests.interop.test_restart import Restarted
 from tests.interop.test_transactions import DEADLINE_S, created
 from tests.support.logs import until
+from tests.support.release import gate_has
 
 WORDS = ("to", "be", "or", "not", "that", "is", "the", "question")
 PER_LINE, LINES = 5, 600
@@ -26,9 +28,13 @@ KILLED_AT = (0.15, 0.4, 0.65, 0.9)  # shares of the words counted
 PROGRAM_KILLED_AT = 0.5
 
 
+SHORT_SESSION = ("--set", "group.streams.session.timeout.ms=6000")
+PROTOCOLS = gate_has(["classic"], "the group itself has its own tests", ["classic", "streams"])
+
+
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Restarted]:
-    with closing(Restarted(tmp_path / "data")) as made:
+    with closing(Restarted(tmp_path / "data", *SHORT_SESSION)) as made:
         for topic in ("lines", "counts"):
             created(made.address, topic, PARTITIONS)
         yield made
@@ -93,7 +99,11 @@ def write_lines(address: str, lines: list[str], stop: threading.Event) -> None:
     assert producer.flush(DEADLINE_S) == 0
 
 
-def test_each_word_is_counted_once_through_kills(broker: Restarted, tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_each_word_is_counted_once_through_kills(
+    broker: Restarted, tmp_path: Path, protocol: str
+) -> None:
+    setting = f"group.protocol={protocol}"
     dice = random.Random(1)
     lines = [" ".join(dice.choices(WORDS, k=PER_LINE)) for _ in range(LINES)]
     wanted, total = Counter(" ".join(lines).split()), LINES * PER_LINE
@@ -104,13 +114,13 @@ def test_each_word_is_counted_once_through_kills(broker: Restarted, tmp_path: Pa
     source.start()
     try:
         with closing(Counts(broker.address)) as counts:
-            with word_count(broker.address, folder) as program:
+            with word_count(broker.address, folder, setting) as program:
                 for share in [each for each in KILLED_AT if each < PROGRAM_KILLED_AT]:
                     counts.read_up_to(int(share * total))
                     broker.kill()
                 counts.read_up_to(int(PROGRAM_KILLED_AT * total))
                 program.kill()
-            with word_count(broker.address, folder) as program:
+            with word_count(broker.address, folder, setting) as program:
                 for share in [each for each in KILLED_AT if each > PROGRAM_KILLED_AT]:
                     counts.read_up_to(int(share * total))
                     broker.kill()

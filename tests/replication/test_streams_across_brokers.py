@@ -1,5 +1,6 @@
 """Kafka Streams, exactly once, with two instances of an application and three brokers, which are
-killed one after the other, and an instance once: each word is counted once.
+killed one after the other, and an instance once: each word is counted once. With members of the
+classic protocol, and with a group of its own kind.
 
 KILLS_ROUNDS and KILLS_SEED ask for more rounds: other victims in another order.
 """
@@ -19,6 +20,7 @@ import pytest
 from confluent_kafka import ConsumerGroupState, KafkaException, Producer
 
 from appliance.protocol.messages.list_transactions import ListTransactionsRequest
+from appliance.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
 from appliance.zookeeper.server import ZooKeeperServer
 from tests.interop.test_streams import PER_LINE, WORDS, Counts, word_count
 from tests.support.cluster_control import GROUP, ClusterControl
@@ -90,8 +92,11 @@ class Lines:
 class Application:
     """Two instances, each a process."""
 
-    def __init__(self, three: Brokers, folder: Path) -> None:
-        self._three, self._folder = three, folder
+    def __init__(
+        self, three: Brokers, control: ClusterControl, folder: Path, protocol: str
+    ) -> None:
+        self._three, self._folder, self._protocol = three, folder, protocol
+        self._control = control
         self._stack = ExitStack()
         self.running: dict[str, Popen[bytes]] = {}
         for name in ("one", "two"):
@@ -100,7 +105,8 @@ class Application:
 
     def start(self, name: str) -> None:
         self.running[name] = self._stack.enter_context(
-            word_count(self._three.bootstrap, self._folder / name, *APPLICATION_SETTINGS))
+            word_count(self._three.bootstrap, self._folder / name, *APPLICATION_SETTINGS,
+                       f"group.protocol={self._protocol}"))
 
     def kill(self, name: str) -> None:
         self.running.pop(name).kill()
@@ -111,6 +117,10 @@ class Application:
     def _is_shared(self) -> bool:
         """Both have work, as far as the group's coordinator knows."""
         self.check()
+        if self._protocol == "streams":
+            coordinator = self._control.at(self._control.coordinator(APPLICATION, GROUP))
+            (told,) = coordinator.ask(StreamsGroupDescribeRequest([APPLICATION]), 0).groups
+            return (told.group_state, len(told.members)) == ("Stable", 2)
         with contextlib.suppress(KafkaException):
             admin = self._three.admin()
             group = admin.describe_consumer_groups([APPLICATION])[APPLICATION].result(10)
@@ -160,15 +170,17 @@ def three(server: ZooKeeperServer, tmp_path: Path) -> Iterator[Brokers]:
 
 
 @pytest.mark.release("tests/interop/test_streams.py has it with one broker, and within seconds")
+@pytest.mark.parametrize("protocol", ["classic", "streams"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_each_word_is_counted_once_while_brokers_and_an_instance_are_killed(
-    three: Brokers, tmp_path: Path, seed: int
+    three: Brokers, tmp_path: Path, seed: int, protocol: str
 ) -> None:
     dice = random.Random(seed)
     with ExitStack() as stack:
         control = stack.enter_context(closing(ClusterControl(three)))
         counts = stack.enter_context(closing(Counts(three.bootstrap, PARTITIONS)))
-        application = stack.enter_context(closing(Application(three, tmp_path / "application")))
+        application = stack.enter_context(closing(
+            Application(three, control, tmp_path / "application", protocol)))
         with closing(Lines(three.bootstrap, random.Random(seed))) as lines:
 
             def goes_on() -> None:

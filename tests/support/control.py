@@ -21,6 +21,7 @@ from appliance.config import (
     LogConfig,
     ShareGroupsConfig,
     ShareStateConfig,
+    StreamsGroupsConfig,
     TransactionsConfig,
 )
 from appliance.config.listeners import Listeners
@@ -127,6 +128,7 @@ class Control:
         consumer_groups: ConsumerGroupsConfig | None = None,
         share_groups: ShareGroupsConfig | None = None,
         share_state: ShareStateConfig | None = None,
+        streams_groups: StreamsGroupsConfig | None = None,
         access: AccessConfig | None = None,
         listeners: Listeners | None = None,
         **topics: Any,
@@ -143,6 +145,7 @@ class Control:
             consumer_groups=consumer_groups or ConsumerGroupsConfig(),
             share_groups=share_groups or ShareGroupsConfig(),
             share_state=share_state or ShareStateConfig(),
+            streams_groups=streams_groups or StreamsGroupsConfig(initial_rebalance_delay_ms=0),
             access=access or AccessConfig(),
         )
         self.broker = Broker.open(config)
@@ -168,6 +171,7 @@ class Control:
         self.run(self.dispatcher.close())
         self.broker.log_dir.abandon()
         self.run(self.broker.share_groups.settled())
+        self.run(self.broker.streams_topics.settled())
         self.run(self.broker.share_partitions.close())
         self.run(self.broker.transactions.close())
         self.run(self.broker.groups.close())

@@ -83,6 +83,8 @@ from appliance.protocol.messages.share_acknowledge import ShareAcknowledgeReques
 from appliance.protocol.messages.share_fetch import ShareFetchRequest
 from appliance.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from appliance.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from appliance.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
+from appliance.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from appliance.protocol.messages.sync_group import SyncGroupRequest
 from appliance.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from appliance.protocol.messages.unregister_broker import UnregisterBrokerRequest
@@ -117,6 +119,7 @@ class Names:
     consumers: str  # of the newer protocol, with one member that has the topic
     sharers: str  # a share group with one member that has the topic
     empty_sharers: str  # the same without a member
+    streamers: str  # a group of Kafka Streams with one member that reads the topic
     new_group: str  # one that is not there
     transactional_id: str
     producer_id: int
@@ -387,6 +390,15 @@ def join_consumers(n: Names, group: str) -> ConsumerGroupHeartbeatRequest:
 
 def join_sharers(n: Names, group: str) -> ShareGroupHeartbeatRequest:
     return ShareGroupHeartbeatRequest(group, "B" * 22, 0, None, [n.topic])
+
+
+def join_streamers(n: Names, group: str) -> StreamsGroupHeartbeatRequest:
+    of = StreamsGroupHeartbeatRequest
+    return of(
+        group, "S" * 22, 0, -1, rebalance_timeout_ms=5000, process_id="process",
+        topology=of.Topology(0, [of.Subtopology("0", [n.topic])]),
+        active_tasks=[], standby_tasks=[], warmup_tasks=[], client_tags=[],
+    )  # fmt: skip
 
 
 def share_fetch(n: Names, member: str = "C" * 22) -> ShareFetchRequest:
@@ -678,6 +690,14 @@ TABLE: dict[str, list[Row]] = {
     "DeleteShareGroupOffsets": [
         Row(0, delete_share_offsets, on_group(DELETE) | on_topic(READ),
             group="empty_sharers"),
+    ],
+    "StreamsGroupHeartbeat": [
+        Row(0, lambda n: join_streamers(n, n.new_group), on_group(READ) | on_topic(DESCRIBE),
+            group="new_group"),
+    ],
+    "StreamsGroupDescribe": [
+        Row(0, lambda n: StreamsGroupDescribeRequest([n.streamers]),
+            on_group(DESCRIBE) | on_topic(DESCRIBE), group="streamers"),
     ],
     "CreateDelegationToken": [
         Row(3, create_token, {Right(CREATE_TOKENS, USER): NO_TOKEN}, wants_login=True),

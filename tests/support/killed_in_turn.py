@@ -25,6 +25,7 @@ DEADLINE_S = 300.0  # of what takes seconds on a machine that has nothing else t
 SETTINGS = {
     "transaction.state.log.num.partitions": 3,
     "offsets.topic.num.partitions": 3,
+    "group.streams.session.timeout.ms": 6000,  # so long a killed instance is a member
     "zookeeper.session.timeout.ms": 6000,  # a busy machine ends no session by itself
 }
 FIRST_SEED = int(os.environ.get("KILLS_SEED", "1"))

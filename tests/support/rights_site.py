@@ -289,6 +289,8 @@ class Things:
             made.append((kafka_rights.join_consumers(n, n.consumers), 1))
         if "sharers" in self.wanted:
             made.append((kafka_rights.join_sharers(n, n.sharers), 1))
+        if "streamers" in self.wanted:
+            made.append((kafka_rights.join_streamers(n, n.streamers), 0))
         if "empty_sharers" in self.wanted:
             made.append((kafka_rights.alter_share_offsets(n.topic, n.empty_sharers), 0))
         return made

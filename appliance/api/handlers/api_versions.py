@@ -5,10 +5,10 @@ range for this API, and the client asks again. From version 3 on the client name
 name that cannot be logged safely is refused. A feature that may be off (lowest level 0) is hidden
 below version 4, because older clients take 0 for an error.
 
-Three of Kafka's features are implemented. `group.version`, at level 1: groups of the newer protocol
+Four of Kafka's features are implemented. `group.version`, at level 1: groups of the newer protocol
 (KIP-848). `transaction.version`, at level 2: clients that know it use TV2 (Produce 12,
 TxnOffsetCommit 5, EndTxn 5), others the earlier protocol. `share.version`, at level 1: share groups
-(KIP-932).
+(KIP-932). `streams.version`, at level 1: groups of Kafka Streams (KIP-1071).
 
 Rights: none.
 
@@ -46,6 +46,7 @@ class Feature(NamedTuple):
 FEATURES: tuple[Feature, ...] = (
     Feature("group.version", 0, 1, 1),
     Feature("share.version", 0, 1, 1),
+    Feature("streams.version", 0, 1, 1),
     Feature("transaction.version", 0, 2, 2),
 )
 

@@ -4,7 +4,7 @@ States and types are compared without case. An unknown one has no groups.
 
 Rights: DESCRIBE on the cluster; without it the response has the groups that may be described.
 
-Left out: groups of the Streams protocol, which do not exist yet.
+Left out: nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from appliance.api.handlers.call import Call
 from appliance.broker.broker import Broker
 from appliance.groups.group import Group
 from appliance.groups.group_table import AnyGroup
+from appliance.groups.streams.group import StreamsGroup
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from appliance.share.group import ShareGroup
@@ -22,7 +23,7 @@ from appliance.share.group import ShareGroup
 KEY = 16
 VERSIONS = (0, 5)
 
-CLASSIC, CONSUMER, SHARE = "classic", "consumer", "share"
+CLASSIC, CONSUMER, SHARE, STREAMS = "classic", "consumer", "share", "streams"
 
 
 def handle(broker: Broker, request: ListGroupsRequest, call: Call) -> ListGroupsResponse:
@@ -52,4 +53,6 @@ def _row(group: AnyGroup) -> ListGroupsResponse.ListedGroup:
         row.protocol_type, row.group_type = group.protocol_type or "", CLASSIC
     elif isinstance(group, ShareGroup):
         row.protocol_type = row.group_type = SHARE
+    elif isinstance(group, StreamsGroup):
+        row.protocol_type = row.group_type = STREAMS
     return row

@@ -25,6 +25,7 @@ from appliance.errors import ApplianceError, Refused
 from appliance.groups.consumer_group import ConsumerGroup
 from appliance.groups.group import Group
 from appliance.groups.records import NEVER, OffsetCommitValue, Partition
+from appliance.groups.streams.group import StreamsGroup
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from appliance.topics.topic import Topic
@@ -80,7 +81,8 @@ def _check_older(broker: Broker, request: OffsetCommitRequest, version: int) -> 
     group = broker.groups.table.groups.get(request.group_id)
     if group is None or isinstance(group, Group) or group.is_dead:
         return
-    if isinstance(group, ConsumerGroup) and group.is_newer_member(request.member_id):
+    is_consumer = isinstance(group, ConsumerGroup) and group.is_newer_member(request.member_id)
+    if is_consumer or (isinstance(group, StreamsGroup) and request.member_id in group.members):
         raise Refused(
             ErrorCode.UNSUPPORTED_VERSION,
             f"group {request.group_id} is of the newer protocol: got version {version} of "

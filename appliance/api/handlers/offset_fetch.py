@@ -28,6 +28,7 @@ from appliance.groups.consumer_group import ConsumerGroup
 from appliance.groups.coordinator import Coordinator
 from appliance.groups.group_table import of_consumers
 from appliance.groups.records import Partition
+from appliance.groups.streams.group import StreamsGroup
 from appliance.protocol import NO_UUID, ErrorCode
 from appliance.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
@@ -71,7 +72,7 @@ def _group(broker: Broker, call: Call, asked: Group, is_stable: bool) -> GroupAn
         group = broker.groups.table.find(asked.group_id)
         if group is not None:
             consumers = of_consumers(group)
-            if isinstance(consumers, ConsumerGroup):
+            if isinstance(consumers, (ConsumerGroup, StreamsGroup)):
                 consumers.check_fetch(asked.member_id, asked.member_epoch)
     except ApplianceError as error:
         answer.error_code = error.kafka_code

@@ -6,8 +6,9 @@ succeeds.
 
 Rights: ALTER on the cluster.
 
-Left out: other levels of `group.version`, `share.version` and `transaction.version`. Clients that
-do not know them use the older protocols, which are served side by side.
+Left out: other levels of `group.version`, `share.version`, `streams.version` and
+`transaction.version`. Clients that do not know them use the older protocols, which are served side
+by side.
 """
 
 from __future__ import annotations

@@ -60,6 +60,8 @@ def describe_group(api: Api, name: str) -> Answer:
             for row in answer["offsets"]
         ],
     )  # fmt: skip
+    if answer["protocol"] == "streams" and answer["member_rows"]:
+        yield tasks_of(answer["member_rows"])
     behind = f"{some(answer['lag_records'], 'record')} behind"
     yield f"{answer['state']}, {some(answer['members'], 'member')}, {behind}"
     if answer["no_commit_partitions"]:
@@ -74,6 +76,18 @@ def describe_group(api: Api, name: str) -> Answer:
             "tell where they end, or where the group is"
         )
     yield from (f"nobody reads {each['topic']}-{each['partition']}" for each in answer["unread"])
+
+
+def tasks_of(members: Any) -> str:
+    """Of Kafka Streams: subtopology and number."""
+    roles = ("active", "standby", "warmup")
+    return table(
+        ("client", *roles),
+        [
+            (each["client_id"], *(" ".join(each["tasks"][role]) or None for role in roles))
+            for each in members
+        ],
+    )
 
 
 def end_and_lag(row: Any) -> tuple[Any, Any]:

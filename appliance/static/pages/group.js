@@ -72,6 +72,20 @@ const MEMBERS = [
   },
 ];
 
+// Of Kafka Streams.
+const TASKS = {
+  name: "tasks",
+  title: "Tasks",
+  value: (each) =>
+    Object.entries(each.tasks ?? {})
+      .filter(([, tasks]) => tasks.length > 0)
+      .map(([role, tasks]) => `${role} ${tasks.join(" ")}`)
+      .join(", "),
+  long: true,
+};
+
+const columnsOf = (group) => (group.protocol === "streams" ? [...MEMBERS, TASKS] : MEMBERS);
+
 function Remove({ group, onClose }) {
   const remove = async () => {
     await api(`/groups/${encodeURIComponent(group.group)}`, { method: "DELETE" });
@@ -195,7 +209,7 @@ export function Group({ route, me }) {
         </section>
         <section class="card">
           <div class="head"><h2>Members</h2></div>
-          <${Table} id=${`members-${name}`} rows=${data.member_rows} columns=${MEMBERS}
+          <${Table} id=${`members-${name}`} rows=${data.member_rows} columns=${columnsOf(data)}
               empty="The group has no members." />
         </section>
         ${doing === "reset" && html`<${Reset} group=${data} onClose=${close} />`}

@@ -1,0 +1,103 @@
+"""Groups of Kafka Streams with Apache Kafka's own tool, `kafka-streams-groups.sh`; an application
+of the classic protocol comes over to the newer one and goes back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from subprocess import Popen
+from threading import Event
+
+import pytest
+
+from tests.interop.kafka_tools import KafkaTools
+from tests.interop.test_streams import PER_LINE, WORDS, Counts, word_count, write_lines
+from tests.interop.test_transactions import created
+from tests.support.logs import until
+from tests.support.warm_broker import WarmBroker as Broker
+
+GROUP = "word-count"
+PARTITIONS = 2
+LINES = [" ".join(WORDS[:PER_LINE])] * 20
+WORDS_READ = len(LINES) * PER_LINE
+DEADLINE_S = 90
+STREAMS, CLASSIC = "group.protocol=streams", "group.protocol=classic"
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    folder: Path = tmp_path_factory.mktemp("streams-groups")
+    with Broker(folder / "data") as made:
+        for topic in ("lines", "counts"):
+            created(made.kafka, topic, PARTITIONS)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def tools(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaTools]:
+    with closing(KafkaTools(broker.kafka, tmp_path_factory.mktemp("tools"))) as made:
+        yield made
+
+
+def told(tools: KafkaTools, *words: str) -> list[dict[str, str]]:
+    """The rows of the table, by column."""
+    said = tools.must("kafka-streams-groups", *words)
+    lines = [line.split() for line in said.splitlines() if line.strip()]
+    head = next(i for i, line in enumerate(lines) if line[0] == "GROUP")
+    return [dict(zip(lines[head], line, strict=False)) for line in lines[head + 1 :]]
+
+
+def stop(program: Popen[bytes]) -> None:
+    assert program.stdin is not None
+    program.stdin.close()
+    assert program.wait(DEADLINE_S) == 0
+
+
+@pytest.mark.release("tests/api/test_handlers_streams_groups.py has the answers, without a JVM")
+def test_the_tool_lists_describes_resets_and_deletes(
+    broker: Broker, tools: KafkaTools, tmp_path: Path
+) -> None:
+    write_lines(broker.kafka, LINES, Event())
+    with closing(Counts(broker.kafka)) as counts:
+        for number, protocol in enumerate((CLASSIC, STREAMS, CLASSIC, STREAMS), 1):
+            (folder := tmp_path / str(number)).mkdir()
+            with word_count(broker.kafka, folder, protocol) as program:
+                write_lines(broker.kafka, LINES, Event())
+                counts.read_up_to(WORDS_READ * (number + 1), DEADLINE_S)
+                if number == 2:
+                    check_running(broker, tools)
+                stop(program)
+    each_word = Counter(" ".join(LINES).split())
+    wanted = {word: [*range(1, each_word[word] * 5 + 1)] for word in WORDS}
+    assert counts.steps == wanted, "what the other protocol has committed is not counted again"
+    check_stopped(tools)
+
+
+def check_running(broker: Broker, tools: KafkaTools) -> None:
+    assert tools.must("kafka-streams-groups", "--list").split() == [GROUP]
+    describe = ("--describe", "--group", GROUP)
+    until(lambda: told(tools, *describe, "--state")[0]["STATE"] == "Stable", DEADLINE_S)
+    (state,) = told(tools, *describe, "--state", "--verbose")
+    assert (state["#MEMBERS"], state["GROUP-EPOCH"]) == ("1", state["TARGET-ASSIGNMENT-EPOCH"])
+    members = tools.must("kafka-streams-groups", *describe, "--members", "--verbose")
+    assert "ACTIVE: 0:[0,1]; 1:[0,1]" in members
+    topics = {row["TOPIC"] for row in told(tools, *describe)}
+    assert topics == {"lines", f"{GROUP}-words-repartition"}
+    refused = tools.run("kafka-streams-groups", "--delete", "--group", GROUP)
+    assert "is not EMPTY" in refused.said + refused.complained
+    _, group = broker.get(f"/api/v1/groups/{GROUP}")
+    (member,) = group["member_rows"]
+    assert (group["protocol"], group["assignor"], group["state"]) == ("streams", "sticky", "Stable")
+    assert member["tasks"]["active"] == ["0_0", "0_1", "1_0", "1_1"]
+    assert member["partitions"]["lines"] == [0, 1]
+
+
+def check_stopped(tools: KafkaTools) -> None:
+    tools.must("kafka-streams-groups", "--group", GROUP, "--reset-offsets", "--input-topic",
+               "lines", "--to-earliest", "--execute")
+    rows = told(tools, "--describe", "--group", GROUP, "--offsets", "--verbose")
+    assert {row["CURRENT-OFFSET"] for row in rows if row["TOPIC"] == "lines"} == {"0"}
+    tools.must("kafka-streams-groups", "--delete", "--group", GROUP)
+    assert tools.must("kafka-streams-groups", "--list").split() == []

@@ -25,6 +25,8 @@ export const inWords = (value, words) => words || value || "–";
 const changed = ({ name, before, after, before_words: was, after_words: is }) =>
   `${name}: ${inWords(before, was)} → ${inWords(after, is)}`;
 
+const told = ({ text, changes }) => [text, ...changes.map(changed)].filter(Boolean).join("; ");
+
 export const Results = ({ results, label }) => html`
   <ul class="results" aria-label=${label} aria-live="polite" tabindex="0">
     ${results.map(
@@ -34,7 +36,7 @@ export const Results = ({ results, label }) => html`
           ${" "}
           <${Badge} level=${LEVELS[each.outcome] ?? ""}>${each.outcome}<//>
           ${" "}
-          <span class="muted">${[each.text, ...each.changes.map(changed)].filter(Boolean).join("; ")}</span>
+          <span class="muted">${told(each)}</span>
         </li>
       `,
     )}
@@ -65,7 +67,7 @@ export function DeleteTopics({ topics, onClose }) {
       ${error && html`<p class="notice bad" role="alert">${error}</p>`}
       ${!plan && !error && html`<p class="muted" aria-busy="true">…</p>`}
       ${plan && html`<${Results} results=${results ?? plan} label="Topics" />`}
-      ${isToDo && html`<p>These topics are deleted with all that is in them. This cannot be undone.</p>`}
+      ${isToDo && html`<p>These topics are deleted with their records. This cannot be undone.</p>`}
     <//>
   `;
 }

@@ -68,7 +68,8 @@ export function Configs({ topic, configs, why, query, onChanged }) {
             apart > 0 &&
             !isFound &&
             html`
-              <button type="button" class="plain" onClick=${() => setQuery({ all: isAll ? "" : "1" })}>
+              <button type="button" class="plain"
+                  onClick=${() => setQuery({ all: isAll ? "" : "1" })}>
                 ${isAll ? "hide" : "show"} ${some(apart, "config")} without effect here
               </button>
             `

@@ -107,8 +107,8 @@ function PickAll({ rows, choose: { chosen, set, may } }) {
 
 /** `columns`: {name, title, value(row), cell(row), number, fixed (not sortable), long (cut off),
     wide (a line of its own on a telephone)}. `text(row)` is the text that the filter searches.
-    `group(row)` is a heading over rows that stand together, as long as nobody sorts. `kind`: "compact",
-    on a telephone the first two columns and the last. */
+    `group(row)` is a heading over rows that stand together, as long as nobody sorts. `kind`:
+    "compact", on a telephone the first two columns and the last. */
 export function Table({
   rows,
   columns,

@@ -49,7 +49,8 @@ class Counts(NamedTuple):
 
 
 class Measures:
-    """Differences to the last time, so each of the two is asked at one interval."""
+    """Differences to the last time, at first to the start of the process; so each of the two is
+    asked at one interval."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -62,7 +63,8 @@ class Measures:
         if broker is None or plane is None:
             self._last = None
             return {}
-        now, last = counts_of(broker, plane), self._last
+        now = counts_of(broker, plane)
+        last = self._last or Counts(self._process.started, now.processor_s, {}, {})
         self._last = now
         found: Values = {
             "connections": now.counters["connections_open"],
@@ -70,8 +72,7 @@ class Measures:
         }
         if resident := self._process.watch.machine.memory.resident_bytes:
             found["memory_bytes"] = resident
-        if last is not None:
-            found |= {**rates(now, last), **durations(now, last)}
+        found |= {**rates(now, last), **durations(now, last)}
         return {f"broker/{name}": value for name, value in found.items()}
 
     def of_names(self, taken: Taken) -> Values:
@@ -101,7 +102,8 @@ def counts_of(broker: Broker, plane: DataPlane) -> Counts:
 def rates(now: Counts, last: Counts) -> Values:
     took = max(now.at - last.at, 1e-3)
     found = {
-        name: (now.counters[key] - last.counters[key]) / took for name, key in COUNTED.items()
+        name: (now.counters[key] - last.counters.get(key, 0)) / took
+        for name, key in COUNTED.items()
     }
     found["processors"] = (now.processor_s - last.processor_s) / took
     return found

@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import TimeoutError as Late
 
 from appliance.testing import RunningBroker, running_broker
 from tests.support.rest import Rest
@@ -128,22 +129,32 @@ class Console:
     def __init__(self, page: Page, base: str) -> None:
         self.page, self.base = page, base
         self.wrong: list[str] = []
+        # why a page stays blank: what was asked and not answered yet, and what broke off
+        self.asked: set[str] = set()
+        self.failed: list[str] = []
         page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
         page.on("request", self._asked)
+        page.on("requestfailed", lambda it: self.failed.append(f"{it.failure}: {it.url}"))
         page.on("response", self._answered)
 
     def _asked(self, request: Any) -> None:
+        self.asked.add(request.url)
         if not request.url.startswith((self.base, "data:", "blob:")):
             self.wrong.append(f"left the host: {request.url}")
 
     def _answered(self, response: Any) -> None:
+        self.asked.discard(response.url)
         if response.status >= 400:
             self.wrong.append(f"{response.status}: {response.url}")
 
     def open(self, place: str = "") -> Page:
         self.page.goto(f"{self.base}/#/{place}")
-        self.page.locator("h1").first.wait_for()
-        expect(self.page.locator("[aria-busy]")).to_have_count(0)
+        try:
+            self.page.locator("h1").first.wait_for()
+            expect(self.page.locator("[aria-busy]")).to_have_count(0)
+        except (Late, AssertionError) as error:
+            told = f"{self.wrong}, broken off {self.failed}, not answered {sorted(self.asked)}"
+            raise AssertionError(f"{place}: {told}") from error
         return self.page
 
 

@@ -469,6 +469,7 @@ def test_the_features_are_told_and_stay(tools: KafkaTools) -> None:
     # name, lowest, highest, in force
     assert [row[1:8:2] for row in rows] == [
         ["group.version", "0", "1", "1"], ["share.version", "0", "1", "1"],
+        ["streams.version", "0", "1", "1"],
         ["transaction.version", "0", "2", "2"]]
     assert "stays" in tools.refused(
         "kafka-features", "downgrade", "--feature", "transaction.version=1")

@@ -32,7 +32,7 @@ def cluster() -> Any:
         topics={"t": ClusterTopic("t", ID.bytes, (REPLICAS,))},
         states={KEY: PartitionState(1, LIFE, EPOCH, REPLICAS)},
         leads=lambda key: key == KEY,
-        min_insync=lambda topic, replicas: 1,
+        least_in_sync=lambda topic, number: 1,
     )
 
 

@@ -336,6 +336,7 @@ final class AdminChecks {
         ClientChecks.equal("features",
             Map.of("group.version", new FinalizedVersionRange((short) 1, (short) 1),
                 "share.version", new FinalizedVersionRange((short) 1, (short) 1),
+                "streams.version", new FinalizedVersionRange((short) 1, (short) 1),
                 "transaction.version", new FinalizedVersionRange((short) 2, (short) 2)),
             broker.admin.describeFeatures().featureMetadata().get().finalizedFeatures());
     }

@@ -17,6 +17,8 @@ from tests.replication.histories.readers import close, consumer, messages, text_
 from tests.replication.histories.site import Site
 
 SESSION_MS = 10_000
+# A client that hangs in its `close` beats on, and gives nothing back: it is out after this time.
+POLL_MS = 15_000
 ASK_S = 10.0
 PROTOCOLS = ("classic", "consumer")
 
@@ -40,7 +42,8 @@ class Group:
     def _member(self) -> Consumer:
         own = {"group.protocol": "consumer"} if self.protocol == "consumer" else {
             "session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 1000}  # fmt: skip
-        found = consumer(self._site, self.name, **{**own, "auto.offset.reset": "earliest"})
+        found = consumer(self._site, self.name, **{
+            **own, "auto.offset.reset": "earliest", "max.poll.interval.ms": POLL_MS})  # fmt: skip
         found.subscribe(["log"])
         return found
 

@@ -20,7 +20,8 @@ from tests.replication.histories.site import Site
 
 KEYS = 12
 PAUSE_S = 0.012
-TIMEOUT_MS = 300_000
+# Longer than a round: who gives up a part of a batch has to end its producer for good.
+TIMEOUT_MS = 7_200_000
 KINDS: dict[str, dict[str, Any]] = {
     "idempotent": {"acks": "all", "enable.idempotence": True},
     "all": {"acks": "all"},

@@ -150,6 +150,14 @@ def test_a_topology_as_large_as_no_member_may_be_is_refused(control: Control) ->
     assert "group.member.max.bytes" in answer.error_message
 
 
+def test_more_tasks_than_there_may_be_are_nobodys(control: Control) -> None:
+    one = Member(control)
+    one.beat()
+    answer = one.send(active_tasks=[Request.TaskIds("0", [0] * 10_001)])
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert "group.streams.max.tasks" in answer.error_message
+
+
 def test_what_a_group_is_described_as(control: Control) -> None:
     at = Request.Endpoint("here", 65_535)
     one = counting_member(control, user_endpoint=at, client_tags=[Request.KeyValue("zone", "a")])

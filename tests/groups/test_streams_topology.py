@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -46,6 +47,28 @@ def test_one_repartition_topic_may_follow_another() -> None:
     fixed = of(*chain.subtopologies[:1], chain.subtopologies[1]._replace(
         repartition_sources=(internal("a", 2),)), chain.subtopologies[2])
     assert found(fixed, t=5).task_counts == {"0": 5, "1": 2, "2": 2}
+
+
+def test_a_long_chain_is_counted_in_no_time() -> None:
+    """In the order in which each waits for the next."""
+    links = [
+        subtopology(f"{n:04}", repartition_sources=(internal(f"r{n + 1}"),),
+                    repartition_sinks=(f"r{n}",))
+        for n in range(1000)
+    ]  # fmt: skip
+    chain = of(*links, subtopology("last", "t", repartition_sinks=("r1000",)),
+               subtopology("first", repartition_sources=(internal("r0"),)))  # fmt: skip
+    begin = time.process_time()
+    assert set(found(chain, 10_000, t=3).task_counts.values()) == {3}
+    assert time.process_time() - begin < 2
+
+
+def test_a_loop_that_something_enters_is_as_large_as_that() -> None:
+    loop = of(
+        subtopology("0", "t", repartition_sinks=("a",)),
+        subtopology("1", repartition_sources=(internal("a"),), repartition_sinks=("a",)),
+    )
+    assert found(loop, t=4).task_counts == {"0": 4, "1": 4}
 
 
 def test_source_topics_must_be_there() -> None:

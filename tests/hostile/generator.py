@@ -67,6 +67,12 @@ VALID_IN: dict[tuple[str, str], Any] = {
     ("ListTransactions", "transactional_id_pattern"): None,
     ("Produce", "transactional_id"): None, ("Produce", "mirror_source"): "",
     ("Produce", "records"): ..., ("ConsumerGroupHeartbeat", "topic_partitions"): [],
+    ("StreamsGroupHeartbeat", "member_id"): "fuzz", ("StreamsGroupHeartbeat", "partitions"): 0,
+    ("StreamsGroupHeartbeat", "active_tasks"): [], ("StreamsGroupHeartbeat", "standby_tasks"): [],
+    ("StreamsGroupHeartbeat", "warmup_tasks"): [], ("StreamsGroupHeartbeat", "task_offsets"): None,
+    ("StreamsGroupHeartbeat", "task_end_offsets"): None,
+    ("StreamsGroupHeartbeat", "source_topic_regex"): [],
+    ("StreamsGroupHeartbeat", "copartition_groups"): [],
     ("AlterClientQuotas", "value"): 1.0, ("CreateAcls", "resource_name"): "ground",
 }  # fmt: skip
 @dataclass

@@ -32,6 +32,9 @@ from appliance.protocol.messages.offset_commit import OffsetCommitRequest as Com
 from appliance.protocol.messages.share_group_heartbeat import (
     ShareGroupHeartbeatRequest as ShareHeartbeat,
 )
+from appliance.protocol.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest as StreamsHeartbeat,
+)
 from tests.support.serving import Serving
 from tests.support.wire_client import WireClient, frame_of
 
@@ -125,6 +128,12 @@ KINDS = {
     "share groups by offsets": Kind(
         91, 0, lambda name: ShareOffsets(name, [ShareOffsets.AlterShareGroupOffsetsRequestTopic(
             "kept", [ShareOffsets.AlterShareGroupOffsetsRequestPartition(0, 0)])]),
+        of_itself, INVALID_GROUP_ID),
+    "groups of Kafka Streams": Kind(
+        88, 0, lambda name: StreamsHeartbeat(
+            name, "m", rebalance_timeout_ms=1000, active_tasks=[], standby_tasks=[],
+            warmup_tasks=[], topology=StreamsHeartbeat.Topology(
+                0, [StreamsHeartbeat.Subtopology("0", ["kept"])])),
         of_itself, INVALID_GROUP_ID),
     "transactional ids": Kind(22, 4, lambda name: InitProducerIdRequest(name, 1000), of_itself),
     "quotas": Kind(49, 1, quota, first("entries")),

@@ -56,6 +56,7 @@ def handle(broker: Broker, request: Request, call: Call) -> Later:
     later = Later()
     check_group(call, Operation.READ, request.group_id)
     _check(request)
+    _check_count(request, broker.config.streams_groups.max_tasks)
     said = None if request.topology is None else topology.of_rows(request.topology)
     if said is not None:
         _check_topics(said, call)
@@ -111,6 +112,16 @@ def _faults_of_join(request: Request) -> dict[str, bool]:
 def _is_half(request: Request) -> bool:
     given = [each is None for each in _tasks_by_role(request)]
     return any(given) and not all(given)
+
+
+def _check_count(request: Request, most: int) -> None:
+    """Before they are anything but numbers."""
+    count = sum(len(row.partitions) for of in _tasks_by_role(request) for row in of or ())
+    if count > most:
+        raise Refused(
+            ErrorCode.INVALID_REQUEST,
+            f"got {count} tasks, wanted at most {most} (group.streams.max.tasks)",
+        )
 
 
 def _check_topics(said: Topology, call: Call) -> None:

@@ -179,34 +179,53 @@ def partitions_of_repartition(
     topology: Topology, count_of: Callable[[str], int]
 ) -> Mapping[str, int]:
     """How many partitions each repartition topic has: what it says, or as many as the largest of
-    what those read that write it. One may write another, so this goes on until all are known."""
-    wanted = {
+    what those read that write it. One may follow another, so each waits for what it follows."""
+    says = {
         each.name: each.partitions
         for one in topology.subtopologies
         for each in one.repartition_sources
     }
-    writers: dict[str, list[Subtopology]] = {}
-    for one in topology.subtopologies:
-        for name in one.repartition_sinks:
-            writers.setdefault(name, []).append(one)
-    known = {name: count for name, count in wanted.items() if count}
-    while left := [name for name in wanted if name not in known]:
-        found = {}
-        for name in left:
-            if name not in writers:
-                raise invalid(
-                    "Failed to compute number of partitions for all repartition topics, because "
-                    f"repartition source topic {name} is never used as a sink topic."
-                )
-            read = [each for one in writers[name] for each in one.read]
-            counts = [known[each] if each in wanted else count_of(each)
-                      for each in read if each in known or each not in wanted]  # fmt: skip
-            if counts:
-                found[name] = max(counts)
+    known = {name: count for name, count in says.items() if count}
+    followed = _followed(topology, says.keys() - known.keys())
+    counts = {name: {count_of(each) for each in read if each not in says}
+              for name, read in followed.items()}  # fmt: skip
+    waits = {name: {each for each in read if each in says} for name, read in followed.items()}
+    followers: dict[str, list[str]] = {}
+    for name, of in waits.items():
+        for each in of:
+            followers.setdefault(each, []).append(name)
+    ready = [*known]
+    while waits:
+        while ready:
+            for name in followers.get(name_known := ready.pop(), ()):
+                counts[name].add(known[name_known])
+                if name in waits:
+                    waits[name].discard(name_known)
+        found = {name: max(counts[name]) for name, of in waits.items() if counts[name] and not of}
+        # in a loop those count that are known
+        found = found or {name: max(counts[name]) for name in waits if counts[name]}
         if not found:
             raise invalid(
                 "Failed to compute number of partitions for all repartition topics. There may be "
                 "loops in the topology that cannot be resolved."
             )
         known |= found
+        ready = [*found]
+        for name in found:
+            del waits[name]
     return known
+
+
+def _followed(topology: Topology, wanted: Iterable[str]) -> dict[str, list[str]]:
+    """What is read by those that write each topic."""
+    writers: dict[str, list[Subtopology]] = {}
+    for one in topology.subtopologies:
+        for name in one.repartition_sinks:
+            writers.setdefault(name, []).append(one)
+    for name in wanted:
+        if name not in writers:
+            raise invalid(
+                "Failed to compute number of partitions for all repartition topics, because "
+                f"repartition source topic {name} is never used as a sink topic."
+            )
+    return {name: [each for one in writers[name] for each in one.read] for name in wanted}

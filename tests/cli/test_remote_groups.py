@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import time
+from contextlib import closing
 
 from confluent_kafka import Consumer, TopicPartition
 
 from appliance.testing import RunningBroker
+from tests.support.remote_control import RemoteControl
 from tests.support.shell import Shell
+from tests.support.streams_group_client import Member, counting
 
 
 def test_a_group_is_described_with_partitions_that_have_no_commit(
@@ -49,3 +53,26 @@ def test_a_group_is_reset_after_a_look(shell: Shell, appliance_broker: RunningBr
     assert (nothing.exit_code, "has no committed offsets" in nothing.stderr) == (3, True)
     shell.out("group delete readers --yes")
     assert shell.run("group describe readers").exit_code == 3
+
+
+def test_a_group_of_kafka_streams_is_described_with_its_tasks(
+    shell: Shell, appliance_broker: RunningBroker
+) -> None:
+    """As REST and the page have it, which show the same answer."""
+    shell.out("topic create t --partitions 2")
+    host, port = appliance_broker.bootstrap.split(":")
+    with closing(RemoteControl((host, int(port)))) as control:
+        one = Member(control, "one", counting())
+        while not one.tasks["active_tasks"]:
+            one.beat()
+            time.sleep(0.05)
+        found = shell.json("group describe g")
+        said = shell.out("group describe g")
+    (member,) = found["member_rows"]
+    assert (found["protocol"], found["assignor"], found["state"]) == ("streams", "sticky", "Stable")
+    assert member["tasks"] == {
+        "active": ["0_0", "0_1", "1_0", "1_1"], "standby": [], "warmup": []}
+    assert member["partitions"] == member["target"] == {"g-words": [0, 1], "t": [0, 1]}
+    assert {(each["topic"], each["partition"]) for each in found["offsets"]} == {
+        (topic, number) for topic in ("t", "g-words") for number in (0, 1)}
+    assert re.search(r"test +0_0 0_1 1_0 1_1", said)

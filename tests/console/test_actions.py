@@ -9,6 +9,7 @@ import logging
 import re
 import zipfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow
@@ -20,7 +21,10 @@ from pyarrow import ipc, parquet
 
 from appliance.testing import RunningBroker, running_broker
 from tests.console.conftest import ORDERS, WAIT_S, Console, commit
+from tests.support.logs import until
+from tests.support.remote_control import RemoteControl
 from tests.support.rest import Rest
+from tests.support.streams_group_client import Member, reading
 
 TOPICS = 1000
 NOTHING = {"messages": [], "scanned_offsets": 0, "scanned_bytes": 0, "left_offsets": 0,
@@ -194,6 +198,20 @@ def test_where_offsets_may_be_put_is_shown_first(
     row = dialog.locator("tbody tr", has=dialog.page.locator("td", has_text=re.compile("^0$")))
     expect(row.first.locator("td").nth(3)).to_have_text(after)
     dialog.get_by_role("button", name="Cancel").click()
+
+
+def test_a_group_of_kafka_streams_shows_tasks(console: Console, broker: RunningBroker) -> None:
+    host, port = broker.bootstrap.split(":")
+    with closing(RemoteControl((host, int(port)))) as control:
+        one = Member(control, "one", reading("orders"), group_id="streaming")
+        one.beat()
+        page = console.open("groups/streaming")
+        expect(page.locator("dl.strip")).to_contain_text("streams, sticky")
+        expect(page.get_by_role("columnheader", name="Tasks")).to_have_count(1)
+        row = page.locator("#members-streaming tbody tr")
+        until(lambda: one.beat().error_code or one.tasks["active_tasks"])
+        expect(row).to_contain_text("active 0_0")
+        one.send(-1)
 
 
 def test_a_group_is_deleted_after_its_name_was_typed(

@@ -24,6 +24,8 @@ from appliance.topics.topic import OFFSETS
 from tests.support.consumer_group_client import Member as NewMember
 from tests.support.group_client import GroupClient, committed, fetch_offsets
 from tests.support.logs import until
+from tests.support.streams_group_client import Member as StreamsMember
+from tests.support.streams_group_client import described as streams_described
 from tests.support.two_brokers import (
     LOADING,
     NOT_AVAILABLE,
@@ -100,6 +102,8 @@ ASKED: dict[str, Callable[[GroupClient], Any]] = {
     "OffsetFetch": lambda client: fetch_offsets(client.control, "g", None).error_code,
     "OffsetFetch 5": lambda client: fetch_offsets(client.control, "g", None, 5).error_code,
     "ConsumerGroupHeartbeat": lambda client: NewMember(client.control).send().error_code,
+    "StreamsGroupHeartbeat": lambda client: StreamsMember(client.control).send().error_code,
+    "StreamsGroupDescribe": lambda client: streams_described(client.control).error_code,
     "DescribeGroups": lambda client: (
         client.control.ask(DescribeGroupsRequest(["g"]), 6).groups[0].error_code
     ),

@@ -3,6 +3,8 @@ of the classic protocol comes over to the newer one and goes back."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,10 +15,13 @@ from typing import Any
 
 import pytest
 
+from tests.interop import kafka_jars
 from tests.interop.kafka_tools import KafkaTools
 from tests.interop.test_streams import PER_LINE, WORDS, Counts, word_count, write_lines
 from tests.interop.test_transactions import created
 from tests.support.logs import until
+from tests.support.remote_control import RemoteControl
+from tests.support.streams_group_client import Member, counting
 from tests.support.warm_broker import WarmBroker as Broker
 
 GROUP = "word-count"
@@ -59,6 +64,37 @@ def stop(program: Popen[bytes]) -> None:
     assert program.stdin is not None
     program.stdin.close()
     assert program.wait(DEADLINE_S) == 0
+
+
+@pytest.mark.release("tests/groups/test_streams_records.py has the bytes that Kafka read here")
+def test_kafka_reads_the_records_of_such_a_group(tmp_path: Path) -> None:
+    """Of all kinds; with them it could go on."""
+    settings = {"group.streams.initial.rebalance.delay.ms": "0",
+                "group.streams.num.standby.replicas": "1"}  # fmt: skip
+    options = [word for pair in settings.items() for word in ("--set", "=".join(pair))]
+    with Broker(tmp_path / "data", *options) as broker:
+        created(broker.kafka, "t", PARTITIONS)
+        host, port = broker.kafka.split(":")
+        with closing(RemoteControl((host, int(port)))) as control:
+            members = [Member(control, each, counting()) for each in ("one", "two")]
+            until(lambda: all(counts(each) for each in members), DEADLINE_S)
+            epoch = members[0].epoch
+    (log,) = (tmp_path / "data").rglob("__consumer_offsets-0/*.log")
+    said = kafka_jars.must_run("org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder",
+                               "--files", str(log))
+    found = {}
+    for key, value in re.findall(r"key: (\{.*?\}) payload: (\{.*\})$", said, re.MULTILINE):
+        found[int(json.loads(key)["type"])] = json.loads(value)["data"]
+    assert found.keys() == {17, 19, 20, 21, 22, 23}
+    assert (found[17]["epoch"], found[20]["assignmentEpoch"]) == (epoch, epoch)
+    assert (found[22]["memberEpoch"], found[22]["state"]) == (epoch, 1)
+    assert [each["assignmentEpochs"] for each in found[22]["activeTasks"]] == [[epoch], [epoch]]
+
+
+def counts(member: Member) -> bool:
+    """It has its tasks, and a copy of the other's."""
+    member.beat()
+    return all(member.tasks[role] for role in ("active_tasks", "standby_tasks"))
 
 
 @pytest.mark.release("tests/api/test_handlers_streams_groups.py has the answers, without a JVM")

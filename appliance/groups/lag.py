@@ -87,7 +87,7 @@ class PartitionLag(NamedTuple):
 
 class GroupLag(NamedTuple):
     group: str
-    protocol: str  # classic, consumer or share
+    protocol: str  # classic, consumer, share or streams
     records: int  # sum
     seconds: float | None  # largest
     partitions: tuple[PartitionLag, ...]  # with a commit, or a member that wants them; in order

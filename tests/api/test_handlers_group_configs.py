@@ -13,6 +13,8 @@ from appliance.protocol.messages.describe_configs import DescribeConfigsRequest
 from appliance.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from tests.support.consumer_group_client import Member
 from tests.support.control import Control
+from tests.support.streams_group_client import Member as StreamsMember
+from tests.support.streams_group_client import counting
 
 GROUP = 32
 
@@ -42,6 +44,35 @@ def alter(control: Control, operation: int, **values: str | None) -> Any:
     row = IncrementalAlterConfigsRequest.AlterConfigsResource(GROUP, "g", rows)
     (answer,) = control.ask(IncrementalAlterConfigsRequest([row]), 1).responses
     return answer
+
+
+def test_a_group_of_kafka_streams_has_its_own_copies(tmp_path: Path) -> None:
+    """What it sets counts with the next heartbeat, for all members."""
+    control = Control(tmp_path)
+    control.create("t")
+    name = "streams.num.standby.replicas"
+
+    def set_to(value: str) -> Any:
+        change = IncrementalAlterConfigsRequest.AlterableConfig(name, 0, value)
+        row = IncrementalAlterConfigsRequest.AlterConfigsResource(GROUP, "g", [change])
+        (answer,) = control.ask(IncrementalAlterConfigsRequest([row]), 1).responses
+        return answer
+
+    members = [StreamsMember(control, each, counting()) for each in ("one", "two")]
+    for _ in range(4):
+        for each in members:
+            each.beat()
+        control.run(control.broker.streams_topics.settled())
+    assert [each.tasks["standby_tasks"] for each in members] == [{}, {}]
+    assert set_to("1").error_code == 0
+    for each in (*members, *members):
+        each.beat()
+    copies = [each.tasks["standby_tasks"] for each in members]
+    assert sorted(map(str, copies)) == ["{'1': [0]}", "{}"]
+    refused = set_to("3")
+    assert refused.error_code == 40
+    assert "group.streams.max.standby.replicas, which is 2" in refused.error_message
+    control.close()
 
 
 def test_a_group_has_its_own_pace(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ from appliance.topics import internal_topic
 from appliance.topics.topic import OFFSETS
 from tests.support.group_client import GroupClient, committed, fetch_offsets
 from tests.support.logs import batch, until
+from tests.support.streams_group_client import Member as Streams
+from tests.support.streams_group_client import described, reading
 from tests.support.two_brokers import (
     NOT_AVAILABLE,
     NOT_COORDINATOR,
@@ -32,6 +34,22 @@ from tests.support.two_brokers import (
     appended_in,
     listed,
 )
+
+
+def test_a_group_of_kafka_streams_goes_on_with_another_broker(pair: TwoBrokers) -> None:
+    pair.move(pair.one)
+    one = Streams(pair.one, topology=reading("t"))
+    one.beat()
+    assert one.tasks["active_tasks"] == {"0": [0, 1, 2]}
+    before = described(pair.one)
+    pair.move(pair.two)
+    assert one.send().error_code == NOT_COORDINATOR
+    one.control = pair.two
+    assert described(pair.two) == before
+    assert one.beat().active_tasks is None
+    pair.move(pair.one)
+    one.control = pair.one
+    assert one.beat().error_code == 0
 
 
 def test_the_groups_of_other_partitions_go_on(pair: TwoBrokers) -> None:

@@ -246,6 +246,15 @@ def test_commits_count_by_the_epoch_in_which_the_task_was_given() -> None:
     settle(one, two, Client(world, "three"))
     assert one.epoch > epoch
     check = world.group.check_commit
+    group = world.group
+    group.check_fetch("one", one.epoch)
+    group.check_fetch(None, -1)
+    group.check_transactional_commit("", None, -1, [])
+    group.check_transactional_commit("one", None, one.epoch, [Partition("t", kept)])
+    with pytest.raises(GroupRefused):
+        group.check_transactional_commit("one", None, epoch, [Partition("t", lost)])
+    with pytest.raises(GroupRefused):
+        group.check_fetch("one", epoch)
     check("one", one.epoch, [Partition("t", 9)])
     if Task(Role.ACTIVE, "0", kept) in one.owned:
         check("one", epoch, [Partition("t", kept)])

@@ -29,7 +29,7 @@ class Later:
     """The answer of a request that waits for other requests, or for the disk.
 
     All that waits in the control plane is a coroutine, but for the requests that come in bursts:
-    JoinGroup, SyncGroup, OffsetCommit, and heartbeats of consumer groups and share groups. A task
+    JoinGroup, SyncGroup, OffsetCommit, and heartbeats of groups in which the broker assigns. A task
     for each of them would add a fifth to a third to what it costs (docs/decisions/
     control-plane-cost.md), so their groups call back, down to `InternalTopic.write`, which tells
     all writes of a round in the order of the log. ShareFetch and ShareAcknowledge are coroutines

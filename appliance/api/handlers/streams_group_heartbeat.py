@@ -5,7 +5,8 @@ moves a task only after its old owner has confirmed the release. Changes are on 
 response. A status tells why there are no tasks: topics are missing or unevenly partitioned, or the
 first members wait for others. A group of the classic protocol without members takes the streams
 protocol, with its offsets; a group without members takes a new topology. A member that comes with
-its previous epoch, or owns other tasks than it was given, is told its tasks again.
+its previous epoch, or owns other tasks than it was given, is told its tasks again. One that waits
+for topics or tasks is told the shortest interval of heartbeats.
 
 Rights: READ on the group, DESCRIBE on all topics of the topology; CREATE on the cluster or on the
 internal topics, or they are not created.

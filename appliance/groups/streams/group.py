@@ -318,5 +318,6 @@ class StreamsGroup(StreamsMembers):
         for member_id, said in stored.members.items():
             self._restore_member(member_id, said, stored, now_ms)
 
+
 def _gone(asked: Beat) -> Beaten:
     return Beaten(member_id=asked.member_id, epoch=asked.epoch)

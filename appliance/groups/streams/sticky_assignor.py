@@ -145,8 +145,8 @@ class _Assigning:
 
 
 class _Least:
-    """Members by what they have to do, which only grows while one of these is in use, but for those
-    that are not asked for."""
+    """Members by what they have to do. Who was found and given something is put back with that; who
+    gives something away meanwhile has too much, and is not looked for."""
 
     def __init__(self, members: Iterable[str], load: Callable[[str], int]) -> None:
         self._load = load

@@ -103,9 +103,9 @@ def _found(topology: Topology, count_of: CountOf, tasks_max: int) -> TopicsOfTop
 
 
 def _check_sources(topology: Topology, count_of: CountOf) -> None:
-    internal = {each.name for one in topology.subtopologies for each in one.repartition_sources}
     names = {name for each in topology.subtopologies for name in each.source_topics}
-    missing = [name for name in names - internal if count_of(name) is None]
+    made = topology.repartition_topics.keys()
+    missing = [name for name in names - made if count_of(name) is None]
     if missing:
         text = f"Source topics {_names(missing)} are missing."
         raise _NotReady(StatusCode.MISSING_SOURCE_TOPICS, text)
@@ -115,11 +115,7 @@ def _even(
     topology: Topology, group: frozenset[str], counts: Mapping[str, int], wanted: dict[str, int]
 ) -> None:
     """Topics of one copartition group."""
-    says = {
-        each.name: each.partitions
-        for one in topology.subtopologies
-        for each in one.repartition_sources
-    }
+    says = topology.repartition_topics
     sources = {name: counts[name] for name in group if name not in says}
     fixed = {name: says[name] for name in group if says.get(name)}
     _check_equal(sources or fixed)

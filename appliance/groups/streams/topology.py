@@ -68,6 +68,12 @@ class Topology:
             yield from each.changelogs
 
     @cached_property
+    def repartition_topics(self) -> dict[str, int]:
+        """How many partitions each wants; 0: it follows others."""
+        return {each.name: each.partitions for one in self.subtopologies
+                for each in one.repartition_sources}  # fmt: skip
+
+    @cached_property
     def topics(self) -> frozenset[str]:
         """All that it needs."""
         return frozenset(self.readers).union(each.name for each in self.internal_topics)
@@ -79,7 +85,9 @@ class Topology:
         texts += [each for one in self.subtopologies for each in one.repartition_sinks]
         for topic in self.internal_topics:
             texts += [topic.name, *(text for pair in topic.configs for text in pair)]
-        return sum(len(each) + TOPIC_BYTES for each in texts)
+        groups = [each for one in self.subtopologies for each in one.copartitioned]
+        of_groups = sum(len(each) + 1 for each in groups) * TOPIC_BYTES
+        return sum(len(each) + TOPIC_BYTES for each in texts) + of_groups
 
 
 def of_rows(said: Any) -> Topology:
@@ -145,9 +153,7 @@ def check(topology: Topology, internal_topics_max: int) -> None:
     _check_internal([*topology.internal_topics], internal_topics_max)
     for each in topology.subtopologies:
         _check_subtopology(each)
-    sources = [each for one in topology.subtopologies for each in one.repartition_sources]
-    fixed = {each.name: each.partitions for each in sources if each.partitions}
-    partitions_of_repartition(topology, lambda name: fixed.get(name, 1))
+    partitions_of_repartition(topology, lambda name: 1)
 
 
 def _check_internal(topics: list[InternalTopic], most: int) -> None:
@@ -180,16 +186,9 @@ def partitions_of_repartition(
 ) -> Mapping[str, int]:
     """How many partitions each repartition topic has: what it says, or as many as the largest of
     what those read that write it. One may follow another, so each waits for what it follows."""
-    says = {
-        each.name: each.partitions
-        for one in topology.subtopologies
-        for each in one.repartition_sources
-    }
+    says = topology.repartition_topics
     known = {name: count for name, count in says.items() if count}
-    followed = _followed(topology, says.keys() - known.keys())
-    counts = {name: {count_of(each) for each in read if each not in says}
-              for name, read in followed.items()}  # fmt: skip
-    waits = {name: {each for each in read if each in says} for name, read in followed.items()}
+    counts, waits = _followed(topology, says, count_of)
     followers: dict[str, list[str]] = {}
     for name, of in waits.items():
         for each in of:
@@ -216,16 +215,23 @@ def partitions_of_repartition(
     return known
 
 
-def _followed(topology: Topology, wanted: Iterable[str]) -> dict[str, list[str]]:
-    """What is read by those that write each topic."""
-    writers: dict[str, list[Subtopology]] = {}
+def _followed(
+    topology: Topology, says: Mapping[str, int], count_of: Callable[[str], int]
+) -> tuple[dict[str, set[int]], dict[str, set[str]]]:
+    """Of each repartition topic that does not say how many it has: the partitions of what is read
+    by those that write it, and the repartition topics among that."""
+    wanted = {name for name, count in says.items() if not count}
+    counts: dict[str, set[int]] = {}
+    waits: dict[str, set[str]] = {}
     for one in topology.subtopologies:
-        for name in one.repartition_sinks:
-            writers.setdefault(name, []).append(one)
-    for name in wanted:
-        if name not in writers:
-            raise invalid(
-                "Failed to compute number of partitions for all repartition topics, because "
-                f"repartition source topic {name} is never used as a sink topic."
-            )
-    return {name: [each for one in writers[name] for each in one.read] for name in wanted}
+        of_sources = {count_of(name) for name in one.source_topics if name not in says}
+        repartitioned = says.keys() & one.read
+        for name in wanted.intersection(one.repartition_sinks):
+            counts.setdefault(name, set()).update(of_sources)
+            waits.setdefault(name, set()).update(repartitioned)
+    for name in sorted(wanted - counts.keys()):
+        raise invalid(
+            "Failed to compute number of partitions for all repartition topics, because "
+            f"repartition source topic {name} is never used as a sink topic."
+        )
+    return counts, waits

@@ -18,6 +18,7 @@ from typing import Any, Literal, TypedDict
 
 from appliance.access.audit import ADMIN_PORT, DETAILS_MAX, REFUSALS, Asking
 from appliance.access.audit_rows import AuditRow, AuditRows
+from appliance.admin.audit_words import in_sentence
 from appliance.admin.body_schema import row_of
 from appliance.admin.route import ADMIN, Call, Param, Route, get
 from appliance.admin.users import Identity
@@ -39,6 +40,7 @@ class Entry(TypedDict):
     who: str
     peer: str
     action: str
+    words: str  # the action, and what was asked for; "": there are none
     details: str
     status: int  # at Kafka's port an error code, 0: none
     port: str
@@ -183,12 +185,13 @@ def is_read(call: Call) -> bool:
 async def list_audit(call: Call) -> Entries:
     before, limit = call.params["before"], call.params["limit"]
     rows = await asyncio.to_thread(AuditRows(call.broker.catalog).newest, before, limit)
-    return {
-        "entries": [
-            row_of(Entry, each, details=shown(each.details), outcome=outcome_of(each))
-            for each in rows
-        ]
-    }
+    return {"entries": [entry_of(each) for each in rows]}
+
+
+def entry_of(row: AuditRow) -> Entry:
+    details = shown(row.details)
+    words = in_sentence(row.action, details)
+    return row_of(Entry, row, words=words, details=details, outcome=outcome_of(row))
 
 
 def outcome_of(row: AuditRow) -> Literal["done", "refused", "failed"]:

@@ -292,7 +292,8 @@ def test_the_log_and_the_audit_trail_are_searched(console: Console) -> None:
     expect(page.locator("#log tbody tr")).to_have_count(1)
     page.get_by_role("link", name="Audit trail").click()
     page.get_by_label("Filter the table").fill("exports/daily")
-    expect(page.locator("#audit tbody")).to_contain_text("PUT /api/v1/exports/daily")
+    row = page.locator("#audit tbody tr", has_text="PUT /api/v1/exports/daily").last
+    expect(row).to_contain_text("Define export daily: topics orders, target /lake")
 
 
 def test_a_group_that_reads_is_not_put_elsewhere_and_one_hears_why(

@@ -37,6 +37,7 @@ PAGES = {
     "records?tab=audit": "Audit",
 }
 COLOURS = ("light", "dark")
+PHONE_HEIGHT_MAX = 5000  # px: some seven screens, however many rows there are
 
 
 @pytest.mark.parametrize(
@@ -68,6 +69,7 @@ def test_a_telephone_needs_no_scrolling_sideways(
 ) -> None:
     page = console.open(place)
     assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+    assert page.evaluate("document.documentElement.scrollHeight") < PHONE_HEIGHT_MAX
     bar = page.locator(".side").bounding_box()
     assert bar is not None
     assert bar["height"] < 80
@@ -89,6 +91,22 @@ def test_a_message_is_short_on_a_telephone(console: Console, size: tuple[int, in
     tops = [each["y"] for each in places if each is not None]
     assert len(tops) == 3
     assert max(tops) - min(tops) < 10
+
+
+@pytest.mark.parametrize("size", [(360, 740)])
+@pytest.mark.parametrize(
+    "place", gate_has(["topics/orders?tab=messages"], "the other kind of table",
+                      ["topics/orders?tab=messages", "settings"]),
+)
+def test_a_telephone_has_few_rows_until_more_are_asked_for(
+    console: Console, size: tuple[int, int], place: str
+) -> None:
+    page = console.open(place)
+    rows = page.locator("main tr[data-row]")
+    expect(rows).to_have_count(15)
+    page.get_by_role("button", name=re.compile("^Show 15 more of")).click()
+    expect(rows).to_have_count(30)
+    expect(page.get_by_role("button", name=re.compile("^Show 30 more of"))).to_be_visible()
 
 
 @pytest.mark.parametrize("size", [(360, 740)])

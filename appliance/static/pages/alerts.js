@@ -128,7 +128,10 @@ export function Alerts({ me }) {
         <section class="card">
           <div class="head"><h2>Sent</h2></div>
           <${Table} id="sent" columns=${SENT} text=${(each) => each.subject}
-              empty="Nothing was sent yet."
+              empty=${html`
+                <p>Nothing was sent yet.</p>
+                <p>Send a test shows whether messages arrive.</p>
+              `}
               rows=${found.alerts.map((each) => ({ ...each, key: each.id }))} />
         </section>
       `}

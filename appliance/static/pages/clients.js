@@ -76,7 +76,14 @@ export function Clients() {
         ${() => html`
           <${Table} id="clients" sort="-received_bytes" rows=${rows} columns=${COLUMNS}
               text=${(each) => `${each.client_id} ${each.peer} ${each.software}`}
-              empty="No client is connected." />
+              empty=${html`
+                <p>No client is connected.</p>
+                <p>
+                  Clients of Kafka find this broker at the address that Home has, as
+                  ${" "}<code>bootstrap.servers</code>. To try it:
+                  ${" "}<code>appliance produce TOPIC</code>
+                </p>
+              `} />
         `}
       <//>
     </section>

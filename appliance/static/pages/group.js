@@ -205,12 +205,18 @@ export function Group({ route, me }) {
         <section class="card">
           <div class="head"><h2>Partitions</h2></div>
           <${Table} id=${`group-${name}`} rows=${data.offsets} columns=${PARTITIONS} sort="topic"
-              empty="No committed offsets yet." />
+              empty=${html`
+                <p>No committed offsets yet.</p>
+                <p>Consumers of the group commit them, or Reset offsets sets them for a topic.</p>
+              `} />
         </section>
         <section class="card">
           <div class="head"><h2>Members</h2></div>
           <${Table} id=${`members-${name}`} rows=${data.member_rows} columns=${columnsOf(data)}
-              empty="The group has no members." />
+              empty=${html`
+                <p>The group has no members.</p>
+                <p>Start a consumer with <code>group.id=${name}</code>.</p>
+              `} />
         </section>
         ${doing === "reset" && html`<${Reset} group=${data} onClose=${close} />`}
         ${doing === "delete" && html`<${Remove} group=${data} onClose=${close} />`}

@@ -1,7 +1,7 @@
 // The health of the broker in one sentence, and tiles with its facts that link to other pages.
 import { html, useMemo } from "../html.js";
 import { useLive } from "../live.js";
-import { Badge, Bar, Head, LEVELS, Mark, Tile } from "../parts/bits.js";
+import { Age, Badge, Bar, Head, LEVELS, Mark, Tile } from "../parts/bits.js";
 import { Chart } from "../parts/chart.js";
 import { DoubtedClock } from "./clock.js";
 import { OpenLosses } from "./loss_ledger.js";
@@ -251,13 +251,19 @@ function NotKnown({ since, samples }) {
     <section class="card sentence unknown" aria-live="polite">
       <div class="mark" style="font-size:1.3rem"><${Mark} level="unknown" /></div>
       <div>
-        <p>Unknown: the broker has not answered since ${clock(since)}.</p>
+        <p>Unknown: the broker has not answered since ${clock(since)}, <${Age} of=${since} />.</p>
         <p class="muted">Its last health report is hidden, because it may be outdated.</p>
       </div>
     </section>
     ${
       samples.length > 1 &&
-      html`<div class="tiles"><${Traffic} samples=${samples} skipped=${0} until=${since} /></div>`
+      html`
+        <div class="loaded old">
+          <div class="loaded">
+            <div class="tiles"><${Traffic} samples=${samples} skipped=${0} until=${since} /></div>
+          </div>
+        </div>
+      `
     }
   `;
 }

@@ -29,7 +29,14 @@ const AUDIT = [
     name: "action",
     title: "Action",
     wide: true,
-    cell: (each) => html`<code>${each.action}</code>`,
+    value: (each) => each.words || each.action,
+    cell: (each) =>
+      each.words
+        ? html`
+          ${each.words}
+          <p class="muted desk"><code>${each.action}</code></p>
+        `
+        : html`<code>${each.action}</code>`,
   },
   { name: "peer", title: "From" },
   { name: "port", title: "Port" },
@@ -59,9 +66,13 @@ export function Records({ route }) {
     <section class="card">
       <${Loaded} from=${answer}>
         ${(data) => html`
-          <${Table} key=${isAudit} id=${isAudit ? "audit" : "log"} sort="-at_ms" rows=${rows(data)}
+          <${Table} key=${isAudit} kind=${isAudit ? "audit" : ""} id=${isAudit ? "audit" : "log"} sort="-at_ms" rows=${rows(data)}
               columns=${isAudit ? AUDIT : LOG} text=${(each) => Object.values(each).join(" ")}
-              empty=${isAudit ? "No changes yet." : "No log lines since the start."} />
+              empty=${
+                isAudit
+                  ? "Nothing yet. Each change, login, refusal and read of messages will be a row here."
+                  : "No log lines since the start."
+              } />
         `}
       <//>
     </section>

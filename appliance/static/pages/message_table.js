@@ -2,6 +2,7 @@
 import { html } from "../html.js";
 import { Mark } from "../parts/bits.js";
 import { inShort } from "../parts/hex.js";
+import { useFew } from "../parts/few_rows.js";
 import { useWindow } from "../parts/visible_rows.js";
 import { bytes, count, time } from "../format.js";
 import { textAt, without } from "./message_columns.js";
@@ -55,7 +56,8 @@ const Space = ({ px, columns }) =>
 
 /** `columns` is another list only if other columns are chosen. */
 export function MessageTable({ rows, columns, onOpen }) {
-  const { body, first, end, above, below } = useWindow(rows.length);
+  const { length, more } = useFew(rows.length);
+  const { body, first, end, above, below } = useWindow(length);
   return html`
     <div class="scroll">
       <table class="cards messages" id="messages" aria-rowcount=${rows.length + 1}>
@@ -91,6 +93,7 @@ export function MessageTable({ rows, columns, onOpen }) {
           <${Space} px=${below} columns=${columns} />
         </tbody>
       </table>
+      ${more}
     </div>
   `;
 }

@@ -155,7 +155,10 @@ export function Rules({ me, route }) {
         <section class="card">
           <div class="head"><h2>All rules</h2></div>
           <${Table} id="rules" sort="principal" rows=${keyed(data.acls)}
-              columns=${[...COLUMNS, remove]} text=${text} empty="No rules yet." />
+              columns=${[...COLUMNS, remove]} text=${text} empty=${html`
+                <p>No rules yet.</p>
+                <p>New rule adds one, in a form.</p>
+              `} />
         </section>
       `}
     <//>

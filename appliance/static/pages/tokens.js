@@ -115,7 +115,10 @@ export function Tokens({ me, ask }) {
       <${Loaded} from=${tokens}>
         ${(data) => html`
           <${Table} id="tokens" sort="name" rows=${data.tokens} columns=${columns}
-              empty="No tokens." />
+              empty=${html`
+                <p>No tokens.</p>
+                <p>A program needs one for REST and the command line. Make one with New token.</p>
+              `} />
         `}
       <//>
     </section>

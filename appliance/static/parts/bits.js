@@ -1,6 +1,6 @@
 // Small parts that many pages use.
-import { html } from "../html.js";
-import { clock } from "../format.js";
+import { html, useEffect, useState } from "../html.js";
+import { ago, clock } from "../format.js";
 
 export const MARKS = { good: "✓", warn: "▲", bad: "✕", unknown: "?" };
 export const LEVELS = {
@@ -50,7 +50,17 @@ export function Head({ title, crumbs, children, level }) {
   `;
 }
 
-/** The data of a page, or an error. Old data is shown with its time and without colours. */
+/** How long ago, as time goes on. The time stands beside it: a screen reader is not told each second. */
+export function Age({ of }) {
+  const [, tick] = useState(0);
+  useEffect(() => {
+    const timer = setInterval(() => tick((count) => count + 1), 1000);
+    return () => clearInterval(timer);
+  }, []);
+  return html`<span aria-hidden="true">${ago(of)}</span>`;
+}
+
+/** The data of a page, or an error. Old data is shown with its time, its age, and without colours. */
 export function Loaded({ from, children }) {
   const { data, error, at, isCut } = from;
   const isOld = isCut || error;
@@ -58,7 +68,8 @@ export function Loaded({ from, children }) {
   if (data === undefined) return notice || html`<p class="muted" aria-busy="true">…</p>`;
   const old = html`
     <p class="notice warn">
-      <${Mark} level="unknown" /> State at ${clock(at)}. The present state is unknown.
+      <${Mark} level="unknown" /> State at ${clock(at)}, <${Age} of=${at} />. The present state is
+      unknown.
     </p>
   `;
   return html`

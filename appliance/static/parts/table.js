@@ -1,6 +1,7 @@
 // A table with sorting and filter. Of a long table only the visible rows are drawn.
 import { html, useMemo } from "../html.js";
 import { setQuery, useRoute } from "../router.js";
+import { useFew } from "./few_rows.js";
 import { useWindow } from "./visible_rows.js";
 
 const collator = new Intl.Collator(undefined, { numeric: true });
@@ -96,11 +97,11 @@ function Pick({ row, choose: { chosen, set, may } }) {
 /** The box of all rows that the filter shows. */
 function PickAll({ rows, choose: { chosen, set, may } }) {
   const names = rows.filter(may).map((row) => row.name);
-  const count = names.filter((name) => chosen.has(name)).length;
-  const isAll = names.length > 0 && count === names.length;
+  const picked = names.filter((name) => chosen.has(name)).length;
+  const isAll = names.length > 0 && picked === names.length;
   return html`
     <input type="checkbox" class="pick" aria-label="Choose all shown" disabled=${names.length === 0}
-        checked=${isAll} indeterminate=${count > 0 && !isAll}
+        checked=${isAll} indeterminate=${picked > 0 && !isAll}
         onChange=${() => set(new Set(isAll ? [] : names))} />
   `;
 }
@@ -130,7 +131,8 @@ export function Table({
       wanted && text ? rows.filter((row) => text(row).toLowerCase().includes(wanted)) : rows;
     return sorted(kept, columns, sort);
   }, [rows, columns, sort, wanted]);
-  const { body, first: from, end, above, below } = useWindow(shown.length);
+  const { length, more } = useFew(shown.length);
+  const { body, first: from, end, above, below } = useWindow(length);
   const space = (px) =>
     px > 0 &&
     html`
@@ -232,6 +234,7 @@ export function Table({
                 </tbody>
               </table>
             </div>
+            ${more}
           `
       }
     </div>

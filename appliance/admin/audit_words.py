@@ -10,6 +10,7 @@ from typing import Any
 
 from appliance.config.config_key import ConfigInvalid
 from appliance.config.config_words import in_words, plain
+from appliance.process.spoken import moment
 
 # Of requests at the admin port. A name in braces is one of the path, or of the request.
 ADMIN = {
@@ -55,6 +56,7 @@ ADMIN = {
     "POST /doctor/measure": "Measure the disk",
     "POST /scrub": "Verify segments from the disk",
     "PATCH /settings": "Change settings",
+    "POST /quotas": "Change quotas",
     "POST /acls": "Add access rules",
     "POST /acls/remove": "Remove access rules",
     "POST /acls/confirm": "Take over access rules from before they were enforced",
@@ -93,6 +95,9 @@ REFUSED = "refused "
 
 FACTS_MAX = 5  # of a request, and of each list
 TEXT_MAX = 60  # characters of a value
+PLAIN = frozenset({"configs", "values", "entity"})  # what they are is in the sentence
+GOOD = frozenset({"NONE", "200", "201", "204"})
+EPOCH_MS = 10**12  # no duration
 HIDDEN = frozenset({"dry_run", "password", "request"})  # which says nothing, or nothing more
 
 
@@ -143,29 +148,48 @@ def filled(text: str, known: Mapping[str, Any]) -> tuple[str, set[str]]:
 
 
 def facts(body: Mapping[str, Any]) -> Iterator[str]:
-    rows = [(name, each) for name, each in body.items()
-            if name not in HIDDEN and each not in (None, "", [], {})]  # fmt: skip
+    rows = [(name, each) for name, each in body.items() if says_something(name, each)]
     for name, each in rows[:FACTS_MAX]:
         if isinstance(each, dict):
-            yield from assignments(each)
+            yield from assignments(name, each)
         elif isinstance(each, list):
-            if plain_ones := [shown(one) for one in each if not isinstance(one, (dict, list))]:
-                more = ", …" if len(plain_ones) > FACTS_MAX else ""
-                yield f"{worded(name)} {', '.join(plain_ones[:FACTS_MAX])}{more}"
-            else:
-                yield f"{len(each)} {worded(name)}"
+            yield listed(name, each)
         else:
-            yield f"{worded(name)} {shown(each)}"
+            yield f"{worded(name)} {quantity(name, each)}"
     if len(rows) > FACTS_MAX:
         yield "…"
 
 
-def assignments(values: Mapping[str, Any]) -> Iterator[str]:
-    """Configs, mostly: with their values in words."""
+def says_something(name: str, value: Any) -> bool:
+    if value in (None, "", [], {}) or name in HIDDEN:
+        return False
+    return not (name == "answers" and isinstance(value, dict) and set(value) <= GOOD)
+
+
+def listed(name: str, values: list[Any]) -> str:
+    plain_ones = [shown(each) for each in values if not isinstance(each, (dict, list))]
+    if not plain_ones:
+        return f"{len(values)} {worded(name)}"
+    more = ", …" if len(plain_ones) > FACTS_MAX else ""
+    return f"{worded(name)} {', '.join(plain_ones[:FACTS_MAX])}{more}"
+
+
+def assignments(of: str, values: Mapping[str, Any]) -> Iterator[str]:
+    """Of configs, mostly: with their values in words."""
+    first = "" if of in PLAIN else f"{worded(of)} "
     for name, each in [*values.items()][:FACTS_MAX]:
-        yield f"{shown(name)} = {config(name, each) if isinstance(each, str) else shown(each)}"
+        value = config(name, each) if isinstance(each, str) else shown(each)
+        yield f"{first}{shown(name)} = {value}"
     if len(values) > FACTS_MAX:
         yield "…"
+
+
+def quantity(name: str, value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return shown(value)
+    if name.endswith("_ms") and value > EPOCH_MS:
+        return moment(value)
+    return in_words(name.replace("_", "."), str(value)) or shown(value)
 
 
 def config(name: str, text: str) -> str:

@@ -20,6 +20,7 @@ import { Exports } from "./pages/exports.js";
 import { Export } from "./pages/export.js";
 import { Settings } from "./pages/settings.js";
 import { Records } from "./pages/log_and_audit.js";
+import { Quotas } from "./pages/quotas.js";
 import { Access } from "./pages/access.js";
 import { Rules } from "./pages/rules.js";
 import { Ledger } from "./pages/loss_ledger.js";
@@ -72,6 +73,7 @@ const PAGES = [
     isByRole: true,
   },
   { key: "r", path: "rules", title: "Access rules", page: Rules, wants: "describe" },
+  { key: "q", path: "quotas", title: "Quotas", page: Quotas, wants: "describe_configs" },
   { key: "u", path: "access", title: "Users and tokens", page: Access },
 ];
 

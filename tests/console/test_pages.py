@@ -32,6 +32,7 @@ PAGES = {
     "alerts": "Alerts go nowhere",
     "settings": "advertised.listeners",
     "rules": "Who may do what",
+    "quotas": "No quotas",
     "ledger": "No open entries",
     "records": "Log",
     "records?tab=audit": "Audit",

@@ -66,11 +66,12 @@ export function Records({ route }) {
     <section class="card">
       <${Loaded} from=${answer}>
         ${(data) => html`
-          <${Table} key=${isAudit} kind=${isAudit ? "audit" : ""} id=${isAudit ? "audit" : "log"} sort="-at_ms" rows=${rows(data)}
+          <${Table} key=${isAudit} kind=${isAudit ? "audit" : ""}
+              id=${isAudit ? "audit" : "log"} sort="-at_ms" rows=${rows(data)}
               columns=${isAudit ? AUDIT : LOG} text=${(each) => Object.values(each).join(" ")}
               empty=${
                 isAudit
-                  ? "Nothing yet. Each change, login, refusal and read of messages will be a row here."
+                  ? "Nothing yet. Changes, logins, refusals and reads of messages will be rows here."
                   : "No log lines since the start."
               } />
         `}

@@ -101,8 +101,8 @@ function Change({ quota, onClose }) {
     return send(entity, Object.fromEntries(asked));
   };
   return html`
-    <${Dialog} title=${quota ? `Quota of ${quota.who}` : "New quota"} send=${quota ? "Change" : "Add"}
-        onSend=${change} onClose=${onClose}>
+    <${Dialog} title=${quota ? `Quota of ${quota.who}` : "New quota"}
+        send=${quota ? "Change" : "Add"} onSend=${change} onClose=${onClose}>
       <div class="fields">
         ${
           !quota &&
@@ -135,8 +135,8 @@ function Change({ quota, onClose }) {
           `,
         )}
         <p class="muted">
-          It counts from the next request on. A user's quota is shared by all clients of the user; one
-          of a client id is for each client id.
+          It counts from the next request on. A user's quota is shared by all clients of the user;
+          one of a client id is for each client id.
         </p>
       </div>
     <//>

@@ -50,7 +50,8 @@ export function Head({ title, crumbs, children, level }) {
   `;
 }
 
-/** How long ago, as time goes on. The time stands beside it: a screen reader is not told each second. */
+/** How long ago, as time goes on. The time stands beside it: a screen reader is not told each
+    second. */
 export function Age({ of }) {
   const [, tick] = useState(0);
   useEffect(() => {
@@ -60,7 +61,7 @@ export function Age({ of }) {
   return html`<span aria-hidden="true">${ago(of)}</span>`;
 }
 
-/** The data of a page, or an error. Old data is shown with its time, its age, and without colours. */
+/** The data of a page, or an error. Old data is shown with its time, its age, without colours. */
 export function Loaded({ from, children }) {
   const { data, error, at, isCut } = from;
   const isOld = isCut || error;

@@ -71,7 +71,7 @@ export function Records({ route }) {
               columns=${isAudit ? AUDIT : LOG} text=${(each) => Object.values(each).join(" ")}
               empty=${
                 isAudit
-                  ? "Nothing yet. Changes, logins, refusals and reads of messages will be rows here."
+                  ? "Nothing yet. Changes, logins, refusals and reads will be rows here."
                   : "No log lines since the start."
               } />
         `}

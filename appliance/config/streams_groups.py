@@ -55,8 +55,8 @@ class StreamsGroupsConfig(OfGroups):
     max_tasks: int = setting(
         "group.streams.max.tasks",
         10_000,
-        "Active tasks of one group. Who gets which is computed on the event loop, in fifty "
-        "microseconds each: half a second for so many.",
+        "Active tasks of one group. Who gets which is computed on the event loop, in up to twenty "
+        "microseconds each.",
         minimum=1,
         maximum=1_000_000,
     )

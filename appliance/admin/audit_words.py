@@ -51,6 +51,7 @@ ADMIN = {
     "POST /backup/points": "Take a point in time for a backup",
     "DELETE /groups/{group}": "Delete group {group} with its offsets",
     "POST /groups/{group}/reset": "Reset offsets of group {group}",
+    "PATCH /mirrors/{mirror}": "Pause or resume mirror {mirror}",
     "DELETE /mirrors/{mirror}": "Forget the report of mirror {mirror}",
     "POST /clock/confirm": "Confirm the machine's clock",
     "POST /doctor/measure": "Measure the disk",

@@ -3,6 +3,9 @@
 A mirror is a program elsewhere, and only it knows how far the source is ahead: with `--report` it
 says so every few seconds. That is kept in memory; the topics are known by their `mirror.source`
 without it.
+
+A mirror is paused by the answer to its report. It stays so while it cannot ask; and a broker that
+has started anew, and knows of no pause, believes a mirror that says it is paused.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from appliance.admin.rights import DESCRIBE_CLUSTER
-from appliance.admin.route import OPERATOR, Call, delete, get, put
+from appliance.admin.route import OPERATOR, Call, delete, get, patch, put
 from appliance.errors import RequestInvalid, ResourceUnknown
 from appliance.storage._log_metrics import log_facts
 from appliance.topics.topic import Topic
@@ -22,6 +25,7 @@ SILENT_INTERVALS = 3  # without a report: then it has stopped, or cannot reach u
 TEXT_MAX = 2000  # characters of a failure
 
 CAUGHT_UP, BEHIND, REFUSED, NO_LINK = "caught up", "behind", "refused", "no link"
+PAUSED, PAUSING = "paused", "pausing"
 ENDED, SILENT, NOT_REPORTED = "ended", "silent", "not reported"
 
 
@@ -37,7 +41,7 @@ class ReportRow(TypedDict):
 
 class Report(TypedDict):
     source: str  # addresses
-    state: str  # mirroring, no link, ended
+    state: str  # mirroring, paused, no link, ended
     interval_s: float  # until the next report
     records: int
     bytes: int
@@ -47,10 +51,19 @@ class Report(TypedDict):
     rows: list[ReportRow]
 
 
+class ReportAnswer(TypedDict):
+    is_paused: bool  # what the mirror is to be
+
+
+class MirrorChange(TypedDict):
+    is_paused: bool
+
+
 class MirrorRow(TypedDict):
     mirror: str
     source: str
     state: str
+    is_paused: bool  # what it was told to be, which it is from its next report on
     reported_ms: int
     topics: int
     records: int
@@ -87,6 +100,7 @@ class Told:
     report: Report
     at_ms: int
     until: float  # of time.monotonic: silent from then on
+    is_paused: bool = False  # wanted
 
     @property
     def state(self) -> str:
@@ -95,6 +109,10 @@ class Told:
             return ENDED
         if time.monotonic() > self.until:
             return SILENT
+        if self.report["state"] == PAUSED:
+            return PAUSED
+        if self.is_paused:
+            return PAUSING
         return NO_LINK if self.report["state"] == NO_LINK else self.by_lag(self.report["rows"])
 
     @staticmethod
@@ -120,12 +138,20 @@ class Mirrors:
     def __init__(self) -> None:
         self.told: dict[str, Told] = {}
 
-    def put(self, name: str, report: Report) -> None:
+    def put(self, name: str, report: Report) -> Told:
+        before = self.told.get(name)
         if name not in self.told and len(self.told) >= MIRRORS_MAX:
             raise RequestInvalid(f"{MIRRORS_MAX} mirrors have reported already")
         until = time.monotonic() + SILENT_INTERVALS * max(report["interval_s"], 1.0)
         cut: Any = {**report, "last_failure": report["last_failure"][:TEXT_MAX]}
-        self.told[name] = Told(cut, time.time_ns() // 1_000_000, until)
+        is_paused = before.is_paused if before else report["state"] == PAUSED
+        made = self.told[name] = Told(cut, time.time_ns() // 1_000_000, until, is_paused)
+        return made
+
+    def named(self, name: str) -> Told:
+        if name not in self.told:
+            raise ResourceUnknown(f"no mirror {name[:80]!r} has reported")
+        return self.told[name]
 
 
 def list_mirrors(call: Call) -> MirrorList:
@@ -143,6 +169,7 @@ def mirror_row(name: str, told: Told) -> MirrorRow:
         "mirror": name,
         "source": report["source"],
         "state": told.state,
+        "is_paused": told.is_paused,
         "reported_ms": told.at_ms,
         "topics": len({each["topic"] for each in rows}),
         "records": report["records"],
@@ -180,7 +207,7 @@ def topic_row(topic: Topic, all_told: dict[str, Told]) -> MirroredTopic:
 def topic_state(topic: str, told: Told | None) -> str:
     if told is None:
         return NOT_REPORTED
-    if told.state in (ENDED, SILENT):
+    if told.state in (ENDED, SILENT, PAUSED, PAUSING):
         return told.state
     if told.refusal(topic):
         return REFUSED
@@ -191,14 +218,21 @@ def link_failure(told: Told) -> str:
     return told.report["last_failure"] if told.state == NO_LINK else ""
 
 
-def put_mirror(call: Call) -> None:
-    call.mirrors.put(call.path["mirror"][:100], call.body)
+def put_mirror(call: Call) -> ReportAnswer:
+    return {"is_paused": call.mirrors.put(call.path["mirror"][:100], call.body).is_paused}
+
+
+def change_mirror(call: Call) -> MirrorRow:
+    name, body = call.path["mirror"], call.body
+    told = call.mirrors.named(name)
+    told.is_paused = body["is_paused"]
+    return mirror_row(name, told)
 
 
 def forget_mirror(call: Call) -> None:
     """Removes it until its next report."""
-    if call.mirrors.told.pop(call.path["mirror"], None) is None:
-        raise ResourceUnknown(f"no mirror {call.path['mirror'][:80]!r} has reported")
+    call.mirrors.named(call.path["mirror"])
+    del call.mirrors.told[call.path["mirror"]]
 
 
 ROUTES = [
@@ -212,12 +246,19 @@ ROUTES = [
     put(
         "/mirrors/{mirror}",
         put_mirror,
-        None,
-        "A report of a mirror, every few seconds.",
+        ReportAnswer,
+        "A report of a mirror, every few seconds; the answer says whether it is to pause.",
         body=Report,
         role=OPERATOR,
-        status=204,
         is_noted=False,
+    ),
+    patch(
+        "/mirrors/{mirror}",
+        change_mirror,
+        MirrorRow,
+        "Pause a mirror or let it go on, from its next report on.",
+        body=MirrorChange,
+        role=OPERATOR,
     ),
     delete(
         "/mirrors/{mirror}",

@@ -116,10 +116,13 @@ def number(name: str, text: str | None) -> float | None:
     if name in BYTES:
         bare = plain(f"{name}.bytes", bare)
     try:
-        return float(bare)
+        value = float(bare)
     except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
         wanted = "a number, also as 500 KiB or 10 MB" if name in BYTES else "a number"
-        raise RequestInvalid(f"{name}: got {text[:80]!r}, wanted {wanted}") from None
+        raise RequestInvalid(f"{name}: got {text[:80]!r}, wanted {wanted}")
+    return value
 
 
 ROUTES = [

@@ -22,7 +22,7 @@ from appliance.mirror import offset_map
 from appliance.mirror.config import MirrorConfig
 from appliance.mirror.errors import LastingRefusal, OffsetNotMapped, TopicsRefused
 from appliance.mirror.mirror import Mirror
-from appliance.mirror.progress import MirrorProgress, serve_metrics
+from appliance.mirror.progress import serve_metrics
 from appliance.mirror.reporter import Reporter
 from appliance.mirror.site import Site, TopicPartition
 from appliance.process import event_log
@@ -112,7 +112,9 @@ def mirror(
         port = serve_metrics(made.progress, address.host, address.port)
         log.info("metrics", address=f"{address.host}:{port}")
     reporter = reporter_of(report, made) if report else None
-    shown = Shown(made.progress, progress_s, as_json, reporter)
+    if reporter:
+        reporter.report("no link", progress_s)  # not yet; the answer may be that it is to pause
+    shown = Shown(made, progress_s, as_json, reporter)
     try:
         made.run(once)
     except (LastingRefusal, TopicsRefused) as error:
@@ -183,9 +185,10 @@ class Shown:
     """Prints the progress at intervals, and once at the end."""
 
     def __init__(
-        self, progress: MirrorProgress, seconds: float, as_json: bool, reporter: Reporter | None
+        self, made: Mirror, seconds: float, as_json: bool, reporter: Reporter | None
     ) -> None:
-        self._progress, self._seconds, self._as_json = progress, seconds, as_json
+        self._mirror, self._progress = made, made.progress
+        self._seconds, self._as_json = seconds, as_json
         self._reporter = reporter
         self._before = (time.monotonic(), 0, 0)
         self._is_over = threading.Event()
@@ -205,6 +208,8 @@ class Shown:
     def _state(self) -> str:
         if self._is_over.is_set():
             return "ended"
+        if self._mirror.is_suspended:
+            return "paused"
         return "mirroring" if self._progress.is_connected else "no link"
 
     def _show(self) -> None:

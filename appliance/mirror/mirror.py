@@ -1,7 +1,8 @@
 """Runs rounds until the mirror is stopped.
 
 A failure ends a round. A pause follows, which doubles up to a limit. Rounds share only the
-progress: the next round reads again what was not written.
+progress: the next round reads again what was not written. Who suspends a mirror ends its round, and
+there is no other until it goes on.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from appliance.process import event_log
 log = event_log.named("mirror")
 
 FINAL = (MirrorFenced, OffsetsCannotBeKept)
+SUSPENDED_S = 0.2  # between two looks whether it goes on
 CUT_AGAIN_S = 0.1  # a new round may begin at the moment of the stop
 DOUBLINGS_MAX = 30  # beyond any limit, so that the number does not grow for days
 
@@ -35,12 +37,24 @@ class Mirror:
         self.config = config
         self.progress = MirrorProgress()
         self._stopping, self._is_over = threading.Event(), threading.Event()
+        self._ending = threading.Event()  # of the round: the mirror stops, or is suspended
+        self.is_suspended = False
         self._round: Round | None = None
         self._held: dict[str, tuple[str, float]] = {}  # by topic: reason, end of its pause
 
     def stop(self) -> None:
         """Finishes the open requests; a signal handler may call this."""
         self._stopping.set()
+        self._ending.set()
+
+    def suspend(self, is_suspended: bool) -> None:
+        """The open requests of a round are finished; any thread may call this."""
+        if is_suspended == self.is_suspended:
+            return
+        self.is_suspended = is_suspended
+        log.info("suspended" if is_suspended else "goes on")
+        if is_suspended:
+            self._ending.set()
 
     def run(self, once: bool = False) -> None:
         """Runs until it is stopped, or with `once` until everything in the source is mirrored."""
@@ -50,7 +64,7 @@ class Mirror:
             self._run(once)
         finally:
             self._is_over.set()
-            self._stopping.set()
+            self.stop()
             watch.join()
 
     def _cut_after_stop(self) -> None:
@@ -64,14 +78,13 @@ class Mirror:
 
     def _run(self, once: bool) -> None:
         failures = 0
-        while not self._stopping.is_set():
+        while self._may_begin():
             began = time.time()
             try:
-                self._round = Round(
-                    self.config, self.progress, self._stopping, once, self._held_now
-                )
+                self._round = Round(self.config, self.progress, self._ending, once, self._held_now)
                 self._round.run()
-                return
+                if self._stopping.is_set() or not self._ending.is_set():
+                    return
             except RoundOver as reason:
                 log.info("next round", reason=reason)
             except FINAL:
@@ -86,6 +99,16 @@ class Mirror:
                 # what was written shows that the link was there: the next trouble is another
                 failures = 1 if self.progress.last_written > began else failures + 1
                 self._pause(failures, error)
+
+    def _may_begin(self) -> bool:
+        """Waits while it is suspended; False: it stops. What comes afterwards ends the round."""
+        while not self._stopping.is_set():
+            self._ending.clear()
+            if self.is_suspended:
+                self._stopping.wait(SUSPENDED_S)
+            elif not self._stopping.is_set():
+                return True
+        return False
 
     def _pause(self, failures: int, error: Exception) -> None:
         self.progress.failures += 1

@@ -20,6 +20,7 @@ from appliance.process.tls_client import explained, trusting
 log = event_log.named("mirror")
 
 TIMEOUT_S = 5.0
+ANSWER_BYTES_MAX = 4096
 
 
 def base_of(address: str) -> str:
@@ -40,6 +41,7 @@ class Reporter:
         self._trouble = ""
 
     def report(self, state: str, interval_s: float) -> None:
+        """The answer says whether the mirror is to be suspended; without one it stays as it is."""
         headers = {"Content-Type": "application/json"}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
@@ -48,7 +50,8 @@ class Reporter:
         trouble = ""
         try:
             trust = trusting(self._ca) if self.url.startswith("https:") else None
-            urllib.request.urlopen(request, timeout=TIMEOUT_S, context=trust).close()
+            with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=trust) as answer:
+                self._heed(answer.read(ANSWER_BYTES_MAX))
         except urllib.error.HTTPError as error:
             with error:
                 trouble = f"{error.code} {error.read(300).decode('utf-8', 'replace')}"
@@ -57,6 +60,15 @@ class Reporter:
         if trouble and trouble != self._trouble:
             log.warning("no report", to=self.url, error=trouble)
         self._trouble = trouble
+
+    def _heed(self, answer: bytes) -> None:
+        """A broker of an older version answers nothing."""
+        try:
+            found = json.loads(answer)
+        except (ValueError, RecursionError):
+            return
+        if isinstance(found, dict) and isinstance(found.get("is_paused"), bool):
+            self._mirror.suspend(found["is_paused"])
 
     def _body(self, state: str, interval_s: float) -> dict[str, Any]:
         progress = self._mirror.progress

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -45,7 +47,7 @@ def rest(appliance_broker: RunningBroker) -> Rest:
 
 def told(rest: Rest, **changed: Any) -> dict[str, Any]:
     """What is shown after a report: by topic, and of the mirror itself as ""."""
-    assert rest.ask("PUT", "/mirrors/site", {**REPORT, **changed}).status == 204
+    assert rest.ask("PUT", "/mirrors/site", {**REPORT, **changed}).status == 200
     answer = rest.get("/mirrors")
     return {"": answer["mirrors"][0], **{each["topic"]: each for each in answer["topics"]}}
 
@@ -98,7 +100,7 @@ def test_who_reports_no_longer_is_silent(
 
 def test_reports_are_not_in_the_audit_trail_and_not_without_end(rest: Rest) -> None:
     for number in range(mirrors.MIRRORS_MAX):
-        assert rest.ask("PUT", f"/mirrors/m{number}", REPORT).status == 204
+        assert rest.ask("PUT", f"/mirrors/m{number}", REPORT).status == 200
     assert rest.refused("PUT", "/mirrors/more", REPORT) == (400, "invalid_request")
     actions = {each["action"] for each in rest.get("/audit")["entries"]}
     assert not [each for each in actions if "mirrors" in each]
@@ -174,6 +176,68 @@ def test_a_report_needs_the_right_to_make_it_and_the_mirror_goes_on_without(
     token = ada.post("/tokens", {"name": "mirror", "role": "operator"})["token"]
     assert mirrored(source, appliance_broker, APPLIANCE_TOKEN=token).exit_code == 0
     assert [each["state"] for each in ada.get("/mirrors")["mirrors"]] == ["ended"]
+
+
+def test_a_mirror_is_paused_and_goes_on(
+    source: RunningBroker, appliance_broker: RunningBroker
+) -> None:
+    rest = Rest(appliance_broker.admin)
+    made = Mirror(MirrorConfig(source=source.bootstrap, target=appliance_broker.bootstrap,
+                               topics="alarms", name="site"))  # fmt: skip
+    reporter = Reporter(appliance_broker.admin, None, made)
+    running = threading.Thread(target=made.run)
+    running.start()
+
+    def until(records: int) -> None:
+        deadline = time.monotonic() + 20
+        while sum(each["end_offset"] for each in rest.get("/mirrors")["topics"]) < records:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    try:
+        until(50)
+        reporter.report("mirroring", 10.0)
+        assert not made.is_suspended
+        row = rest.ask("PATCH", "/mirrors/site", {"is_paused": True}).body
+        assert (row["state"], row["is_paused"]) == ("pausing", True)
+        reporter.report("mirroring", 10.0)
+        assert made.is_suspended
+        reporter.report("paused", 10.0)
+        assert [each["state"] for each in rest.get("/mirrors")["topics"]] == ["paused"]
+        time.sleep(0.5)  # the round is over
+        producer = Producer({"bootstrap.servers": source.bootstrap})
+        for _ in range(10):
+            producer.produce("alarms", b"x", partition=0)
+        assert producer.flush(20) == 0
+        time.sleep(1.0)
+        (topic,) = rest.get("/mirrors")["topics"]
+        assert topic["end_offset"] == 50
+        rest.ask("PATCH", "/mirrors/site", {"is_paused": False})
+        reporter.report("paused", 10.0)
+        until(60)
+    finally:
+        made.stop()
+        running.join()
+
+
+def test_a_broker_that_starts_anew_believes_a_mirror_that_it_is_paused(rest: Rest) -> None:
+    told(rest, state="paused")
+    assert rest.ask("PUT", "/mirrors/site", REPORT).body == {"is_paused": True}
+    assert rest.get("/mirrors")["mirrors"][0]["state"] == "pausing"
+    assert rest.refused("PATCH", "/mirrors/other", {"is_paused": True})[0] == 404
+
+
+def test_a_mirror_that_was_paused_goes_on_at_once_or_ends(source: RunningBroker) -> None:
+    """Whatever comes while a round is being ended."""
+    made = Mirror(MirrorConfig(source=source.bootstrap, target="127.0.0.1:1", topics="alarms"))
+    for is_suspended in (True, False):
+        made.suspend(is_suspended)
+    assert made._may_begin()
+    made.suspend(True)
+    stopping = threading.Timer(0.3, made.stop)
+    stopping.start()
+    assert not made._may_begin()
+    stopping.join()
 
 
 def test_trouble_with_reports_is_told_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -64,6 +64,7 @@ def test_a_quota_may_be_of_all_without_one_of_their_own(rest: Rest) -> None:
         ({"ip": "here"}, {"connection_creation_rate": "1"}),
         ({"user": "ada"}, {"producer_byte_rate": "fast"}),
         ({"user": "ada"}, {"producer_byte_rate": "nan"}),
+        ({"user": "ada"}, {"request_percentage": "1e999"}),
         ({"user": "ada"}, {"producer_byte_rate": "-1"}),
         ({"user": "ada"}, {"connection_creation_rate": "1"}),
         ({"user": ""}, {"producer_byte_rate": "1"}),

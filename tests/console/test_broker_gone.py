@@ -84,6 +84,7 @@ def test_home_knows_nothing_of_a_broker_that_was_killed(
     expect(sentence).to_contain_text("Unknown: the broker has not answered since ")
     expect(page.get_by_text(KNOWN)).to_have_count(0)
     expect(tiles).to_have_count(0)
+    expect(page.locator(".chart:not(.old .chart)")).to_have_count(0)  # of what was
     expect(page).to_have_title("? Home · appliance")
     expect(page.get_by_role("navigation", name="Pages").get_by_text("unknown")).to_have_count(1)
     assert axe(page) == []

@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from itertools import product
 from typing import Any
@@ -126,7 +127,7 @@ def mirrored(broker: RunningBroker) -> Iterator[Rest]:
     for name in names:
         rest.post("/topics", {"name": name, "configs": {"mirror.source": "abc/def"}})
     refused = {"stuck": f"the source's topic was made anew {MARKUP}"}
-    assert rest.ask("PUT", "/mirrors/site", {**REPORT, "refused": refused}).status == 204
+    assert rest.ask("PUT", "/mirrors/site", {**REPORT, "refused": refused}).status == 200
     yield rest
     rest.ask("DELETE", "/mirrors/site")
     for name in names:
@@ -153,9 +154,33 @@ def test_mirrors_tell_how_far_behind_they_are(mirrored: Rest, console: Console) 
     assert page.evaluate("window.hacked") is None
 
 
+def test_a_mirror_is_paused_and_resumed(mirrored: Rest, console: Console) -> None:
+    page = console.open("mirrors")
+    expect(page.get_by_text("10 records, 2.5 s behind, as with any busy source.")).to_be_visible()
+    page.get_by_role("button", name="pause site").click()
+    expect(page.get_by_text("It pauses with its next report.")).to_be_visible()
+    answer = mirrored.ask("PUT", "/mirrors/site", {**REPORT, "state": "paused"})
+    assert answer.body == {"is_paused": True}
+    expect(page.get_by_text("Resume lets it go on where it was.")).to_be_visible()
+    page.get_by_role("button", name="resume site").click()
+    expect(page.get_by_role("button", name="pause site")).to_be_visible()
+    assert mirrored.ask("PUT", "/mirrors/site", REPORT).body == {"is_paused": False}
+
+
 def test_a_broker_without_mirrors_says_how_to_begin(console: Console) -> None:
     page = console.open("mirrors")
-    expect(page.locator("main")).to_contain_text("appliance mirror --from")
+    expect(page.get_by_text("No mirror writes to this broker.")).to_be_visible()
+    page.get_by_role("button", name="New mirror").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_text("Still wanted: source, topics.")).to_be_visible()
+    dialog.get_by_label("From").fill("site:9092")
+    dialog.get_by_label("Topics").fill("it's|alarms")
+    where = console.base.removeprefix("http://")
+    words = shlex.split(dialog.locator("pre").inner_text())
+    assert words[:6] == ["appliance", "mirror", "--name", "mirror", "--from", "site:9092"]
+    assert words[8:] == ["--topics", "it's|alarms", "--report", where]
+    dialog.get_by_role("button", name="Close").click()
+    expect(dialog).to_have_count(0)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import { some } from "../format.js";
 import { Results, inWords, several } from "./several_topics.js";
 
 const PAUSE_MS = 300; // of typing
+const PREVIEWED = 50; // topics
 
 /** The values to choose from; none: any text. */
 function choices({ type, choices: all }) {
@@ -28,7 +29,10 @@ function usePreview(topics, configs) {
     setPreview([]);
     if (!configs) return undefined;
     const show = (results) => asked.current === number && setPreview(results);
-    const ask = () => several("configs", topics, { configs, dry_run: true }, show).catch(() => {});
+    const ask = () =>
+      several("configs", topics.slice(0, PREVIEWED), { configs, dry_run: true }, show).catch(
+        () => {},
+      );
     const timer = setTimeout(ask, PAUSE_MS);
     return () => {
       asked.current++;
@@ -133,6 +137,11 @@ export function ChangeConfig({ topics, rows, first = rows[0], why = "", onClose,
           `
         }
         ${why && html`<p class="notice">${why}</p>`}
+        ${
+          preview.length > 0 &&
+          topics.length > PREVIEWED &&
+          html`<p class="muted">Of the first ${PREVIEWED}:</p>`
+        }
         <${Results} results=${results ?? preview} label=${results ? "Results" : "Preview"} />
       </div>
     <//>

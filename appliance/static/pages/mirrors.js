@@ -5,6 +5,7 @@ import { href } from "../router.js";
 import { Badge, Head, Loaded } from "../parts/bits.js";
 import { Dialog } from "../parts/dialog.js";
 import { Table } from "../parts/table.js";
+import { NewMirror } from "./mirror_new.js";
 import { ago, bytes, count, duration, some, time } from "../format.js";
 
 const LEVELS = {
@@ -13,6 +14,8 @@ const LEVELS = {
   "no link": "bad",
   refused: "bad",
   silent: "bad",
+  paused: "warn",
+  pausing: "warn",
   ended: "",
   "not reported": "",
 };
@@ -74,22 +77,63 @@ function Forget({ mirror, onClose }) {
   `;
 }
 
-function Mirror({ of, onForget, me }) {
+/** What is to be thought of a mirror, and to be done. */
+function verdict(of) {
+  const lag = `${some(of.lag_records, "record")}, ${duration(of.lag_s)} behind`;
+  switch (of.state) {
+    case "caught up":
+      return "It has all that the source had at its last report.";
+    case "behind":
+      return of.lag_s < LATE_S
+        ? `${lag}, as with any busy source.`
+        : `Late: ${lag}. If that does not fall, the line or one of the brokers is too slow.`;
+    case "no link":
+      return of.last_failure
+        ? `It does not reach a side, and tries again by itself: ${of.last_failure}`
+        : "It is not connected to both sides yet.";
+    case "silent":
+      return "It has stopped, or does not reach this broker. Look at its own output.";
+    case "ended":
+      return "It was stopped, or it was to end with --once.";
+    case "paused":
+      return `${lag}. Resume lets it go on where it was. What the source deletes meanwhile is lost.`;
+    case "pausing":
+      return "It pauses with its next report.";
+    default:
+      return "";
+  }
+}
+
+function Mirror({ of, onForget, onChanged, me }) {
   const refused = Object.entries(of.refused);
+  const [error, setError] = useState("");
+  const pause = () =>
+    api(`/mirrors/${encodeURIComponent(of.mirror)}`, {
+      method: "PATCH",
+      body: { is_paused: !of.is_paused },
+    }).then(onChanged, (it) => setError(it.message));
+  const verb = of.is_paused ? "resume" : "pause";
   return html`
     <section class="card fields">
       <div class="head">
         <h2>${of.mirror} <${State} of=${of} /></h2>
-        <button type="button" class="plain" disabled=${me.read_only}
-            title=${me.why_fixed || undefined} aria-label=${`Forget ${of.mirror}`}
-            onClick=${onForget}>
-          forget
-        </button>
+        <div class="actions">
+          <button type="button" disabled=${me.read_only} title=${me.why_fixed || undefined}
+              aria-label=${`${verb} ${of.mirror}`} onClick=${pause}>
+            ${verb}
+          </button>
+          <button type="button" class="plain" disabled=${me.read_only}
+              title=${me.why_fixed || undefined} aria-label=${`Forget ${of.mirror}`}
+              onClick=${onForget}>
+            forget
+          </button>
+        </div>
       </div>
+      ${error && html`<p class="notice bad" role="alert">${error}</p>`}
+      <p><b>${verdict(of)}</b></p>
       <p>
         From <code>${of.source}</code>: ${some(of.topics, "topic")}, ${some(of.records, "record")}
-        ${" "}and ${bytes(of.bytes)} since its start; lag ${some(of.lag_records, "record")},${" "}
-        ${duration(of.lag_s)}
+        ${" "}and ${bytes(of.bytes)} since its start
         ${
           of.lost_offsets
             ? `; ${count(of.lost_offsets)} offsets deleted in the source before they were mirrored`
@@ -104,6 +148,7 @@ function Mirror({ of, onForget, me }) {
         refused.length > 0 &&
         html`
           <div class="notice bad">
+            <p>Not mirrored until this is mended:</p>
             <ul style="margin:0;padding-left:18px">
               ${refused.map(([name, why]) => html`<li><b>${name}</b>: ${why}</li>`)}
             </ul>
@@ -116,25 +161,23 @@ function Mirror({ of, onForget, me }) {
 
 const NoMirrors = () => html`
   <p>No mirror writes to this broker.</p>
-  <p>
-    <code>
-      appliance mirror --from site:9092 --to this:9092 --topics 'measurements|alarms' --report
-      this:8780
-    </code>
-  </p>
+  <p>A mirror copies topics of another broker, with their offsets. New mirror makes its command.</p>
 `;
 
 export function Mirrors({ me }) {
   const mirrors = useApi("/mirrors", 5);
   const [forgotten, forget] = useState(null);
+  const [making, setMaking] = useState(false);
   return html`
-    <${Head} title="Mirrors" />
+    <${Head} title="Mirrors">
+      <button type="button" class="primary" onClick=${() => setMaking(true)}>New mirror</button>
+    <//>
     <${Loaded} from=${mirrors}>
       ${(data) => html`
         ${data.mirrors.map(
           (each) => html`
             <${Mirror} key=${each.mirror} of=${each} me=${me}
-                onForget=${() => forget(each.mirror)} />
+                onChanged=${mirrors.reload} onForget=${() => forget(each.mirror)} />
           `,
         )}
         <section class="card">
@@ -155,6 +198,7 @@ export function Mirrors({ me }) {
         }
       `}
     <//>
+    ${making && html`<${NewMirror} onClose=${() => setMaking(false)} />`}
     ${
       forgotten &&
       html`

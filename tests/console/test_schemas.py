@@ -161,7 +161,7 @@ def test_a_mirror_is_paused_and_resumed(mirrored: Rest, console: Console) -> Non
     expect(page.get_by_text("It pauses with its next report.")).to_be_visible()
     answer = mirrored.ask("PUT", "/mirrors/site", {**REPORT, "state": "paused"})
     assert answer.body == {"is_paused": True}
-    expect(page.get_by_text("Resume lets it go on where it was.")).to_be_visible()
+    expect(page.get_by_text("Resume lets it go on where it was;")).to_be_visible()
     page.get_by_role("button", name="resume site").click()
     expect(page.get_by_role("button", name="pause site")).to_be_visible()
     assert mirrored.ask("PUT", "/mirrors/site", REPORT).body == {"is_paused": False}

@@ -96,7 +96,7 @@ function verdict(of) {
     case "ended":
       return "It was stopped, or it was to end with --once.";
     case "paused":
-      return `${lag}. Resume lets it go on where it was. What the source deletes meanwhile is lost.`;
+      return `${lag}. Resume lets it go on where it was; what the source deletes is lost.`;
     case "pausing":
       return "It pauses with its next report.";
     default:
@@ -112,7 +112,7 @@ function Mirror({ of, onForget, onChanged, me }) {
       method: "PATCH",
       body: { is_paused: !of.is_paused },
     }).then(onChanged, (it) => setError(it.message));
-  const verb = of.is_paused ? "resume" : "pause";
+  const verb = of.is_paused ? "Resume" : "Pause";
   return html`
     <section class="card fields">
       <div class="head">

@@ -44,6 +44,7 @@ const columns = (why, change, remove) => [
   {
     name: "others",
     title: "Others",
+    wide: true,
     value: (each) =>
       others(each)
         .map((one) => `${one.name} ${one.words}`)

@@ -94,6 +94,11 @@ REQUEST = re.compile(r"([A-Z]+) /(?:api|export)/v1(/[^ ]*)")
 NAMED = re.compile(r"\{(\w+)\}")
 REFUSED = "refused "
 
+# What is only tried unless the request says otherwise
+TRIED_FIRST = (
+    "Copy messages", "Repair", "Reset offsets", "Remove access rules", "Take over access rules",
+)  # fmt: skip
+
 FACTS_MAX = 5  # of a request, and of each list
 TEXT_MAX = 60  # characters of a value
 PLAIN = frozenset({"configs", "values", "entity"})  # what they are is in the sentence
@@ -115,6 +120,8 @@ def in_sentence(action: str, details: str) -> str:
         used: set[str] = set()
     else:
         text, used = said(request[1], request[2], body)
+    if text.startswith(TRIED_FIRST) and body and "more" not in body and body.get("dry_run", True):
+        text += " (a dry run)"
     left = ", ".join(facts({name: each for name, each in body.items() if name not in used}))
     return f"{text}: {left}" if text and left else text
 

@@ -38,6 +38,10 @@ from appliance.protocol import API
          "Report a run of export daily: id one, started ms 2023-11-14 22:13:20Z"),
         ("POST /api/v1/quotas", {"entity": {"user": "ada"}, "values": {"producer_byte_rate": "9"}},
          "Change quotas: user = ada, producer_byte_rate = 9"),
+        ("POST /api/v1/groups/billing/reset", {"to": "earliest", "dry_run": False},
+         "Reset offsets of group billing: to earliest"),
+        ("POST /api/v1/groups/billing/reset", {"to": "earliest"},
+         "Reset offsets of group billing (a dry run): to earliest"),
         # those beyond the limit of a minute, counted
         ("PATCH /api/v1/topics/{topic}", {"more": 7, "answers": {"200": 7}, "of": ["a", "b"]},
          "Change topic …: more 7, of a, b"),

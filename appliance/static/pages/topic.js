@@ -205,7 +205,10 @@ export function Topic({ route, me }) {
                 me=${me} allowed=${data.allowed} />
           `
         }
-        ${tab === "consumers" && html`<${Consumers} topic=${name} />`}
+        ${
+          tab === "consumers" &&
+          html`<${Consumers} topic=${name} isReplicated=${data.is_replicated} />`
+        }
         ${tab === "producers" && html`<${Producers} topic=${name} />`}
         ${tab === "rates" && html`<${Rates} samples=${samples} />`}
         ${

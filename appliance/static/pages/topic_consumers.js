@@ -41,10 +41,14 @@ const COLUMNS = [
   { name: "notes", title: "Notes", value: notes },
 ];
 
-export function Consumers({ topic }) {
+export function Consumers({ topic, isReplicated }) {
   const found = useApi(`/topics/${encodeURIComponent(topic)}/consumers`, 5);
   return html`
     <section class="card">
+      ${
+        isReplicated &&
+        html`<p class="muted">Groups of other brokers of the cluster are at those brokers.</p>`
+      }
       <${Loaded} from=${found}>
         ${(data) => html`
           <${Table} id=${`consumers-${topic}`} sort="-lag_records" rows=${data.groups}

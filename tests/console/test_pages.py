@@ -7,10 +7,11 @@ import re
 from itertools import product
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from playwright.sync_api import Page, expect
 
 from appliance.testing import RunningBroker
-from tests.console.conftest import MARKUP, ORDERS, Console, Faults
+from tests.console.conftest import MARKUP, ORDERS, WAIT_S, Console, Faults
 from tests.support.release import gate_has
 
 PAGES = {
@@ -267,8 +268,16 @@ def test_home_tells_who_is_farthest_behind(console: Console) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text("Consumers")
 
 
-def test_a_picture_is_a_table_too(console: Console) -> None:
+def read_some(bootstrap: str) -> None:
+    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "looks"})
+    reader.assign([TopicPartition("orders", 0, 0)])
+    assert reader.consume(1, WAIT_S)
+    reader.close()
+
+
+def test_a_picture_is_a_table_too(console: Console, broker: RunningBroker) -> None:
     page = console.open()
+    read_some(broker.bootstrap)  # while nothing comes or goes there is no picture
     figure = page.get_by_role("img", name=re.compile("Traffic, in and out"))
     expect(figure).to_have_attribute("aria-label", re.compile(r"in .*B/s, out .*B/s"))
     page.get_by_role("button", name="Show as table").click()

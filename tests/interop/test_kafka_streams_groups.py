@@ -77,7 +77,7 @@ def test_kafka_reads_the_records_of_such_a_group(tmp_path: Path) -> None:
         host, port = broker.kafka.split(":")
         with closing(RemoteControl((host, int(port)))) as control:
             members = [Member(control, each, counting()) for each in ("one", "two")]
-            until(lambda: all([counts(each) for each in members]), DEADLINE_S)  # each must beat
+            until(lambda: [counts(each) for each in members] == [True, True], DEADLINE_S)
             epoch = members[0].epoch
     (log,) = (tmp_path / "data").rglob("__consumer_offsets-0/*.log")
     said = kafka_jars.must_run("org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder",

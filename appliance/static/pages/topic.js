@@ -210,7 +210,7 @@ export function Topic({ route, me }) {
           html`<${Consumers} topic=${name} isReplicated=${data.is_replicated} />`
         }
         ${tab === "producers" && html`<${Producers} topic=${name} />`}
-        ${tab === "rates" && html`<${Rates} samples=${samples} />`}
+        ${tab === "rates" && html`<${Rates} topic=${name} samples=${samples} />`}
         ${
           tab === "configs" &&
           html`

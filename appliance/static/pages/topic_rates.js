@@ -1,6 +1,7 @@
 // Rates and size of a topic, as this page has seen them since it was opened.
 import { html, useEffect, useState } from "../html.js";
 import { Chart } from "../parts/chart.js";
+import { href } from "../router.js";
 import { bytes, duration, rate } from "../format.js";
 
 const KEPT = 600; // samples of a topic: half an hour
@@ -26,7 +27,7 @@ export function useSamples(topic, { data, at }) {
 
 const column = (samples, name) => samples.map((each) => each[name]);
 
-export function Rates({ samples }) {
+export function Rates({ topic, samples }) {
   const times = samples.map((each) => each.at / 1000);
   const lasted = samples.length > 1 ? times.at(-1) - times[0] : 0;
   return html`
@@ -35,7 +36,8 @@ export function Rates({ samples }) {
         lasted > 0
           ? `The last ${duration(lasted)}, since this page first showed the topic.`
           : "This page keeps what it shows from now on."
-      }
+      }${" "}
+      The last month is in its <a href=${href(["history"], { topic })}>history</a>.
     </p>
     <div class="pair">
       <section class="card">

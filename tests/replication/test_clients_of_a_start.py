@@ -20,6 +20,7 @@ from loadtest.ports import lasting_ports
 from tests.support.embedded_cluster import embedded_cluster, eventually
 from tests.support.zookeeper import serving_zookeeper_in
 
+LONG_SESSION_MS = "10000"
 TOPICS = [f"t{number}" for number in range(20)]
 
 
@@ -94,7 +95,8 @@ def test_a_start_while_zookeeper_is_away_lets_nobody_in_until_it_answers(
         serving_zookeeper_in(tmp_path / "zookeeper") as server,
         embedded_cluster(server, "/away", tmp_path / "cluster") as cluster,
     ):
-        cluster.start(1)
+        # its session outlasts a slow start of ZooKeeper: it stays one of the brokers
+        cluster.start(1, zookeeper_session_timeout_ms=LONG_SESSION_MS)
         ports = lasting_ports(2)
         cluster.start(2, listeners=listeners(ports))
         cluster.stop(2)

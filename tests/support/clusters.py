@@ -91,9 +91,19 @@ class Clusters:
 
 async def until(condition: Callable[[], bool]) -> None:
     end = asyncio.get_running_loop().time() + DEADLINE_S
-    while not condition():
+    while not _holds(condition, asyncio.get_running_loop().time() < end):
         assert asyncio.get_running_loop().time() < end
         await asyncio.sleep(0.01)
+
+
+def _holds(condition: Callable[[], bool], may_wait: bool) -> bool:
+    """Not yet, too, if a broker has not heard of a topic, a partition or another broker."""
+    try:
+        return condition()
+    except KeyError:
+        if not may_wait:
+            raise
+        return False
 
 
 async def die(cluster: Cluster) -> None:

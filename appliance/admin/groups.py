@@ -34,10 +34,10 @@ from appliance.groups.consumer_group import ConsumerGroup
 from appliance.groups.consumer_member import ConsumerMember
 from appliance.groups.group import Group
 from appliance.groups.group_table import AnyGroup
+from appliance.groups.handover import Places
 from appliance.groups.lag import GroupLag
 from appliance.groups.member import Member
 from appliance.groups.modern_group import ModernGroup
-from appliance.groups.partition_handover import Places
 from appliance.groups.records import Partition
 from appliance.groups.streams.group import StreamsGroup
 from appliance.groups.streams.member import StreamsMember

@@ -4,7 +4,7 @@ states          the state machine, as tables
 group           one group: generations, rebalances; no clock, no I/O. `joins` is how members enter
                 it, `members` who they are, `classic_timeouts` puts out who is silent
 consumer_group  one group of the newer protocol (KIP-848), which gives out the partitions itself:
-                `assignors` for all of them, `partition_handover` step by step for each member
+                `assignors` for all of them, `handover` step by step for each member
 partitions_group what that and a share group (`appliance/share`) have in common
 modern_group    what those and a group of Kafka Streams have in common
 mixed_group     the same while it also has members of the older protocol: it is being upgraded,

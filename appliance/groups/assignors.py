@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from uuid import UUID
 
-from appliance.groups.partition_handover import NOWHERE, Place, Places
+from appliance.groups.handover import NOWHERE, Place, Places
 
 Wanted = Mapping[str, frozenset[UUID]]  # by member
 Counts = Mapping[UUID, int]  # partitions of each topic

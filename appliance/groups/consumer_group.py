@@ -13,7 +13,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 from uuid import UUID
 
@@ -30,8 +30,7 @@ from appliance.groups.consumer_member import (
     Rights,
     Subscription,
 )
-from appliance.groups.member import NEVER_MS
-from appliance.groups.partition_handover import (
+from appliance.groups.handover import (
     NOWHERE,
     Assignment,
     MemberState,
@@ -39,6 +38,7 @@ from appliance.groups.partition_handover import (
     Places,
     next_assignment,
 )
+from appliance.groups.member import NEVER_MS
 from appliance.groups.partitions_group import PartitionsGroup, Records
 from appliance.groups.records import Partition
 from appliance.groups.states import ConsumerState, GroupRefused
@@ -187,7 +187,7 @@ class ConsumerGroup(PartitionsGroup):
             self._is_stale = True
         member = ConsumerMember(member_id, old.subscription)
         self._enter(member)
-        self._set(member, old.now._replace(epoch=JOINING, previous_epoch=JOINING))
+        self._set(member, replace(old.now, epoch=JOINING, previous_epoch=JOINING))
         self.targets[member_id] = target
         self._put(records.member_record(self.id, member_id, member.subscription))
         self._put(records.target_record(self.id, member_id, target))
@@ -219,7 +219,7 @@ class ConsumerGroup(PartitionsGroup):
         member = self._known(asked.member_id, asked.instance_id)
         if asked.epoch == AWAY:
             # it comes back, or its session ends
-            self._set(member, member.now._replace(epoch=AWAY, revoking=NOWHERE))
+            self._set(member, replace(member.now, epoch=AWAY, revoking=NOWHERE))
             member.revoke_deadline_ms = NEVER_MS
         else:
             self._forget(member)
@@ -252,7 +252,7 @@ class ConsumerGroup(PartitionsGroup):
         if instance_id is not None and self.static.get(instance_id) == member.id:
             del self.static[instance_id]
 
-    def _set(self, member: ConsumerMember, now: Assignment) -> None:
+    def _set(self, member: ConsumerMember, now: Assignment[Place]) -> None:
         if now == member.now:
             return
         for place in member.now.held - now.held:

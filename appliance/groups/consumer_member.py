@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from appliance.groups.handover import NOTHING, Assignment, Place, Places
 from appliance.groups.member import NEVER_MS, size_of_member
-from appliance.groups.partition_handover import NOTHING, Assignment, Place, Places
 
 TOPIC_BYTES = 64  # of a text as an object
 PLACE_BYTES = 100  # of a partition that a member has
@@ -111,7 +111,7 @@ UNSAID = Subscription()
 class ConsumerMember:
     id: str
     subscription: Subscription = UNSAID
-    now: Assignment = NOTHING
+    now: Assignment[Place] = NOTHING
     deadline_ms: int = NEVER_MS  # of its session
     revoke_deadline_ms: int = NEVER_MS  # until when it must have given up partitions
     since: dict[Place, int] = field(default_factory=dict)  # the epoch in which it got each

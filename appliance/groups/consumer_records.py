@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from appliance.groups.consumer_member import Classic, Subscription
-from appliance.groups.partition_handover import Assignment, MemberState, Places
+from appliance.groups.handover import Assignment, MemberState, Place, Places
 from appliance.protocol.types import Versions, array, data, field, int8, int32, int64, string, uuid
 from appliance.topics.internal_topic import Record, load, load_value, store
 
@@ -164,7 +164,7 @@ def target_record(group: str, member: str, places: Places) -> Record:
     return Record(store(MemberKey(group, member), TARGET_KEY), store(value, 0))
 
 
-def current_record(group: str, member: str, now: Assignment) -> Record:
+def current_record(group: str, member: str, now: Assignment[Place]) -> Record:
     value = CurrentValue(
         member_epoch=now.epoch,
         previous_member_epoch=now.previous_epoch,
@@ -217,7 +217,7 @@ class StoredGroup:
     target_epoch: int = 0
     members: dict[str, Subscription] = member_field(default_factory=dict)
     targets: dict[str, Places] = member_field(default_factory=dict)
-    now: dict[str, Assignment] = member_field(default_factory=dict)
+    now: dict[str, Assignment[Place]] = member_field(default_factory=dict)
 
 
 @dataclass
@@ -272,7 +272,7 @@ def _subscription(value: MemberValue) -> Subscription:
     )
 
 
-def _assignment(value: CurrentValue) -> Assignment:
+def _assignment(value: CurrentValue) -> Assignment[Place]:
     return Assignment(
         value.member_epoch,
         value.previous_member_epoch,

@@ -27,6 +27,7 @@ from appliance.groups.consumer_group import ConsumerGroup
 from appliance.groups.consumer_member import Classic, ConsumerMember, Subscription
 from appliance.groups.consumer_protocol import CONSUMER
 from appliance.groups.group import Group
+from appliance.groups.handover import NOWHERE, Assignment, MemberState, Places
 from appliance.groups.member import (
     NEVER_MS,
     AnswerJoin,
@@ -37,7 +38,6 @@ from appliance.groups.member import (
     Sync,
     Synced,
 )
-from appliance.groups.partition_handover import NOWHERE, Assignment, MemberState, Places
 from appliance.groups.states import GroupRefused
 from appliance.protocol import ErrorCode
 

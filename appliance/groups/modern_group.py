@@ -6,7 +6,7 @@ other:
 
     epoch         counts the changes of members, of what they want, and of the topics that they want
     target_epoch  the epoch for which `targets` says who is to have what; the two move together
-    member epoch  the target that the member has reached; see `partition_handover.py`
+    member epoch  the target that the member has reached; see `handover.py`
 
 `partitions_group.py` is about what is assigned in the first two: partitions of topics.
 

@@ -11,8 +11,8 @@ from uuid import UUID
 
 from appliance.groups.consumer_member import PLACE_BYTES, ConsumerMember, Subscription
 from appliance.groups.consumer_records import StoredGroup
+from appliance.groups.handover import NOTHING, NOWHERE, Assignment, Place, Places
 from appliance.groups.modern_group import ModernGroup, Tombstones, Topics, hash_of
-from appliance.groups.partition_handover import NOTHING, NOWHERE, Assignment, Places
 from appliance.groups.states import ConsumerState
 from appliance.topics.internal_topic import Record
 
@@ -28,7 +28,7 @@ class Records(Tombstones, Protocol):
 
     def target_record(self, group: str, member: str, places: Places) -> Record: ...
 
-    def current_record(self, group: str, member: str, now: Assignment) -> Record: ...
+    def current_record(self, group: str, member: str, now: Assignment[Place]) -> Record: ...
 
 
 @dataclass
@@ -67,7 +67,7 @@ class PartitionsGroup(ModernGroup):
     def _reconcile(self, member: ConsumerMember, owned: Places | None, now_ms: int) -> None:
         """Its next step towards its target."""
 
-    def _set(self, member: ConsumerMember, now: Assignment) -> None:
+    def _set(self, member: ConsumerMember, now: Assignment[Place]) -> None:
         if now != member.now:
             member.now = now
             self._put(self.RECORDS.current_record(self.id, member.id, now))

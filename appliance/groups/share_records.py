@@ -30,7 +30,7 @@ from appliance.groups.consumer_records import (
     places_of,
     rows,
 )
-from appliance.groups.partition_handover import NOWHERE, Assignment, MemberState, Places
+from appliance.groups.handover import NOWHERE, Assignment, MemberState, Place, Places
 from appliance.protocol.types import array, field, int8, int32, int64, string, uuid
 from appliance.topics.internal_topic import Record, load, load_value, store
 
@@ -155,7 +155,7 @@ def target_record(group: str, member: str, places: Places) -> Record:
     return Record(store(MemberKey(group, member), TARGET_KEY), store(value, 0))
 
 
-def current_record(group: str, member: str, now: Assignment) -> Record:
+def current_record(group: str, member: str, now: Assignment[Place]) -> Record:
     assigned = rows(now.assigned, TopicPartitions)
     value = CurrentValue(now.epoch, now.previous_epoch, now.state, assigned)
     return Record(store(MemberKey(group, member), CURRENT_KEY), store(value, 0))
@@ -230,7 +230,7 @@ def _subscription(value: MemberValue) -> Subscription:
     )
 
 
-def _assignment(value: CurrentValue) -> Assignment:
+def _assignment(value: CurrentValue) -> Assignment[Place]:
     return Assignment(
         value.member_epoch,
         value.previous_member_epoch,

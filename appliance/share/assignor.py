@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from uuid import UUID
 
 from appliance.groups.assignors import Targets, Wanted
-from appliance.groups.partition_handover import NOWHERE, Place, Places
+from appliance.groups.handover import NOWHERE, Place, Places
 
 SIMPLE = "simple"
 

@@ -22,9 +22,9 @@ from appliance.config import ShareGroupsConfig
 from appliance.errors import ApplianceError
 from appliance.groups.consumer_member import JOINING, Beat, Beaten
 from appliance.groups.group_table import GroupTable, check_alive
+from appliance.groups.handover import NOWHERE, Place, Places
 from appliance.groups.lag import GroupProgress
 from appliance.groups.modern_group import Done, ModernGroup, Terms, TopicView
-from appliance.groups.partition_handover import NOWHERE, Place, Places
 from appliance.groups.records import Partition
 from appliance.groups.share_records import ShareState, StoredShareGroup
 from appliance.groups.states import GroupRefused

@@ -22,8 +22,8 @@ from uuid import UUID
 from appliance.errors import ApplianceError
 from appliance.groups import share_records as records
 from appliance.groups.consumer_member import JOINING, Beat, Beaten, ConsumerMember
+from appliance.groups.handover import NOWHERE, Assignment, Places
 from appliance.groups.modern_group import Done
-from appliance.groups.partition_handover import NOWHERE, Assignment, Places
 from appliance.groups.partitions_group import PartitionsGroup, Records
 from appliance.groups.share_records import ShareState, StoredShareGroup
 from appliance.groups.states import ConsumerState, GroupRefused

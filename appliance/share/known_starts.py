@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
-from appliance.groups.partition_handover import Place
+from appliance.groups.handover import Place
 from appliance.process.detached_tasks import Tasks
 from appliance.share.group import ShareGroup
 from appliance.share.partition_states import States

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from appliance.errors import ApplianceError
-from appliance.groups.partition_handover import Place, Places
+from appliance.groups.handover import Place, Places
 from appliance.process.detached_tasks import LoggedTasks
 from appliance.protocol import ErrorCode
 from appliance.share.led_states import Persister

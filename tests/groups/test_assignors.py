@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from appliance.groups.assignors import ASSIGNORS, assign_range, assign_uniform
-from appliance.groups.partition_handover import Places
+from appliance.groups.handover import Places
 
 A, B, C, D = (UUID(int=each) for each in range(1, 5))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from appliance.groups.consumer_member import LEAVING
-from appliance.groups.partition_handover import NOWHERE
+from appliance.groups.handover import NOWHERE
 from appliance.groups.states import ConsumerState
 from appliance.protocol import ErrorCode
 from tests.support.consumer_group import REBALANCE_MS, Client, World, settle

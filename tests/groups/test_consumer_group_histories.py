@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from appliance.groups.partition_handover import next_assignment
+from appliance.groups.handover import next_assignment
 from appliance.groups.states import ConsumerState
 from tests.support.consumer_group_history import History, run
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from appliance.groups.consumer_member import AWAY, JOINING, LEAVING
-from appliance.groups.partition_handover import NOWHERE
+from appliance.groups.handover import NOWHERE
 from appliance.groups.states import ConsumerState, GroupRefused
 from appliance.protocol import ErrorCode
 from tests.support.consumer_group import SESSION_MS, Client, World, settle

@@ -8,9 +8,9 @@ import pytest
 
 from appliance.groups.consumer_member import LEAVING, Beaten
 from appliance.groups.consumer_protocol import Subscription, TopicPartitions, assigned
+from appliance.groups.handover import NOWHERE, Places
 from appliance.groups.member import Join, Joined, Sync, Synced
 from appliance.groups.mixed_group import MixedGroup
-from appliance.groups.partition_handover import NOWHERE, Places
 from appliance.groups.states import GroupRefused
 from appliance.protocol import ErrorCode
 from appliance.protocol.codec import encode

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import pytest
 
+from appliance.groups.handover import Assignment, MemberState
 from appliance.groups.streams import records
 from appliance.groups.streams.member import Endpoint, Said
 from appliance.groups.streams.records import StoredStreamsGroup, take
 from appliance.groups.streams.task import Role, Task
-from appliance.groups.streams.task_handover import Assignment, MemberState
 from appliance.groups.streams.topology import Topology
 from appliance.topics.internal_topic import VERSION, Record
 from tests.support.streams_group import internal, subtopology

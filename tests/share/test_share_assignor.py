@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from appliance.groups.partition_handover import Place, Places
+from appliance.groups.handover import Place, Places
 from appliance.share.assignor import assign_simple
 
 A, B = UUID(int=1), UUID(int=2)

@@ -11,8 +11,8 @@ import pytest
 from appliance.errors import ApplianceError, StorageFull
 from appliance.groups.consumer_member import JOINING, LEAVING, Beat, Beaten
 from appliance.groups.consumer_records import TopicPartitions
+from appliance.groups.handover import NOWHERE, Places
 from appliance.groups.modern_group import Terms
-from appliance.groups.partition_handover import NOWHERE, Places
 from appliance.groups.share_records import (
     CurrentValue,
     EpochValue,

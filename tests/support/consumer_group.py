@@ -12,8 +12,8 @@ from appliance.errors import ApplianceError
 from appliance.groups.consumer_group import ConsumerGroup
 from appliance.groups.consumer_member import JOINING, Beat, Beaten
 from appliance.groups.consumer_records import StoredConsumerGroup, take
+from appliance.groups.handover import NOWHERE, Places
 from appliance.groups.modern_group import Terms, TopicFacts
-from appliance.groups.partition_handover import NOWHERE, Places
 from appliance.topics.internal_topic import VERSION, Record
 
 SESSION_MS, REBALANCE_MS = 45_000, 60_000

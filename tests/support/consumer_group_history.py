@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from appliance.groups.consumer_member import JOINING, LEAVING
-from appliance.groups.partition_handover import NOWHERE
+from appliance.groups.handover import NOWHERE
 from appliance.protocol import ErrorCode
 from tests.support.consumer_group import Client, World
 

@@ -18,7 +18,7 @@ from appliance.api.handlers.call import Call
 from appliance.api.handlers.partition_lookup import check_group_id, find_log
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError, Refused
-from appliance.groups.partition_handover import Place
+from appliance.groups.handover import Place
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,

@@ -20,7 +20,7 @@ from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError, Refused
 from appliance.groups.consumer_group import ConsumerGroup
 from appliance.groups.consumer_member import ConsumerMember
-from appliance.groups.partition_handover import NOWHERE
+from appliance.groups.handover import NOWHERE
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,

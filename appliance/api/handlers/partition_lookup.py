@@ -10,7 +10,7 @@ from appliance._log import Log
 from appliance.broker.broker import Broker
 from appliance.errors import Refused
 from appliance.groups.consumer_records import rows
-from appliance.groups.partition_handover import Places
+from appliance.groups.handover import Places
 from appliance.protocol import ErrorCode
 from appliance.topics.topic import Topic, check_name
 

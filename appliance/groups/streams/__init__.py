@@ -4,7 +4,6 @@ topology            what an application reads, keeps and writes, as its members 
 topics_of_topology  what that means with the topics that there are: tasks, and missing topics
 task                a task, and in which role a member has it
 sticky_assignor     who gets which task
-task_handover       one member's way from what it has to what it is to have
 member              what is asked and answered, and one member
 members             who is in a group, and who has which task
 group               one group, with its topology and targets; no clock, no I/O

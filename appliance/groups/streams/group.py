@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from appliance.config import StreamsGroupsConfig
 from appliance.errors import ApplianceError, Refused
+from appliance.groups.handover import MemberState
 from appliance.groups.member import NEVER_MS
 from appliance.groups.modern_group import hash_of
 from appliance.groups.states import GroupRefused, StreamsState
@@ -24,7 +25,6 @@ from appliance.groups.streams.members import StreamsMembers
 from appliance.groups.streams.records import NOT_VALIDATED, StoredStreamsGroup
 from appliance.groups.streams.sticky_assignor import Work, assign
 from appliance.groups.streams.task import NO_TASKS, TaskId, Tasks
-from appliance.groups.streams.task_handover import MemberState
 from appliance.groups.streams.topics_of_topology import Status, StatusCode, topics_of
 from appliance.groups.streams.topology import Topology, check
 from appliance.protocol import ErrorCode

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from appliance.groups.consumer_member import JOINING, PLACE_BYTES
+from appliance.groups.handover import NOTHING, Assignment
 from appliance.groups.member import NEVER_MS, size_of_member
 from appliance.groups.streams.task import Task, Tasks
-from appliance.groups.streams.task_handover import NOTHING, Assignment
 from appliance.groups.streams.topics_of_topology import NewTopic, Status
 from appliance.groups.streams.topology import Topology
 
@@ -119,7 +119,7 @@ def size_of_tags(tags: Tags) -> int:
 class StreamsMember:
     id: str
     said: Said = UNSAID
-    now: Assignment = NOTHING
+    now: Assignment[Task] = NOTHING
     deadline_ms: int = NEVER_MS  # of its session
     revoke_deadline_ms: int = NEVER_MS  # until when it must have given up tasks
     since: dict[Task, int] = field(default_factory=dict)  # the epoch in which it got active tasks

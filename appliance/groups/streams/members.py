@@ -13,6 +13,12 @@ from functools import partial
 from typing import ClassVar
 
 from appliance.groups.consumer_member import PLACE_BYTES
+from appliance.groups.handover import (
+    NOTHING,
+    Assignment,
+    MemberState,
+    next_assignment,
+)
 from appliance.groups.member import NEVER_MS
 from appliance.groups.modern_group import ModernGroup, Tombstones
 from appliance.groups.records import Partition
@@ -22,12 +28,6 @@ from appliance.groups.streams.endpoints import partitions_of
 from appliance.groups.streams.member import Said, StreamsMember
 from appliance.groups.streams.records import StoredStreamsGroup
 from appliance.groups.streams.task import NO_TASKS, Role, Task, TaskId, Tasks
-from appliance.groups.streams.task_handover import (
-    NOTHING,
-    Assignment,
-    MemberState,
-    next_assignment,
-)
 from appliance.groups.streams.topics_of_topology import TopicsOfTopology
 from appliance.groups.streams.topology import Topology
 from appliance.protocol import ErrorCode
@@ -96,7 +96,7 @@ class StreamsMembers(ModernGroup):
         for task in held - member.now.held:
             self.holders.setdefault(task.id, {})[member.id] = task.role
 
-    def _set(self, member: StreamsMember, now: Assignment) -> None:
+    def _set(self, member: StreamsMember, now: Assignment[Task]) -> None:
         self._hold(member, now.held)
         active = [each for each in now.held if each.role is Role.ACTIVE]
         member.since = {each: member.since.get(each, now.epoch) for each in active}
@@ -118,7 +118,9 @@ class StreamsMembers(ModernGroup):
             member.revoke_deadline_ms = self._due(now_ms + member.said.rebalance_timeout_ms)
 
     def _is_free(self, member: StreamsMember, task: Task) -> bool:
-        """Whatever it held of the task itself it has given up by then."""
+        """State is on the disk of a process: no two roles of a task are in one at a time.
+
+        Whatever the member held of the task itself it has given up by then."""
         for holder, role in self.holders.get(task.id, {}).items():
             if holder == member.id:
                 continue
@@ -195,7 +197,7 @@ class StreamsMembers(ModernGroup):
     ) -> None:
         member = StreamsMember(member_id, said)
         self._enter(member)
-        now: Assignment = stored.now.get(member_id, NOTHING)
+        now: Assignment[Task] = stored.now.get(member_id, NOTHING)
         self._hold(member, now.held)
         member.now, member.since = now, _since(now, stored.since.get(member_id, {}))
         self.targets[member_id] = stored.targets.get(member_id, NO_TASKS)
@@ -204,5 +206,5 @@ class StreamsMembers(ModernGroup):
             member.revoke_deadline_ms = self._due(now_ms + said.rebalance_timeout_ms)
 
 
-def _since(now: Assignment, stored: Mapping[Task, int]) -> dict[Task, int]:
+def _since(now: Assignment[Task], stored: Mapping[Task, int]) -> dict[Task, int]:
     return {each: stored.get(each, 0) for each in now.held if each.role is Role.ACTIVE}

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from dataclasses import field as member_field
 from typing import Any, ClassVar
 
+from appliance.groups.handover import Assignment, MemberState
 from appliance.groups.streams.member import Endpoint, Said
 from appliance.groups.streams.task import Role, Task, Tasks, tasks_of
 from appliance.groups.streams.task import rows as task_rows
-from appliance.groups.streams.task_handover import Assignment, MemberState
 from appliance.groups.streams.topology import InternalTopic, Subtopology, Topology, of_rows
 from appliance.protocol.types import (
     Versions,
@@ -43,6 +43,7 @@ KEY = Versions(GROUP_KEY, TOPOLOGY_KEY)
 VALUE = Versions(0, 0, flexible_from=0)
 OF_GROUP = (GROUP_KEY, TARGET_EPOCH_KEY, TOPOLOGY_KEY)
 NOT_VALIDATED = -1
+FIRST_STATE = 1  # of a member: its records number from here
 
 
 @dataclass(slots=True)
@@ -243,12 +244,12 @@ def target_record(group: str, member: str, tasks: Tasks) -> Record:
 
 
 def current_record(
-    group: str, member: str, now: Assignment, since: Mapping[Task, int]
+    group: str, member: str, now: Assignment[Task], since: Mapping[Task, int]
 ) -> Record:
     rows = [
         _with_epochs(tasks, role, since) for tasks in (now.assigned, now.revoking) for role in Role
     ]
-    value = CurrentValue(now.epoch, now.previous_epoch, now.state, *rows)
+    value = CurrentValue(now.epoch, now.previous_epoch, now.state + FIRST_STATE, *rows)
     return Record(store(MemberKey(group, member), CURRENT_KEY), store(value, 0))
 
 
@@ -290,7 +291,7 @@ class StoredStreamsGroup:
     target_epoch: int = 0
     members: dict[str, Said] = member_field(default_factory=dict)
     targets: dict[str, Tasks] = member_field(default_factory=dict)
-    now: dict[str, Assignment] = member_field(default_factory=dict)
+    now: dict[str, Assignment[Task]] = member_field(default_factory=dict)
     since: dict[str, dict[Task, int]] = member_field(default_factory=dict)
 
 
@@ -351,11 +352,11 @@ def _tasks(*of_roles: list[Any]) -> Tasks:
     return frozenset[Task]().union(*(tasks_of(*each) for each in zip(Role, of_roles, strict=True)))
 
 
-def _assignment(value: CurrentValue) -> Assignment:
+def _assignment(value: CurrentValue) -> Assignment[Task]:
     return Assignment(
         value.member_epoch,
         value.previous_member_epoch,
-        MemberState(value.state),
+        MemberState(value.state - FIRST_STATE),
         _tasks(value.active_tasks, value.standby_tasks, value.warmup_tasks),
         _tasks(
             value.active_tasks_pending_revocation,

@@ -10,9 +10,10 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Any
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
+from kazoo.handlers.threading import KazooTimeoutError
 
 from appliance.cluster import paths
 from appliance.protocol.messages.alter_partition_reassignments import (
@@ -21,13 +22,14 @@ from appliance.protocol.messages.alter_partition_reassignments import (
 )
 from appliance.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from tests.replication.histories.machine import PORT
-from tests.replication.histories.readers import consumer
+from tests.replication.histories.readers import consumer, latest
 from tests.replication.histories.schedule import BROKERS
 from tests.replication.histories.site import Site
 from tests.support.wire_client import WireClient, frame_of
 
 TOPIC = "log"
 ASK_S, LOOK_S, GIVEN_S = 5.0, 0.05, 3.0
+TOLD_S = 0.5  # by ZooKeeper, if it is there
 REASSIGN, ELECT = (45, 1), (43, 2)  # key and version
 
 
@@ -82,8 +84,7 @@ class Leaders:
         own = {"bootstrap.servers": self._site.address(self._asked)}
         asking = consumer(self._site, "nobody", **own)
         try:
-            places = [TopicPartition(TOPIC, each) for each in numbers]
-            return sum(asking.get_watermark_offsets(each, ASK_S)[1] for each in places)
+            return sum(latest(asking, (TOPIC, each), ASK_S) for each in numbers)
         except KafkaException:
             return -1
         finally:
@@ -121,12 +122,13 @@ class InZooKeeper:
 
     def __init__(self, site: Site) -> None:
         self._client = KazooClient(site.in_zookeeper)
-        self._client.start(ASK_S)
+        self._client.start_async()  # it may be lost just now, too
 
     def is_in_sync(self, name: str, numbers: Collection[int]) -> bool:
         """Of some of these."""
-        with suppress(KazooException):
-            states = [self._client.get(paths.state(TOPIC, each))[0] for each in numbers]
+        with suppress(KazooException, KazooTimeoutError):
+            asked = [self._client.get_async(paths.state(TOPIC, each)) for each in numbers]
+            states = [each.get(timeout=TOLD_S)[0] for each in asked]
             return any(_id(name) in json.loads(each)["isr"] for each in states)
         return False
 

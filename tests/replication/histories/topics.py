@@ -32,7 +32,8 @@ class MadeAndDeleted:
 
     def _run(self) -> None:
         while not self._is_ending.is_set():
-            with suppress(TypeError):  # confluent_kafka 2.16 leaves one behind now and then
+            # confluent_kafka 2.16 leaves a TypeError behind now and then, which comes up anywhere
+            with suppress(TypeError, SystemError):
                 self._change()
 
     def _change(self) -> None:

@@ -3,21 +3,17 @@
 `modern_group.py` has what it shares with other groups. Here a partition goes from one member to
 another.
 
-Invariants:
-1. `owners` has one member for each partition that somebody may be reading, and a partition enters a
-   member's assignment only when it has no other owner.
-2. Heartbeats that come during a write wait in `_queued` as they are, and are answered together: a
-   thousand members that join take a few targets, not a thousand.
+Invariant: `owners` has one member for each partition that somebody may be reading, and a partition
+enters a member's assignment only when it has no other owner.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 from uuid import UUID
 
-from appliance.errors import ApplianceError
 from appliance.groups import consumer_records as records
 from appliance.groups import topic_pattern
 from appliance.groups.assignors import ASSIGNORS
@@ -40,26 +36,26 @@ from appliance.groups.handover import (
 )
 from appliance.groups.member import NEVER_MS
 from appliance.groups.partitions_group import PartitionsGroup, Records
+from appliance.groups.queued_heartbeats import QueuedHeartbeats
 from appliance.groups.records import Partition
 from appliance.groups.states import ConsumerState, GroupRefused
 from appliance.protocol import ErrorCode
 from appliance.topics.internal_topic import Record
 
-AnswerBeat = Callable[[Beaten], None]
-Queued = tuple[Beat, int, AnswerBeat]  # with the time at which it came
-
 
 @dataclass
-class ConsumerGroup(PartitionsGroup):
+class ConsumerGroup(
+    QueuedHeartbeats[Beat, Beaten, ConsumerMember], PartitionsGroup
+):
     KIND: ClassVar[str] = "consumer"
     RECORDS: ClassVar[Records] = records
+    BEATEN: ClassVar[type[Beaten]] = Beaten
 
     static: dict[str, str] = field(default_factory=dict)  # instance id to member id
     owners: dict[Place, str] = field(default_factory=dict)
     patterns: dict[str, frozenset[str]] = field(default_factory=dict)  # the topics that match
     # By pattern: of the member that was the first to be heard in a generation, as in Kafka
     _rights: dict[str, Rights] = field(default_factory=dict)
-    _queued: list[Queued] = field(default_factory=list)  # heartbeats that came during a write
 
     @property
     def state(self) -> ConsumerState:
@@ -71,39 +67,7 @@ class ConsumerGroup(PartitionsGroup):
         is_stable = all((each.now.state, each.now.epoch) == arrived for each in self.all())
         return ConsumerState.STABLE if is_stable else ConsumerState.RECONCILING
 
-    @property
-    def is_empty(self) -> bool:
-        return super().is_empty and not self._queued
-
     # ConsumerGroupHeartbeat
-
-    def consumer_heartbeat(self, asked: Beat, now_ms: int, answer: AnswerBeat) -> None:
-        if self._is_writing:
-            self._queued.append((asked, now_ms, answer))
-            if asked.member_id in self.members:
-                self._touch(self.members[asked.member_id], now_ms)
-            return
-        self._answer_all([(asked, now_ms, answer)])
-
-    def _answer_all(self, beats: Sequence[Queued]) -> None:
-        """One epoch, one target and one write, however many of them join or leave."""
-        begun: list[tuple[Beat, int, AnswerBeat, ConsumerMember | None]] = []
-        for asked, now_ms, answer in beats:
-            try:
-                begun.append((asked, now_ms, answer, self._begin(asked, now_ms)))
-            except GroupRefused as error:
-                answer(Beaten(error.kafka_code, str(error)))
-        self._refresh()
-        told = [
-            (answer, self._beaten(asked, member, now_ms) if member else _gone(asked))
-            for asked, now_ms, answer, member in begun
-        ]
-
-        def stored(error: ApplianceError | None) -> None:
-            for answer, beaten in told:
-                answer(Beaten(error.kafka_code, str(error)) if error else beaten)
-
-        self._save(stored)
 
     def _begin(self, asked: Beat, now_ms: int) -> ConsumerMember | None:
         """None: it leaves."""
@@ -361,17 +325,6 @@ class ConsumerGroup(PartitionsGroup):
 
     # Disk
 
-    def unload(self, why: GroupRefused) -> None:
-        queued, self._queued = self._queued, []
-        super().unload(why)
-        for _, _, answer in queued:
-            answer(Beaten(why.kafka_code, str(why)))
-
-    def _written(self) -> None:
-        queued, self._queued = self._queued, []
-        if queued:
-            self._answer_all(queued)
-
     def restore(self, stored: records.StoredConsumerGroup, now_ms: int) -> None:
         self.patterns = stored.patterns
         self._restore(stored, now_ms)
@@ -381,7 +334,3 @@ class ConsumerGroup(PartitionsGroup):
                 member.revoke_deadline_ms = self._due(now_ms + time_ms)
             self.owners.update(dict.fromkeys(member.now.held, member.id))
             member.since = dict.fromkeys(member.now.assigned, member.now.epoch)
-
-
-def _gone(asked: Beat) -> Beaten:
-    return Beaten(member_id=asked.member_id, epoch=asked.epoch)

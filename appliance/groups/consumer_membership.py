@@ -46,7 +46,7 @@ class ConsumerMembership:
         table.weights.check_beat(group_id, asked)
         before = table.groups.get(group_id)
         group = self._find_or_make(group_id, before, asked.epoch == JOINING, now_ms)
-        group.consumer_heartbeat(asked, now_ms, answer)
+        group.beat(asked, now_ms, answer)
         if group is not before and asked.member_id in group.members:
             table.adopt(group)
             if isinstance(before, Group):

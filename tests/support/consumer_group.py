@@ -133,7 +133,7 @@ class Client:
             said.get("assignor", full.get("assignor")),
             said.get("owned", NOWHERE if sent == JOINING else self.owned),
         )
-        self.world.group.consumer_heartbeat(asked, self.world.now_ms, self.answers.append)
+        self.world.group.beat(asked, self.world.now_ms, self.answers.append)
 
     def beat(self, epoch: int | None = None, **said: Any) -> Beaten:
         self.ask(epoch, **said)

@@ -108,7 +108,7 @@ class Client:
         else:
             asked = Beat(self.id, sent, self.said.endpoint_epoch, "client", "/127.0.0.1",
                          owned=self.owned)  # fmt: skip
-        self.world.group.heartbeat(
+        self.world.group.beat(
             asked._replace(**said), self.world.now_ms, self.answers.append)
 
     def beat(self, epoch: int | None = None, **said: Any) -> Beaten:

@@ -3,20 +3,19 @@
 `modern_group.py` has what it shares with other groups, `members.py` what is about members. Here a
 topology stands between members and targets: only when all its topics are as they must be there are
 tasks to give out.
-
-Invariant: heartbeats that come during a write wait in `_queued`, and are answered together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from appliance.config import StreamsGroupsConfig
-from appliance.errors import ApplianceError, Refused
 from appliance.groups.handover import MemberState
 from appliance.groups.member import NEVER_MS
 from appliance.groups.modern_group import hash_of
+from appliance.groups.queued_heartbeats import QueuedHeartbeats
 from appliance.groups.states import GroupRefused, StreamsState
 from appliance.groups.streams import records
 from appliance.groups.streams.endpoints import endpoints_of
@@ -34,18 +33,16 @@ STANDBY_REPLICAS = "num.standby.replicas"  # as Kafka names it in the group's re
 # A new group begins with this epoch: one before it says that nothing is assigned yet
 FIRST_EPOCH, UNASSIGNED_EPOCH = 2, 1
 
-AnswerBeat = Callable[[Beaten], None]
-Queued = tuple[Beat, int, AnswerBeat]  # with the time at which it came
-
 
 @dataclass
-class StreamsGroup(StreamsMembers):
+class StreamsGroup(QueuedHeartbeats[Beat, Beaten, StreamsMember], StreamsMembers):
+    BEATEN: ClassVar[type[Beaten]] = Beaten
+
     config: Callable[[], StreamsGroupsConfig] = field(kw_only=True)
     validated_epoch: int = NOT_VALIDATED  # of the topology, if its topics are as they must be
     configs: dict[str, str] = field(default_factory=dict)  # of the last target
     shut_down_by: str = ""  # the member that asked for it
     _delayed_until_ms: int = NEVER_MS  # the first target waits for other members
-    _queued: list[Queued] = field(default_factory=list)
 
     @property
     def state(self) -> StreamsState:
@@ -62,42 +59,10 @@ class StreamsGroup(StreamsMembers):
         return StreamsState.STABLE if is_stable else StreamsState.RECONCILING
 
     @property
-    def is_empty(self) -> bool:
-        return super().is_empty and not self._queued
-
-    @property
     def assignor(self) -> str:
         return ASSIGNOR
 
     # StreamsGroupHeartbeat
-
-    def heartbeat(self, asked: Beat, now_ms: int, answer: AnswerBeat) -> None:
-        if self._is_writing:
-            self._queued.append((asked, now_ms, answer))
-            if asked.member_id in self.members:
-                self._touch(self.members[asked.member_id], now_ms)
-            return
-        self._answer_all([(asked, now_ms, answer)])
-
-    def _answer_all(self, beats: Sequence[Queued]) -> None:
-        """One epoch, one target and one write, however many of them join or leave."""
-        begun: list[tuple[Beat, int, AnswerBeat, StreamsMember | None]] = []
-        for asked, now_ms, answer in beats:
-            try:
-                begun.append((asked, now_ms, answer, self._begin(asked, now_ms)))
-            except Refused as error:
-                answer(Beaten(error.kafka_code, str(error)))
-        self._refresh()
-        told = [
-            (answer, self._beaten(asked, member, now_ms) if member else _gone(asked))
-            for asked, now_ms, answer, member in begun
-        ]
-
-        def stored(error: ApplianceError | None) -> None:
-            for answer, beaten in told:
-                answer(Beaten(error.kafka_code, str(error)) if error else beaten)
-
-        self._save(stored)
 
     def _begin(self, asked: Beat, now_ms: int) -> StreamsMember | None:
         """None: it leaves."""
@@ -297,17 +262,6 @@ class StreamsGroup(StreamsMembers):
 
     # Disk
 
-    def unload(self, why: GroupRefused) -> None:
-        queued, self._queued = self._queued, []
-        super().unload(why)
-        for _, _, answer in queued:
-            answer(Beaten(why.kafka_code, str(why)))
-
-    def _written(self) -> None:
-        queued, self._queued = self._queued, []
-        if queued:
-            self._answer_all(queued)
-
     def restore(self, stored: StoredStreamsGroup, now_ms: int) -> None:
         """Members go on in their epochs, each with a new session."""
         self.epoch, self.target_epoch = stored.epoch or 0, stored.target_epoch
@@ -317,7 +271,3 @@ class StreamsGroup(StreamsMembers):
             self.found = topics_of(self.topology, self._count_of, self.config().max_tasks)
         for member_id, said in stored.members.items():
             self._restore_member(member_id, said, stored, now_ms)
-
-
-def _gone(asked: Beat) -> Beaten:
-    return Beaten(member_id=asked.member_id, epoch=asked.epoch)

@@ -37,7 +37,7 @@ class StreamsMembership:
         table.weights.check_member(group_id, asked.member_id, asked.size, *names)
         before = table.groups.get(group_id)
         group = self._find_or_make(group_id, before, asked.is_joining)
-        group.heartbeat(asked, now_ms, answer)
+        group.beat(asked, now_ms, answer)
         if group is not before and asked.member_id in group.members:
             table.adopt(group)
             if isinstance(before, Group):

@@ -19,6 +19,7 @@ import click
 
 from appliance.cli.remote.access import Access, with_access
 from appliance.cli.remote.api import refused, unreached
+from appliance.cli.remote.output import table as table_of
 from appliance.process import event_log
 from appliance.process.option_types import FiniteRange
 from appliance_spark import (
@@ -31,6 +32,7 @@ from appliance_spark import (
     export_schema,
     export_tasks,
     export_verify,
+    export_when,
 )
 from appliance_spark.export_broker import AdminPort, BrokerRefused, BrokerUnreachable
 from appliance_spark.export_layout import ExportFailed, Target, target_path, text_of
@@ -155,6 +157,7 @@ def now_ms() -> int:
 @click.option("--table", type=click.Choice(["iceberg"]), help="Maintain a table, too.")
 @with_table
 @click.option("--due-ms", type=int, hidden=True)
+@click.option("--missed", type=int, default=0, hidden=True)
 @click.option("--file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="A TOML file that defines the export --name, instead of the broker.")
 @with_roots
@@ -188,7 +191,7 @@ def _job(given: dict[str, Any]) -> tuple[export_run.Job, Sessions]:
         raise click.UsageError("wanted TOPICS and --target, or --name of a defined export")
     job = export_definition.job_of(definition, broker)
     wanted = dataclasses.replace(
-        job.wanted, due_ms=given["due_ms"],
+        job.wanted, due_ms=given["due_ms"], missed=given["missed"],
         accept_loss=job.wanted.accept_loss or given["accept_loss"],
         reason="schedule" if given["due_ms"] else "command",
     )
@@ -280,9 +283,9 @@ def verify(target: str, offline: bool, master: str, conf: tuple[str, ...],
 @with_json
 def backfill(lost_files: bool, as_json: bool, **given: Any) -> None:
     """Export a range into a new target; or lost files of a target again."""
-    given |= {"name": None, "due_ms": None, "accept_loss": False, "grace_s": 3600, "hold_bytes": 0,
-              "dead_letter_share": 1.0, "accept_target": False, "new_target": True, "table": None,
-              "table_name": None, "catalog": (), "root": (), "file": None}
+    given |= {"name": None, "due_ms": None, "missed": 0, "accept_loss": False, "grace_s": 3600,
+              "hold_bytes": 0, "dead_letter_share": 1.0, "accept_target": False, "new_target": True,
+              "table": None, "table_name": None, "catalog": (), "root": (), "file": None}
     target = Target(target_path(given["target"]))
     if lost_files:
         _repair(target, given, as_json)
@@ -423,6 +426,30 @@ def schedule(file: Path | None, root: tuple[Path, ...], master: str, conf: tuple
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: over.set())
     scheduler.run(over.is_set)
+
+
+@export.command()
+@click.argument("words", nargs=-1)
+@click.option("--timezone", metavar="ZONE", help="Of words without one; default: UTC.")
+@click.option("--count", type=click.IntRange(1, 100), default=5, show_default=True,
+              help="How many runs are shown.")
+@click.option("--file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="Exports as TOML; default: those defined in the broker.")
+@with_broker
+@with_json
+def when(words: tuple[str, ...], timezone: str | None, count: int, file: Path | None,
+         broker: AdminPort, retries: int, as_json: bool) -> None:
+    """Show the next runs of a schedule such as `daily 02:00 Europe/Berlin`, or of all exports."""
+    if words:
+        row = export_when.preview(" ".join(words), timezone, time.time(), count)
+        shown = f"cron: {row['cron']} in {row['timezone']}"
+        click.echo(json.dumps(row) if as_json else "\n".join([shown, *export_when.lines(row)]))
+        return
+    rows = export_when.of_definitions(definitions_of(file, broker), time.time(), count)
+    if as_json:
+        click.echo(json.dumps({"exports": rows}))
+        return
+    click.echo(table_of(("EXPORT", "SCHEDULE", "NEXT RUN"), map(export_when.cells, rows)))
 
 
 def _say_as_json(text: str) -> None:

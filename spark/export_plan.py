@@ -33,6 +33,7 @@ class Wanted:
     accept_loss: bool = False
     reason: str = "command"
     due_ms: int | None = None
+    missed: int = 0  # times due before that, which this run makes up for
     split_bytes: int = SPLIT_BYTES
 
 
@@ -53,6 +54,7 @@ def make(
         "sequence": sequence,
         "created_ms": now_ms,
         "due_ms": wanted.due_ms,
+        "missed": wanted.missed,
         "reason": wanted.reason,
         "partition_by": wanted.partition_by,
         "topics": topics,

@@ -242,7 +242,7 @@ def _plan(job: Job, manifest: dict[str, Any]) -> tuple[Plan, bool]:
             continue
         if export_plan.is_same(old, plan):
             export_plan.check_splits(old)
-            return {**old, "due_ms": None, "reason": plan["reason"]}, True
+            return {**old, "due_ms": None, "missed": 0, "reason": plan["reason"]}, True
         export_tasks.clear(path.parent)
     export_plan.check_splits(plan)
     job.target.store_plan(plan)
@@ -334,7 +334,8 @@ def _started(plan: Plan) -> dict[str, Any]:
         for topic in plan["topics"] for part in topic["partitions"]
     ]
     return {"id": plan["id"], "state": "running", "started_ms": plan["created_ms"],
-            "plan": {"reason": plan["reason"], "splits": len(plan["splits"])},
+            "plan": {"reason": plan["reason"], "splits": len(plan["splits"]),
+                     "due_ms": plan["due_ms"], "missed": plan.get("missed", 0)},
             "partitions": ranges}
 
 

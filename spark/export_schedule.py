@@ -7,9 +7,9 @@ that a test can simulate a year.
     after a clock was set back, the schedule starts afresh: a surplus run only exports what is new,
     but waiting for a time that a wrong clock showed may take years
 
-Expressions are cron's five fields in the schedule's time zone, with Debian cron's rules for clock
-changes: a fixed time in a gap is due right after it, a repeated time is due once; `*` hours follow
-the real hours.
+A schedule, in words or not, is cron's five fields in its time zone, with Debian cron's rules for
+clock changes: a fixed time in a gap is due right after it, a repeated time is due once; `*` hours
+follow the real hours.
 """
 
 from __future__ import annotations
@@ -19,20 +19,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Protocol
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from cronsim import CronSim, CronSimError
-
+from appliance.export.due import check, last_due, next_due
+from appliance.export.schedule_words import ScheduleWrong, resolved, zone_of
 from appliance_spark.export_layout import ExportFailed
 
 BACKOFF_S, BACKOFF_MAX_S = 30.0, 1800.0
 RETRIES = 5  # without a number in the schedule
 DUE_MAX = 10_000  # missed times that are counted; then the message only says that there were more
 SET_BACK_S = 60.0  # a clock corrected by less is waited for
-
-
-NAMED = {"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@weekly": "0 0 * * 0",
-         "@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *"}
+LATE_S = 60.0  # a run that begins later than this is said to be late
 
 
 class Started(Protocol):
@@ -52,23 +48,17 @@ class Schedule:
 
     def __post_init__(self) -> None:
         try:
-            self.next_after(0.0)
-        except (CronSimError, ZoneInfoNotFoundError, ValueError) as error:
-            raise ExportFailed(
-                f"the schedule of {self.name}: {self.cron!r} in {self.timezone!r}: {error}"
-            ) from error
-        except StopIteration:
-            raise ExportFailed(
-                f"the schedule of {self.name}: {self.cron!r} is never due") from None
+            zone_of(self.timezone)
+            check(self.cron, self.timezone)
+        except ValueError as error:
+            raise ExportFailed(f"the schedule of {self.name}: {self.cron!r} in {self.timezone!r}: "
+                               f"{error}") from error
 
     def next_after(self, moment: float) -> float:
-        local = datetime.fromtimestamp(moment, timezone.utc).astimezone(ZoneInfo(self.timezone))
-        return next(CronSim(NAMED.get(self.cron, self.cron), local)).timestamp()
+        return next_due(self.cron, self.timezone, moment)
 
     def last_until(self, moment: float) -> float:
-        local = datetime.fromtimestamp(moment, timezone.utc).astimezone(ZoneInfo(self.timezone))
-        cron = CronSim(NAMED.get(self.cron, self.cron), local, reverse=True)
-        return next(cron).timestamp()
+        return last_due(self.cron, self.timezone, moment)
 
     def jitter(self, due: float) -> float:
         """Always the same for this export and time: a restart does not change it."""
@@ -80,6 +70,10 @@ def schedule_of(definition: dict[str, Any]) -> Schedule | None:
     given = definition.get("schedule")
     if not given:
         return None
+    try:
+        given = resolved(given)
+    except ScheduleWrong as error:
+        raise ExportFailed(f"the export {definition['name']}: {error}") from error
     return Schedule(
         name=definition["name"],
         cron=given["cron"],
@@ -97,31 +91,40 @@ class Export:
     last_due: float  # times up to here are done or were given up
     due: float | None = None  # the time of the current run
     running: Started | None = None
+    missed: int = 0  # earlier times that this run makes up for
     tries: int = 0
     not_before: float = 0.0
     began: float = 0.0  # start of the last run
     said: Callable[[str], None] = field(default=lambda text: None)
     ended: Callable[[str, int, float, float], None] = field(default=lambda *_: None)
 
-    def step(self, now: float, start: Callable[[str, float], Started]) -> None:
+    def step(self, now: float, start: Callable[[str, float, int], Started]) -> None:
         """Handles ended runs and starts due ones."""
+        why = "while no scheduler was running"
         if self.running is not None:
             code = self.running.poll()
             if code is None:
                 return
             self.running = None
             self._end(code, now)
+            why = "during the run before"
         self._set_back(now)
         latest, missed = self._latest_due(now)
         if latest is not None and latest != self.due:
-            if missed:
-                self.said(f"{self.schedule.name}: {missed} earlier times are caught up by one run")
-            self.due, self.tries = latest, 0
-            self.not_before = latest + self.schedule.jitter(latest)
+            why = "and the run before failed" if self.due is not None else why
+            self._take(latest, missed, why, now)
         if self.due is not None and now >= self.not_before:
             self.tries += 1
             self.began = now
-            self.running = start(self.schedule.name, self.due)
+            self.running = start(self.schedule.name, self.due, self.missed)
+
+    def _take(self, latest: float, missed: int, why: str, now: float) -> None:
+        if missed or now - latest > LATE_S:
+            many = {0: "", 1: ", as once before"}.get(missed, f", as {missed} times before")
+            self.said(f"{self.schedule.name}: was due at {_said(latest)}{many}, {why}: "
+                      "one run now takes everything since")
+        self.due, self.missed, self.tries = latest, missed, 0
+        self.not_before = latest + self.schedule.jitter(latest)
 
     def _latest_due(self, now: float) -> tuple[float | None, int]:
         """The last due time, and the number of earlier ones since the last run."""
@@ -160,3 +163,7 @@ class Export:
             return self.not_before
         due = self.schedule.next_after(self.last_due if self.due is None else self.due)
         return due + self.schedule.jitter(due)
+
+
+def _said(moment: float) -> str:
+    return f"{datetime.fromtimestamp(moment, timezone.utc):%Y-%m-%d %H:%M:%SZ}"

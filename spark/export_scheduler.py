@@ -122,9 +122,10 @@ class Scheduler:
         elif known.schedule != schedule:
             known.schedule = schedule
 
-    def _start(self, name: str, due: float) -> subprocess.Popen[bytes]:
+    def _start(self, name: str, due: float, missed: int = 0) -> subprocess.Popen[bytes]:
         self.say(f"{name}: starts, due {time.strftime('%Y-%m-%d %H:%M:%SZ', time.gmtime(due))}")
         command = [*self.command(name), "--due-ms", str(round(due * 1000))]
+        command += ["--missed", str(missed)] if missed else []
         # left behind it would hold the target's lock, and the next scheduler's run would fail
         return subprocess.Popen(bound(command, signal.SIGTERM))
 

@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypedDict, cast
-from zoneinfo import ZoneInfo
 
 from typing_extensions import NotRequired
 
@@ -15,26 +14,19 @@ from appliance.access.acls import WILDCARD, Operation
 from appliance.admin.body_schema import Natural, row_of
 from appliance.admin.bulk_read import PREFIX
 from appliance.admin.export_progress import progress_of, topics_of
+from appliance.admin.export_schedules import Schedule, checked
 from appliance.admin.rights import READ_SOME_TOPIC, TOPIC, Described
 from appliance.admin.route import OPERATOR, Call, Param, delete, get, post, put
 from appliance.broker.broker import Broker
 from appliance.errors import Refused, RequestInvalid, ResourceUnknown
-from appliance.export import due, export_options
+from appliance.export import export_options
 from appliance.export.definitions_and_runs import Last, fault_of
 from appliance.export.holds import Hold
 from appliance.protocol import ErrorCode
 from appliance.topics.topic import Topic
 
 NAME = re.compile(r"[a-zA-Z0-9._-]{1,100}")
-CRON = re.compile(r"@(hourly|daily|weekly|monthly|yearly)|\S+( \S+){4}")
 ERROR_MAX = 10_000  # characters of a run's error that are stored
-
-
-class Schedule(TypedDict):
-    cron: str  # five fields, or @hourly and so on
-    timezone: NotRequired[str]
-    jitter_seconds: NotRequired[Natural]
-    retries: NotRequired[Natural]
 
 
 class Definition(TypedDict):
@@ -195,10 +187,10 @@ def changed_export(call: Call) -> str:
 
 async def put_export(call: Call) -> ExportRow:
     name = checked_name(call.path["export"])
-    body = call.body
+    body: Any = call.body
     if body.get("name", name) != name:
         raise RequestInvalid(f"name: got {body['name'][:80]!r}, wanted {name!r} as in the path")
-    check_definition(body)
+    body = checked_definition(body)
     check_readable(call, names_of(body, call.broker))
     known = {each["name"]: each for each, _ in call.broker.exports.all()}.get(name)
     described = call.described_topics()
@@ -233,34 +225,19 @@ def check_new_name(call: Call, name: str) -> None:
         )
 
 
-def check_definition(body: Definition) -> None:
+def checked_definition(body: Definition) -> Definition:
+    """With the cron expression of a schedule in words."""
     if bool(body.get("topics")) == bool(body.get("pattern")):
         raise RequestInvalid("wanted either topics or a pattern of their names")
     try:
         export_options.check(body)
     except export_options.DefinitionWrong as error:
         raise RequestInvalid(str(error)) from error
+    if (schedule := body.get("schedule")) is not None:
+        body = {**body, "schedule": checked(schedule)}
     if fault := fault_of(body):
         raise RequestInvalid(fault)
-    if (schedule := body.get("schedule")) is not None:
-        check_schedule(schedule)
-
-
-def check_schedule(schedule: Schedule) -> None:
-    cron, zone = schedule["cron"], schedule.get("timezone", "UTC")
-    if not CRON.fullmatch(cron):
-        raise RequestInvalid(
-            f"schedule.cron: got {cron[:80]!r}, wanted five fields (minute, hour, day, month, day "
-            "of the week) or @hourly, @daily, @weekly, @monthly, @yearly"
-        )
-    try:
-        ZoneInfo(zone)
-    except (KeyError, ValueError, OSError) as error:
-        raise RequestInvalid(f"schedule.timezone: got {zone[:80]!r}, no zone of ours") from error
-    try:
-        due.check(cron, zone)
-    except ValueError as error:
-        raise RequestInvalid(f"schedule.cron: got {cron[:80]!r}: {error}") from error
+    return body
 
 
 def export_row(definition: dict[str, Any], last: Last, call: Call) -> ExportRow:

@@ -74,7 +74,9 @@ def main() -> None:
     """A message log for one box."""
 
 
-EXPORT_COMMANDS = ("run", "list", "verify", "backfill", "compact", "schema", "table", "schedule")
+EXPORT_COMMANDS = (
+    "run", "list", "verify", "backfill", "compact", "schema", "table", "schedule", "when",
+)  # fmt: skip
 
 
 class ExportCommands(click.Group):

@@ -1,10 +1,12 @@
-"""When an export is due by its cron expression, and whether its scheduler runs."""
+"""When an export is due by its cron expression, whether its scheduler runs, and whether a run takes
+longer than the schedule gives it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -30,8 +32,30 @@ def check(cron: str, zone: str) -> None:
 
 
 def last_due(cron: str, zone: str, now: float) -> float:
+    return next(_times(cron, zone, now, reverse=True)).timestamp()
+
+
+def next_due(cron: str, zone: str, now: float) -> float:
+    return next(_times(cron, zone, now)).timestamp()
+
+
+def next_times(cron: str, zone: str, now: float, count: int) -> list[datetime]:
+    """In the zone. Raises ValueError as `check` does."""
+    check(cron, zone)
+    return list(islice(_times(cron, zone, now), count))
+
+
+def _times(cron: str, zone: str, now: float, *, reverse: bool = False) -> Iterator[datetime]:
     local = datetime.fromtimestamp(now, timezone.utc).astimezone(ZoneInfo(zone))
-    return next(CronSim(NAMED.get(cron, cron), local, reverse=True)).timestamp()
+    return CronSim(NAMED.get(cron, cron), local, reverse=reverse)
+
+
+def in_zone(moment: datetime) -> str:
+    return f"{moment:%a %Y-%m-%d %H:%M %Z}"
+
+
+def in_utc(moment: datetime) -> str:
+    return f"{moment.astimezone(timezone.utc):%a %Y-%m-%d %H:%M} UTC"
 
 
 def overdue(definition: Mapping[str, Any], last: Last, book: Book, now: float, clock: float) -> str:

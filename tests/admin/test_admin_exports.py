@@ -6,8 +6,10 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from confluent_kafka import Producer
@@ -257,12 +259,46 @@ def test_a_scheduler_that_is_silent_is_no_longer_believed(tmp_path: Path) -> Non
         {**EXPORT, "schedule": {"cron": "* * * * *", "timezone": "Middle/Earth"}},
         {**EXPORT, "schedule": {"cron": "* * * * *", "timezone": "../../etc/passwd"}},
         {**EXPORT, "schedule": {"cron": "@daily", "retries": -1}},
+        {**EXPORT, "schedule": {"when": "soon"}},
+        {**EXPORT, "schedule": {"when": "daily 02:00 Middle/Earth"}},
+        {**EXPORT, "schedule": {"when": "every minute" + " " * 200}},
+        {**EXPORT, "schedule": {"retries": 1}},
         {**EXPORT, "what": 1},
     ],
 )
 def test_what_is_no_export_is_refused(rest: Rest, wrong: dict[str, Any]) -> None:
     assert rest.refused("PUT", "/exports/daily", wrong) == (400, "invalid_request")
     assert rest.get("/exports") == {"exports": []}
+
+
+def test_a_schedule_in_words_is_kept_with_what_it_means(rest: Rest) -> None:
+    words = {"when": "daily 02:00 Europe/Berlin", "retries": 1}
+    made = put(rest, "/exports/daily", {**EXPORT, "schedule": words})["schedule"]
+    assert made == {**words, "cron": "0 2 * * *", "timezone": "Europe/Berlin"}
+    assert put(rest, "/exports/daily", {**EXPORT, "schedule": made})["schedule"] == made
+    answer = rest.ask("PUT", "/exports/daily", {**EXPORT, "schedule": {**made, "cron": "@daily"}})
+    assert (answer.status, "give one of them" in str(answer.body)) == (400, True)
+    assert put(rest, "/exports/daily", {**EXPORT, "schedule": {"when": "5 * * * *"}})[
+        "schedule"] == {"cron": "5 * * * *"}
+    rest.ask("DELETE", "/exports/daily")
+
+
+def test_a_schedule_is_previewed_in_its_zone_and_in_utc(rest: Rest) -> None:
+    words = {"when": "weekly Monday 03:30", "timezone": "Europe/Berlin", "count": 2}
+    found = rest.get("/export-schedule", **words)
+    shown = (found["when"], found["cron"], found["timezone"])
+    assert shown == ("weekly Monday 03:30", "30 3 * * 1", "Europe/Berlin")
+    for each in found["next"]:
+        at = datetime.fromtimestamp(each["at_ms"] / 1000, ZoneInfo("Europe/Berlin"))
+        assert each["local"] == f"{at:%a %Y-%m-%d %H:%M %Z}"
+        assert each["local"].startswith("Mon ")
+        assert " 03:30 CE" in each["local"]
+        assert each["utc"] == f"{at.astimezone(timezone.utc):%a %Y-%m-%d %H:%M} UTC"
+    first, second = (each["at_ms"] for each in found["next"])
+    assert time.time() * 1000 < first < second < (time.time() + 15 * 86400) * 1000
+    for wrong in ({}, {"when": "soon"}, {"when": "0 0 31 2 *"}, {"when": "hourly Middle/Earth"},
+                  {"when": "daily 02:00 UTC", "timezone": "Europe/Berlin"}):
+        assert rest.refused("GET", "/export-schedule", **wrong) == (400, "invalid_request")
 
 
 def test_a_name_is_one(rest: Rest) -> None:

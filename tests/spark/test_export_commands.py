@@ -4,6 +4,7 @@ tests of this folder cover the work itself."""
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,40 @@ def test_merged_files_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     done = {"merged": 5, "into": 1, "deleted": 0}
     monkeypatch.setattr(export_compact, "compact", lambda *_: done)
     assert told("compact", "--target", str(tmp_path)) == done
+
+
+def when(*words: str) -> str:
+    done = CliRunner().invoke(main, ["export", "when", *words, *NOBODY])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_a_schedule_is_previewed_without_a_broker() -> None:
+    cron, *times = when("daily", "02:00", "Europe/Berlin", "--count", "2").splitlines()
+    assert cron == "cron: 0 2 * * * in Europe/Berlin"
+    assert len(times) == 2
+    assert all(re.fullmatch(r"\w{3} \d{4}-\d\d-\d\d 02:00 CES?T {3,4}"
+                            r"\w{3} \d{4}-\d\d-\d\d 0[01]:00 UTC", each) for each in times)
+    found = json.loads(when("weekly Monday 03:30", "--timezone", "UTC", "--json"))
+    assert (found["cron"], len(found["next"])) == ("30 3 * * 1", 5)
+    done = CliRunner().invoke(main, ["export", "when", "soonish"])
+    assert (done.exit_code, "schedule.when: got 'soonish', wanted" in done.stderr) == (1, True)
+
+
+def test_the_next_runs_of_all_exports_are_listed(tmp_path: Path) -> None:
+    file = tmp_path / "exports.toml"
+    tables = {"a": 'when = "daily 02:00 Europe/Berlin"', "b": 'cron = "5 * * * *"',
+              "c": 'when = "soon"', "d": None}
+    file.write_text("".join(
+        f'[[export]]\nname = "{name}"\ntopics = ["x"]\ntarget = "t"\n'
+        + (f"schedule = {{{text}}}\n" if text else "") for name, text in tables.items()))
+    head, *rows = when("--file", str(file)).splitlines()
+    assert head.split() == ["EXPORT", "SCHEDULE", "NEXT", "RUN"]
+    assert [row.split("  ")[0] for row in rows] == ["a", "b", "c", "d"]
+    assert "daily 02:00 Europe/Berlin  " in rows[0]
+    assert re.search(r"5 \* \* \* \* UTC .* \d\d:05 UTC$", rows[1])
+    assert "got 'soon', wanted" in rows[2]
+    assert rows[3].split() == ["d", "manual"]
 
 
 NOBODY = ("--admin", "127.0.0.1:1")

@@ -15,7 +15,7 @@ from appliance.export import due
 from appliance_spark import export_manifest
 from appliance_spark.export_broker import AdminPort
 from appliance_spark.export_layout import ExportFailed, Target, make_folder
-from appliance_spark.export_schedule import Export, Schedule
+from appliance_spark.export_schedule import Export, Schedule, schedule_of
 from appliance_spark.export_scheduler import Scheduler, definitions_of, last_due
 from tests.support.children import child_of, until_gone
 
@@ -40,12 +40,14 @@ class Clock:
         self.said: list[str] = []
         self.export = Export(schedule, last, said=self.said.append)
         self.started: list[tuple[float, float]] = []  # time and purpose
+        self.missed: list[int] = []
         self.open: list[Run] = []
 
-    def start(self, name: str, due: float) -> Run:
+    def start(self, name: str, due: float, missed: int) -> Run:
         assert not [run for run in self.open if run.poll() is None], "two at a time"
         code = self.codes.pop(0) if len(self.codes) > 1 else self.codes[0]
         self.started.append((self.now, due))
+        self.missed.append(missed)
         self.open.append(Run(due, self.now + self.seconds, code, self))
         return self.open[-1]
 
@@ -70,7 +72,10 @@ def test_a_long_run_is_never_overlapped_and_what_it_missed_is_one_run() -> None:
     started = clock.go(T0 + 9 * HOUR)
     assert hours(started) == [1, 4, 8]
     assert [(when - T0) / HOUR for when, _ in started] == [1, 4.5, 8]
-    assert clock.said[0] == "e: 2 earlier times are caught up by one run"
+    assert clock.missed == [0, 2, 3]
+    assert clock.said[0] == (
+        "e: was due at 2026-11-20 04:00:00Z, as 2 times before, during the run before: "
+        "one run now takes everything since")
 
 
 def test_runs_missed_without_a_scheduler_are_made_up_for_at_once() -> None:
@@ -78,7 +83,38 @@ def test_runs_missed_without_a_scheduler_are_made_up_for_at_once() -> None:
     clock.now = T0 + 100.5 * HOUR
     clock.go(T0 + 100.6 * HOUR)
     assert hours(clock.started) == [100]
-    assert clock.said == ["e: 99 earlier times are caught up by one run"]
+    assert clock.missed == [99]
+    assert clock.said == [
+        "e: was due at 2026-11-24 04:00:00Z, as 99 times before, while no scheduler was running: "
+        "one run now takes everything since"]
+
+
+def test_one_run_that_was_missed_is_said_and_made_up_for_once() -> None:
+    """The machine was off at 02:00."""
+    schedule = schedule_of({"name": "e", "schedule": {"when": "daily 02:00 Europe/Berlin"}})
+    assert schedule is not None
+    clock = Clock(schedule)
+    clock.now = T0 + 5 * HOUR
+    clock.go(T0 + 24 * HOUR)
+    assert [(when - T0) / HOUR for when, _ in clock.started] == [5 + 1 / 60]
+    assert hours(clock.started) == [1]
+    assert clock.said == [
+        "e: was due at 2026-11-20 01:00:00Z, while no scheduler was running: "
+        "one run now takes everything since"]
+
+
+def test_a_run_that_is_on_time_is_not_called_late() -> None:
+    clock = Clock(Schedule("e", "0 * * * *", jitter_seconds=600))
+    clock.go(T0 + 5 * HOUR, step=1)
+    assert (len(clock.started), clock.said) == (4, [])
+
+
+def test_a_failed_run_that_the_next_one_makes_up_for_is_told() -> None:
+    clock = Clock(Schedule("e", "0 * * * *", retries=99), seconds=0, codes=(*[1] * 8, 0))
+    clock.go(T0 + 2.5 * HOUR, step=1)
+    assert [text for text in clock.said if "was due" in text] == [
+        "e: was due at 2026-11-20 02:00:00Z, as once before, and the run before failed: "
+        "one run now takes everything since"]
 
 
 def test_a_failed_run_is_tried_again_with_longer_pauses_and_then_given_up() -> None:
@@ -193,7 +229,19 @@ def test_a_clock_that_jumps_years_ahead_runs_once() -> None:
     clock.now = T0 + 30 * 24 * HOUR
     clock.go(clock.now + 50, step=1)
     assert [due for _, due in clock.started] == [T0 + 30 * 24 * HOUR]
-    assert clock.said == ["e: 10000 earlier times are caught up by one run"]
+    assert clock.missed == [10_000]
+    assert clock.said[0].startswith("e: was due at 2026-12-20 00:00:00Z, as 10000 times before, ")
+
+
+def test_a_run_is_told_how_many_times_it_makes_up_for(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    script = f"import sys; open({str(out)!r}, 'a').write(' '.join(sys.argv[1:]) + '\\n')"
+    words = [sys.executable, "-c", script]
+    scheduler = Scheduler(lambda: [], lambda name: words, lambda text: None)
+    for missed in (0, 7):
+        scheduler._start("e", T0, missed).wait(60)
+    due = f"--due-ms {round(T0) * 1000}"
+    assert out.read_text().splitlines() == [due, f"{due} --missed 7"]
 
 
 def test_a_clock_that_was_set_back_does_not_keep_definitions_from_being_read() -> None:
@@ -263,15 +311,21 @@ def test_definitions_come_from_a_file_and_runs_are_processes(tmp_path: Path) -> 
     file = tmp_path / "exports.toml"
     file.write_text(
         '[[export]]\nname = "clicks"\ntopics = ["clicks"]\ntarget = "t"\n'
-        'schedule = {cron = "* * * * *"}\n[[export]]\nname = "bad"\ntopics = ["x"]\ntarget = "u"\n'
-        'schedule = {cron = "x"}\n')
-    told, out = [], tmp_path / "out"
+        'schedule = {when = "every minute"}\n'
+        '[[export]]\nname = "bad"\ntopics = ["x"]\ntarget = "u"\n'
+        'schedule = {cron = "x"}\n[[export]]\nname = "worse"\ntopics = ["x"]\ntarget = "u"\n'
+        'schedule = {when = "every 7 minutes"}\n')
+    told: list[str] = []
+    out = tmp_path / "out"
     script = f"import sys; open({str(out)!r}, 'a').write(' '.join(sys.argv[1:]) + '\\n')"
     scheduler = Scheduler(
         lambda: definitions_of(file, AdminPort("unused")),
         lambda name: [sys.executable, "-c", script, name], told.append)
     scheduler.step(T0 + 1)
-    assert told == ["the schedule of bad: 'x' in 'UTC': Wrong number of fields"]
+    assert told == [
+        "the schedule of bad: 'x' in 'UTC': Wrong number of fields",
+        "the export worse: schedule.when: got every 7 minutes, wanted a part of an hour: 1, 2, 3, "
+        "4, 5, 6, 10, 12, 15, 20, 30"]
     scheduler.step(T0 + 60)
     running = scheduler.exports["clicks"].running
     assert running is not None

@@ -174,31 +174,32 @@ def run(as_json: bool, **given: Any) -> None:
     if given["accept_target"] and name is None:
         raise click.UsageError("--accept-target is for exports defined in the broker: "
                                "--new-target")
-    with export_outcome.told(name, given["broker"]):
-        job, spark = _job(given)
-        with progress(spark, "export") as say:
-            summary = export_run.run(job, spark, say)
+    _check_words(given)
+    spark = Sessions(given["master"], given["conf"])
+    with export_outcome.told(name, given["broker"]), progress(spark, "export") as say:
+        job = _job(given)
+        summary = export_run.run(job, spark, say)
     _say_summary(summary, job.target, as_json)
 
 
-def _job(given: dict[str, Any]) -> tuple[export_run.Job, Sessions]:
-    broker: AdminPort = given["broker"]
-    if given["name"] and not given["topics"]:
-        definition = _defined(given["name"], given["file"], broker, given["root"])
-    elif given["topics"] and given["target"]:
-        definition = export_definition.of_command(given)
-    else:
+def _check_words(given: dict[str, Any]) -> None:
+    if not (given["target"] if given["topics"] else given["name"]):
         raise click.UsageError("wanted TOPICS and --target, or --name of a defined export")
+
+
+def _job(given: dict[str, Any]) -> export_run.Job:
+    broker: AdminPort = given["broker"]
+    definition = (export_definition.of_command(given) if given["topics"]
+                  else _defined(given["name"], given["file"], broker, given["root"]))
     job = export_definition.job_of(definition, broker)
     wanted = dataclasses.replace(
         job.wanted, due_ms=given["due_ms"], missed=given["missed"],
         accept_loss=job.wanted.accept_loss or given["accept_loss"],
         reason="schedule" if given["due_ms"] else "command",
     )
-    job = dataclasses.replace(job, wanted=wanted, retries=given["retries"],
-                              accepts_target=given["accept_target"],
-                              begins=given["new_target"], is_told=given["file"] is None)
-    return job, Sessions(given["master"], given["conf"])
+    return dataclasses.replace(job, wanted=wanted, retries=given["retries"],
+                               accepts_target=given["accept_target"],
+                               begins=given["new_target"], is_told=given["file"] is None)
 
 
 def _defined(
@@ -292,9 +293,11 @@ def backfill(lost_files: bool, as_json: bool, **given: Any) -> None:
         return
     if target.manifest.exists():
         raise ExportFailed(f"{target.root} has exports already: a backfill needs a new target")
-    job, spark = _job(given)
-    job = dataclasses.replace(job, wanted=dataclasses.replace(job.wanted, reason="backfill"))
+    _check_words(given)
+    spark = Sessions(given["master"], given["conf"])
     with progress(spark, "backfill") as say:
+        job = _job(given)
+        job = dataclasses.replace(job, wanted=dataclasses.replace(job.wanted, reason="backfill"))
         summary = export_run.run(job, spark, say)
     _say_summary(summary, target, as_json)
 

@@ -149,6 +149,13 @@ def check_target(job: Job) -> None:
         _check_begun(job)
     elif not job.accepts_target:
         _check_known(job)
+    if not job.target.manifest.exists():  # none is made for a topic, or of a broker, that is none
+        _check_topics(job)
+
+
+def _check_topics(job: Job) -> None:
+    for topic in sorted(job.wanted.topics):
+        job.broker.check_topic(topic)
 
 
 def _check_begun(job: Job) -> None:
@@ -164,8 +171,7 @@ def _check_begun(job: Job) -> None:
         return
     if job.begins or (manifest["id"] is not None and not there):  # its first run was stopped
         return
-    for topic in sorted(wanted):
-        job.broker.check_topic(topic)  # a misspelt topic is not new
+    _check_topics(job)  # a misspelt topic is not new
     has = f"exports of {_some(there)}" if there else "no export"
     raise ExportFailed(
         f"{job.target.root} has {has}, wanted one of {_some(wanted)}. If there was one: is its "

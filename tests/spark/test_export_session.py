@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -97,6 +98,24 @@ def at_a_terminal(*words: str) -> tuple[int, str]:
         os.close(ours)
         code = process.wait(300)
     return code, re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", told.decode())
+
+
+def test_the_bar_is_there_before_the_broker_answers() -> None:
+    """This one never does."""
+    ours, theirs = pty.openpty()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        words = ["run", "--name", "n", "--admin", f"127.0.0.1:{silent.getsockname()[1]}"]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "100"}
+        with subprocess.Popen([sys.executable, "-m", "appliance", "export", *words],
+                              stdout=subprocess.DEVNULL, stderr=theirs, env=environment) as process:
+            os.close(theirs)
+            shown = b""
+            try:
+                while b"export: planning" not in shown:
+                    shown += os.read(ours, 1 << 16)  # fails if the command has ended
+            finally:
+                process.kill()
+                os.close(ours)
 
 
 def test_a_bar_says_what_is_done_and_how_far_it_is(

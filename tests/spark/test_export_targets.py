@@ -77,6 +77,23 @@ def test_a_new_target_is_confirmed_once(place: Place) -> None:
     assert (code, "has exported bare already: run it without --new-target" in text) == (1, True)
 
 
+@pytest.mark.parametrize("words", ["run bare --new-target", "backfill bare", "run --name filed"])
+def test_without_a_broker_no_target_is_made(place: Place, words: str) -> None:
+    given = ("--file", str(place.file), "--new-target") if "filed" in words else (
+        "--target", str(place.target.root))
+    code, text = place.export(words, *given, "--admin", "127.0.0.1:1")
+    assert (code, "http://127.0.0.1:1 cannot be reached" in text) == (5, True), text
+    assert not place.target.root.exists()
+
+
+@pytest.mark.parametrize("words", ["run bear --new-target", "backfill bear"])
+def test_for_a_topic_that_is_none_no_target_is_made(place: Place, words: str) -> None:
+    code, text = place.export(words, "--target", str(place.target.root),
+                              "--admin", place.broker.admin)
+    assert (code, "bear" in text) == (3, True), text
+    assert not place.target.root.exists()
+
+
 def test_another_export_is_mounted_there(place: Place) -> None:
     assert place.run("other", "--new-target")[0] == 0
     told = place.run()

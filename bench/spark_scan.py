@@ -5,7 +5,7 @@
     kafka       the connector, from Apache Kafka
     kafka on us the connector, from the appliance
     ours        our data source, from the appliance
-    ours, value the same with .schema("value binary"), for queries that need one column
+    ours, value the same with .schema("value binary"), for a job that writes one column
 
 Each counts the records, sums the lengths of the values and writes all records as Parquet (zstd), in
 turns, A B A B, each turn with a new driver. The figures are medians in records per second, and the
@@ -85,9 +85,9 @@ def rows(spark: SparkSession, way: str, turn: dict[str, Any]) -> DataFrame:
         address = turn["kafka"] if way == "kafka" else turn["appliance"]
         reader = spark.read.format("kafka").option("kafka.bootstrap.servers", address)
     else:
-        from appliance_spark import ApplianceDataSource
+        from appliance_spark import register
 
-        spark.dataSource.register(ApplianceDataSource)
+        register(spark)
         reader = spark.read.format("appliance").option("url", turn["url"])
         if way == "ours, value":
             reader = reader.schema("value binary")

@@ -1,7 +1,7 @@
 """Batch reads: a plan when the query is planned, and a task for each of its splits.
 
 There are two readers, because Spark refuses one that accepts filters while its setting
-`spark.sql.python.filterPushdown.enabled` is off, the default.
+`spark.sql.python.filterPushdown.enabled` is off, as it is in a session without our `register`.
 """
 
 from __future__ import annotations

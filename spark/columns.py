@@ -1,9 +1,8 @@
 """The columns of a record, as in Spark's own Kafka connector. Compiled code decodes raw batches
 into Arrow columns of these types, without a Python object per record.
 
-Spark compares only the types of the first batch with its own, so all batches are made here. Spark
-does not tell a Python source which columns a query needs. A query names them to read fewer:
-`.schema("value binary")`.
+Spark compares only the types of the first batch with its own, so all batches are made here. Which
+columns a query needs comes as the schema: from `scan_rules.java`, or by `.schema("value binary")`.
 """
 
 from __future__ import annotations

@@ -162,6 +162,11 @@ class Given:
 
     def url(self) -> str:
         text = self.text("url")
+        if not self._options:
+            raise OptionInvalid(
+                "no options: Spark hands those of CREATE TABLE to a source in Python only in a "
+                "session that called appliance_spark.register(spark); else option url is needed"
+            )
         if not text:
             hint = self.text("kafka.bootstrap.servers")
             beside = f" kafka.bootstrap.servers is {hint!r}, the address of its clients;" * bool(

@@ -21,7 +21,7 @@ from appliance_spark.stream_read import reader_of
 
 
 class ApplianceDataSource(DataSource):
-    """Registered with `spark.dataSource.register(ApplianceDataSource)`."""
+    """Made known by `appliance_spark.register(spark)`, or alone by `spark.dataSource.register`."""
 
     @classmethod
     def name(cls) -> str:

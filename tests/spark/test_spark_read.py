@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections import Counter
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import confluent_kafka as ck
 import pytest
 from pyspark.sql import DataFrame
 
+from appliance_spark import register, registration
+from appliance_spark.options import Given, OptionInvalid
 from tests.support.mirror_load import CODECS
 from tests.support.release import gate_has
 from tests.support.spark_data import DEADLINE_S, Topics, rows_of
 
 T0 = 1_700_000_000_000  # ms
 OFFERS_FILTERS = find_spec("pyspark.sql.worker.data_source_pushdown_filters") is not None
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 def offsets(frame: DataFrame) -> dict[int, list[int]]:
@@ -199,22 +204,107 @@ def test_fewer_columns_are_read_when_the_schema_names_them(topics: Topics, click
 def test_filters_leave_the_same_rows(
     topics: Topics, clicks: str, is_on: bool, term: str, wanted: dict[int, tuple[int, int]]
 ) -> None:
-    topics.spark.conf.set("spark.sql.python.filterPushdown.enabled", str(is_on).lower())
+    topics.spark.conf.set(PUSHDOWN, str(is_on).lower())
     try:
         found = offsets(topics.read(clicks).where(term))
     finally:
-        topics.spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+        topics.spark.conf.set(PUSHDOWN, "true")
     assert found == {number: list(range(*bounds)) for number, bounds in wanted.items()}
 
 
-def test_a_filter_that_is_pushed_down_makes_fewer_tasks(topics: Topics, clicks: str) -> None:
-    topics.spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+def test_filters_are_pushed_down_and_make_fewer_tasks(topics: Topics, clicks: str) -> None:
+    frame = topics.read(clicks)
+    for term, tasks in (("partition = 1", 1), ("partition < 2", 2)):
+        assert frame.where(term).rdd.getNumPartitions() == (tasks if OFFERS_FILTERS else 3)
+
+
+def test_who_wants_no_filters_pushed_down_keeps_that(topics: Topics) -> None:
+    assert topics.spark.conf.get(PUSHDOWN) == "true"
+    topics.spark.conf.set(PUSHDOWN, "false")
     try:
-        frame = topics.read(clicks)
-        for term, tasks in (("partition = 1", 1), ("partition < 2", 2)):
-            assert frame.where(term).rdd.getNumPartitions() == (tasks if OFFERS_FILTERS else 3)
+        register(topics.spark)
+        assert topics.spark.conf.get(PUSHDOWN) == "false"
     finally:
-        topics.spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+        topics.spark.conf.set(PUSHDOWN, "true")
+
+
+def read_by(frame: DataFrame) -> list[list[str]]:
+    """The columns of each scan of its plan."""
+    plan = frame._jdf.queryExecution().optimizedPlan().toString()
+    return [re.findall(r"(\w+)#", found) for found in re.findall(r"RelationV2\[(.*?)\]", plan)]
+
+
+@pytest.mark.parametrize(
+    ("query", "columns", "told"),
+    [
+        ("select sum(cast(cast(value as string) as int)) from {clicks}", ["value"], 3 * 4950),
+        ("select count(*) from {clicks}", ["partition"], 300),
+        ("select max(offset) from {clicks} where timestamp < timestamp_millis(1700000002000)",
+         ["offset", "timestamp"], 1),
+        ("select count(headers) from {clicks} where key is null", ["key", "headers"], 0),
+        ("select count(*) from (select distinct * from {clicks})",
+         ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType",
+          "headers"], 300),
+    ],
+)  # fmt: skip
+def test_a_scan_reads_the_columns_that_its_query_uses(
+    topics: Topics, clicks: str, query: str, columns: list[str], told: int
+) -> None:
+    frame = topics.spark.sql(query, clicks=topics.read(clicks, includeHeaders=True))
+    assert read_by(frame) == [columns]
+    assert frame.collect()[0][0] == told
+
+
+def test_scans_of_one_query_read_different_columns(topics: Topics, clicks: str) -> None:
+    frame = topics.read(clicks)
+    few = frame.where("partition = 1 and offset < 3").select("offset")
+    both = few.join(frame.where("partition = 2").select("offset", "value"), "offset")
+    assert read_by(both) == [["partition", "offset"], ["value", "partition", "offset"]]
+    assert sorted((row.offset, bytes(row.value)) for row in both.collect()) == [
+        (n, b"%d" % n) for n in range(3)
+    ]
+
+
+def test_each_action_reads_to_the_end_of_its_time(topics: Topics) -> None:
+    """Spark itself keeps the first plan of a data frame for all that is asked of it."""
+    topic = topics.create("grows-between")
+    frame = topics.read(topic)
+    topics.send(topic, [b"a"])
+    assert (frame.count(), frame.where("offset = 0").count()) == (1, 1)
+    topics.send(topic, [b"b"])
+    assert (frame.count(), frame.select("*").toArrow().num_rows) == (2, 2)
+
+
+def test_a_table_keeps_its_options(topics: Topics, clicks: str, tmp_path: Path) -> None:
+    sql = topics.spark.sql
+    options = f"url '{topics.options['url']}', subscribe 'clicks'"
+    sql(f"create table web using appliance options ({options}) location '{tmp_path}'")
+    try:
+        assert sql("select count(*) from web").collect()[0][0] == 300
+        found = sql("select sum(offset) from web where partition = 1 and offset >= 98")
+        assert (found.collect()[0][0], read_by(found)) == (197, [["partition", "offset"]])
+        to = json.dumps({clicks: dict.fromkeys("012", 7)})
+        some = sql(f"select count(*) from web with ('endingOffsets' = '{to}')")
+        assert some.collect()[0][0] == 21
+    finally:
+        sql("drop table web")
+
+
+def test_a_table_without_our_rules_says_what_is_missing() -> None:
+    with pytest.raises(OptionInvalid, match=r"appliance_spark\.register"):
+        Given({}).url()
+
+
+def test_a_spark_that_does_not_take_our_rules_is_told_and_goes_on(
+    topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    broken = tmp_path / "broken.java"
+    broken.write_text("class ScanRules { Nothing known; }")
+    monkeypatch.setattr(registration, "RULES", broken)
+    registration.add_rules(topics.spark)
+    assert "scans read all columns" in caplog.text
+    assert "Nothing" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from appliance_spark.options import Given
+from appliance_spark.planning import DataLost
 from appliance_spark.stream_read import StreamReader, may_bound_batches
 from tests.support.release import gate_has
 from tests.support.spark_data import DEADLINE_S, Topics, bounded
@@ -44,6 +45,20 @@ def run(rows: DataFrame, into: Path) -> list[int]:
         query.stop()
 
 
+def behind(rows: DataFrame, into: Path) -> list[tuple[float, ...]]:
+    """The least, the most and the mean lag of each batch, as its progress has it."""
+    names = [f"{each}OffsetsBehindLatest" for each in ("min", "max", "avg")]
+    writer = rows.writeStream.format("noop").option("checkpointLocation", f"{into}-checkpoint")
+    query = writer.trigger(availableNow=True).start()
+    try:
+        assert query.awaitTermination(DEADLINE_S), query.status
+        found = [each["sources"][0] for each in query.recentProgress if each["numInputRows"]]
+        assert {each["description"] for each in found} == {"appliance"}
+        return [tuple(float(each["metrics"][name]) for name in names) for each in found]
+    finally:
+        query.stop()
+
+
 def values(topics: Topics, into: Path) -> Counter[bytes]:
     rows = topics.spark.read.parquet(str(into)).select("value").collect()
     return Counter(bytes(each.value) for each in rows)
@@ -63,6 +78,16 @@ def test_a_stream_goes_on_where_it_was(topics: Topics, tmp_path: Path) -> None:
     topics.send(topic, numbers(900, 950), 1)
     assert run(rows, tmp_path / "out") == [50]
     assert values(topics, tmp_path / "out") == Counter(dict.fromkeys(numbers(0, 950), 1))
+
+
+def test_progress_has_the_lag_as_the_kafka_connector_has_it(
+    topics: Topics, tmp_path: Path
+) -> None:
+    topic = topics.create("lags", 2)
+    topics.send(topic, numbers(0, 100), 0)
+    topics.send(topic, numbers(0, 20), 1)
+    found = behind(stream(topics, topic, **bounded(60)), tmp_path / "out")
+    assert found == ([(10, 50, 30), (0, 0, 0)] if may_bound_batches() else [(0, 0, 0)])
 
 
 def test_a_stream_begins_at_the_end_by_default(topics: Topics, tmp_path: Path) -> None:
@@ -319,6 +344,17 @@ def test_a_batch_read_with_offsets_that_were_kept_reads_no_other_topic(topics: T
     for bound in ("startingOffsets", "endingOffsets"):
         with pytest.raises(Exception, match=f"option {bound}: .* {was}; .* has id {now} now"):
             topics.read(topic, **{bound: kept}).count()
+
+
+def test_a_stream_that_cannot_begin_at_the_offset_it_was_given_says_so(topics: Topics) -> None:
+    topic = topics.create("begins-behind")
+    topics.send(topic, numbers(0, 10))
+    given = {**topics.options, "subscribe": topic,
+             "startingOffsets": json.dumps({topic: {"0": 11}})}
+    with pytest.raises(DataLost, match="startingOffsets: got offset 11 of begins-behind-0, which"):
+        StreamReader(Given(given), StructType([])).initialOffset()
+    reader = StreamReader(Given({**given, "failOnDataLoss": "false"}), StructType([]))
+    assert reader.initialOffset()[topic]["0"] == 10
 
 
 def test_a_batch_read_that_cannot_reach_the_offset_it_was_given_says_so(topics: Topics) -> None:

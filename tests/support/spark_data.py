@@ -15,10 +15,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
-from appliance_spark import ApplianceDataSource
+from appliance_spark import register
 from appliance_spark.export_broker import AdminPort
 from appliance_spark.export_session import import_as_installed
 from appliance_spark.stream_read import may_bound_batches
+from tests.interop.kafka_jars import CACHE
 from tests.support.spark_classes import JAVA_FLAGS
 from tests.support.warm_broker import WarmBroker as Broker
 
@@ -32,6 +33,7 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.session.timeZone": "UTC",
+    "spark.sql.warehouse.dir": str(CACHE / "spark-warehouse"),  # it makes one, if only to be empty
 }
 
 # partition, offset, timestamp in ms, key, value, headers
@@ -52,7 +54,7 @@ def shared_session(master: str = "local[2]", **settings: str) -> SparkSession:
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
-    session.dataSource.register(ApplianceDataSource)
+    register(session)
     return session
 
 

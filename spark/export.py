@@ -26,6 +26,7 @@ from appliance_spark import (
     export_compact,
     export_definition,
     export_iceberg,
+    export_letters,
     export_manifest,
     export_outcome,
     export_run,
@@ -317,6 +318,23 @@ def _repair(target: Target, given: dict[str, Any], as_json: bool) -> None:
     for path in made:
         click.echo(f"exported again: {path}")
     click.echo(f"{len(made)} files exported again")
+
+
+@export.command("dead-letters")
+@click.argument("topics", nargs=-1)
+@with_target
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True)
+@with_json_lines
+def dead_letters(topics: tuple[str, ...], target: str, limit: int, as_json: bool) -> None:
+    """Show the records that did not parse, with the reasons, from a target's files.
+
+    `… dead-letters TOPIC --json | appliance produce TOPIC --json-lines` writes them again."""
+    rows = export_letters.read(Target(target_path(target)), topics, limit)
+    if as_json:
+        for row in rows:
+            click.echo(export_letters.as_json(row))
+        return
+    click.echo(table_of(export_letters.HEADS, map(export_letters.as_cells, rows)))
 
 
 @export.command()

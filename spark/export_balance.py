@@ -10,6 +10,7 @@ from typing import Any
 from appliance_spark import export_manifest
 from appliance_spark.export_layout import ExportFailed
 from appliance_spark.export_plan import Plan
+from appliance_spark.export_write import LETTERS_MAX
 
 
 def balance(plan: Plan, done: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -34,15 +35,34 @@ def balance(plan: Plan, done: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def check_dead_letters(partitions: list[dict[str, Any]], share: float) -> None:
+class TooManyDead(ExportFailed):
+    """With the first of them, which are reported beside the text: they quote records."""
+
+    letters: list[dict[str, Any]]
+
+
+def letters_of(done: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The first of each split, so that one split does not hide the others."""
+    many = sum(len(each["letters"]) for each in done)
+    most = LETTERS_MAX if many <= LETTERS_MAX else max(1, LETTERS_MAX // len(done))
+    found = [{"topic": each["topic"], "partition": each["partition"], **letter}
+             for each in done for letter in each["letters"][:most]]
+    return found[:LETTERS_MAX]
+
+
+def check_dead_letters(
+    partitions: list[dict[str, Any]], share: float, letters: list[dict[str, Any]]
+) -> None:
     """Before the commit: an uncommitted range is read again after the schema is corrected."""
     dead = sum(part["dead_letters"] for part in partitions)
     total = dead + sum(part["rows"] for part in partitions)
     if dead > share * total:
-        raise ExportFailed(
+        error = TooManyDead(
             f"{dead} of {total} records are dead letters, at most a share of {share} may be: "
             "nothing was committed. Is the schema theirs? --dead-letter-share, or "
             "dead_letter_share in a definition, takes more")
+        error.letters = letters
+        raise error
 
 
 def _counted(splits: list[dict[str, Any]]) -> dict[str, Any]:

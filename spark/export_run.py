@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ from appliance_spark import (
     export_schema,
     export_tasks,
 )
-from appliance_spark.export_broker import AdminPort
+from appliance_spark.export_broker import AdminPort, BrokerRefused
 from appliance_spark.export_hours import check_way
 from appliance_spark.export_layout import (
     ExportFailed,
@@ -105,8 +106,9 @@ def _reported(
     try:
         summary = _carried_out(job, manifest, plan, spark, say)
     except BaseException as error:
+        letters = error.letters if isinstance(error, export_balance.TooManyDead) else []
         _tell(job, say, {**_started(plan), "state": "failed", "ended_ms": job.now_ms(),
-                         "error": str(error)[:2000] or repr(error)})
+                         "error": str(error)[:2000] or repr(error), "letters": letters})
         export_outcome.note_told(error)
         raise
     _tell(job, say, {**_started(plan), **summary, "state": "succeeded"})
@@ -298,7 +300,8 @@ def commit(
     job: Job, manifest: dict[str, Any], plan: Plan, done: list[dict[str, Any]]
 ) -> dict[str, Any]:
     partitions = export_balance.balance(plan, done)
-    export_balance.check_dead_letters(partitions, job.dead_letter_share)
+    letters = export_balance.letters_of(done)
+    export_balance.check_dead_letters(partitions, job.dead_letter_share, letters)
     files = [file for split in done for file in split["files"]]
     new = export_manifest.committed(
         manifest, plan, [_without_staged(file) for file in files], partitions, job.now_ms()
@@ -312,8 +315,7 @@ def commit(
     export_manifest.save(job.target, new)
     for folder in finished:
         _mark(job.target, folder, new)
-    summary: dict[str, Any] = new["runs"][-1]
-    return summary
+    return {**new["runs"][-1], "letters": letters}
 
 
 def _without_staged(file: dict[str, Any]) -> dict[str, Any]:
@@ -346,7 +348,7 @@ def _started(plan: Plan) -> dict[str, Any]:
 
 
 REPORTED = ("id", "state", "started_ms", "ended_ms", "plan", "partitions", "files", "bytes",
-            "error")
+            "error", "letters")
 
 
 def _tell(job: Job, say: Say, row: dict[str, Any]) -> None:
@@ -354,15 +356,27 @@ def _tell(job: Job, say: Say, row: dict[str, Any]) -> None:
     if job.name is None or not job.is_told:
         return
     kept = {name: row[name] for name in REPORTED if name in row}
+    if not kept.get("letters"):
+        kept.pop("letters", None)
     manifest = export_manifest.load(job.target)
     kept["plan"] = {**kept["plan"], "target": {
         "id": manifest["id"], "path": str(job.target.root), "sequence": manifest["sequence"]}}
     named = ("topic", "partition", "from", "to", "rows", "dead_letters", "missing")
     kept["partitions"] = [{name: part[name] for name in named} for part in row["partitions"]]
     try:
-        job.broker.report(job.name, kept)
+        _send(job.broker, job.name, kept)
     except ExportFailed as error:
         say(f"the broker did not take the report of run {row['id']}: {error}")
+
+
+def _send(broker: AdminPort, name: str, row: dict[str, Any]) -> None:
+    """A broker of an older version refuses the letters: it gets the report without them."""
+    try:
+        broker.report(name, row)
+    except BrokerRefused as error:
+        if error.status != HTTPStatus.BAD_REQUEST or "letters" not in row:
+            raise
+        broker.report(name, {key: value for key, value in row.items() if key != "letters"})
 
 
 def _hold(job: Job, plan: Plan, say: Say, side: str) -> None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FILES_OPEN_MAX = 64  # per task: records out of order by more hours make more files instead
+LETTERS_MAX = 50  # dead letters of a task, and of a run, that are reported one by one
+WHY_MAX = 300  # characters of a reported reason; the file has more of it
 HOLES_MAX = 100  # per batch of columns; more become one hole with records in it
 GROUP_BYTES = 64 << 20  # of a row group before compression
 DIGEST_SIZE = 16
@@ -177,7 +179,7 @@ def write_split(
     files = SplitFiles(staging, split)
     decode = export_rows.decoder(schema, way)
     tally: dict[str, Any] = {"rows": 0, "dead_letters": 0, "hash": 0, "min_offset": -1,
-                             "max_offset": split["from"] - 1, "holes": []}
+                             "max_offset": split["from"] - 1, "holes": [], "letters": []}
     try:
         for batch in batches:
             if batch.num_rows:
@@ -217,6 +219,10 @@ def _add(
             taken = (offsets.take(index), words.take(index))
             files.add(hour, True, part, *(taken if at is None else (x.take(at) for x in taken)))
         tally["dead_letters"] += len(rows.bad)
+        room = LETTERS_MAX - len(tally["letters"])
+        tally["letters"] += [
+            {"offset": each["offset"], "why": each["reason"][:WHY_MAX]}
+            for each in letters.select(["offset", "reason"]).slice(0, room).to_pylist()]
 
 
 def _hour_of_dead(batch: pa.RecordBatch) -> pa.Array:

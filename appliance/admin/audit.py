@@ -157,7 +157,7 @@ def mechanism_of(identity: Identity) -> str:
 
 
 class Reads:
-    """The noted reads by person and topic, with their times. Lives on the event loop."""
+    """The noted reads by person and topic or export, with their times. Lives on the event loop."""
 
     def __init__(self) -> None:
         self._noted: OrderedDict[tuple[str, str], float] = OrderedDict()
@@ -165,7 +165,7 @@ class Reads:
     def is_new(self, call: Call) -> bool:
         if not is_read(call):
             return False
-        key, now = (call.who, call.path["topic"]), time.monotonic()
+        key, now = (call.who, read_of(call)), time.monotonic()
         noted = self._noted.get(key)
         if noted is not None and now - noted < READS_SECONDS:
             return False
@@ -178,8 +178,14 @@ class Reads:
 
 def is_read(call: Call) -> bool:
     """Whether there is anything to read."""
-    broker = call.process.broker
-    return broker is not None and call.path.get("topic") in broker.topics
+    broker, path = call.process.broker, call.path
+    return broker is not None and (
+        path.get("topic") in broker.topics or path.get("export") in broker.exports
+    )
+
+
+def read_of(call: Call) -> str:
+    return call.path.get("topic") or f"export {call.path['export']}"
 
 
 async def list_audit(call: Call) -> Entries:

@@ -6,12 +6,12 @@ import asyncio
 import re
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, TypedDict, cast
+from typing import Annotated, Any, Literal, TypedDict, cast
 
 from typing_extensions import NotRequired
 
 from appliance.access.acls import WILDCARD, Operation
-from appliance.admin.body_schema import Natural, row_of
+from appliance.admin.body_schema import Limits, Natural, row_of
 from appliance.admin.bulk_read import PREFIX
 from appliance.admin.export_progress import progress_of, topics_of
 from appliance.admin.export_schedules import Schedule, checked
@@ -21,12 +21,15 @@ from appliance.broker.broker import Broker
 from appliance.errors import Refused, RequestInvalid, ResourceUnknown
 from appliance.export import export_options
 from appliance.export.definitions_and_runs import Last, fault_of
+from appliance.export.due import overdue
 from appliance.export.holds import Hold
 from appliance.protocol import ErrorCode
 from appliance.topics.topic import Topic
 
 NAME = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 ERROR_MAX = 10_000  # characters of a run's error that are stored
+LETTERS_MAX = 100  # dead letters in a report
+WHY_MAX = 500  # characters of a letter's reason that are stored
 
 
 class Definition(TypedDict):
@@ -40,6 +43,15 @@ class Definition(TypedDict):
     options: NotRequired[dict[str, Any]]
 
 
+class DeadLetter(TypedDict):
+    """A record that did not parse. Only a report has them, and a route of their own."""
+
+    topic: str
+    partition: Natural
+    offset: Natural
+    why: str  # may quote the record
+
+
 class Run(TypedDict):
     id: str
     state: Literal["running", "succeeded", "failed"]
@@ -50,6 +62,7 @@ class Run(TypedDict):
     files: NotRequired[int]
     bytes: NotRequired[int]
     error: NotRequired[str | None]
+    letters: NotRequired[Annotated[list[DeadLetter], Limits(0, LETTERS_MAX)]]  # the first ones
 
 
 class NextRun(TypedDict):
@@ -100,6 +113,7 @@ class Status(TypedDict):
     seconds_left: float | None  # until retention may delete unexported records; None: never
     lost_records: int
     fault: str  # why it cannot run as defined, or empty
+    late: str  # a run that should have begun, or ended, in words, or empty
     holds: list[HoldRow]  # of its topics
     may_change: bool  # who asks
 
@@ -246,28 +260,42 @@ def export_row(definition: dict[str, Any], last: Last, call: Call) -> ExportRow:
     topics = [each.name for each in topics_of(definition, broker.topics)]
     status: Status = {
         "topics": topics,
-        "last_run": cast("Run | None", last.run),
-        "last_success": cast("Run | None", last.success),
+        "last_run": shown(last.run) if last.run else None,
+        "last_success": shown(last.success) if last.success else None,
         "next_run_ms": broker.exports.next_run_ms(definition["name"], time.monotonic()),
         "behind_records": found.records,
         "behind_seconds": found.seconds,
         "seconds_left": found.seconds_left,
         "lost_records": found.lost,
         "fault": fault_of(definition),
+        "late": late(definition, last, broker),
         "holds": [hold_row(each) for each in broker.holds.all() if each.topic in topics],
         "may_change": all(may_change(call, each) for each in names_of(definition, broker)),
     }
     return cast("ExportRow", {**definition, "status": status})
 
 
+def late(definition: dict[str, Any], last: Last, broker: Broker) -> str:
+    if fault_of(definition):
+        return ""
+    return overdue(
+        definition, last, broker.exports, broker.clock.now_ms() / 1000, time.monotonic()
+    )
+
+
 # Runs
+
+
+def shown(run: dict[str, Any]) -> Run:
+    """Who may describe the topics need not be allowed to read them, and dead letters quote them."""
+    return cast("Run", {name: value for name, value in run.items() if name != "letters"})
 
 
 async def list_runs(call: Call) -> RunList:
     name, limit = call.path["export"], call.params["limit"]
     described_export(call)
     found = await asyncio.to_thread(call.broker.exports.runs, name, limit)
-    return {"runs": cast("list[Run]", found)}
+    return {"runs": [shown(each) for each in found]}
 
 
 async def post_run(call: Call) -> Run:
@@ -275,6 +303,8 @@ async def post_run(call: Call) -> Run:
     checked_name(run["id"])
     if run.get("error"):
         run["error"] = run["error"][:ERROR_MAX]
+    for each in run.get("letters", []):
+        each["why"] = each["why"][:WHY_MAX]
     for each in run.get("partitions", []):
         if not 0 <= each["from"] <= each["to"]:
             raise RequestInvalid(
@@ -282,7 +312,7 @@ async def post_run(call: Call) -> Run:
                 f"{each['to']}, wanted 0 <= from <= to"
             )
     await asyncio.to_thread(call.broker.exports.put_run, name, run)
-    return cast("Run", run)
+    return shown(run)
 
 
 def put_next_run(call: Call) -> NextRun:

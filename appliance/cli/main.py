@@ -75,7 +75,8 @@ def main() -> None:
 
 
 EXPORT_COMMANDS = (
-    "run", "list", "verify", "backfill", "compact", "schema", "table", "schedule", "when",
+    "run", "list", "verify", "dead-letters", "backfill", "compact", "schema", "table", "schedule",
+    "when",
 )  # fmt: skip
 
 

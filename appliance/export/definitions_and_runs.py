@@ -98,6 +98,9 @@ class Book:
         definitions, last = self._definitions, self._last
         return ((definitions[name], last[name]) for name in sorted(definitions))
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._definitions
+
     def get(self, name: str) -> tuple[dict[str, Any], Last]:
         if name not in self._definitions:
             raise ResourceUnknown(f"there is no export {name!r}")
@@ -129,6 +132,14 @@ class Book:
         """Newest first."""
         self.get(name)
         return [json.loads(text) for text in self._rows.runs(name, limit)]
+
+    def run(self, name: str, run: str) -> dict[str, Any]:
+        self.get(name)
+        text = self._rows.run(name, run)
+        if text is None:
+            raise ResourceUnknown(f"export {name!r} has no run {run!r}")
+        found: dict[str, Any] = json.loads(text)
+        return found
 
     def put_run(self, name: str, run: dict[str, Any]) -> None:
         """Stores a new run, or the new state of a known one."""

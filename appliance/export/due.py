@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from appliance.export.definitions_and_runs import Book, Last
 
 NEXT_RUN_BELIEVED_S = 180.0  # a scheduler reports each minute; then it counts as stopped
+LONG_S = 600.0  # a run of less is nobody's concern, however often its export is due
 AHEAD_S = 300.0  # a scheduler's clock may be this much ahead of ours
 NAMED = {"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@weekly": "0 0 * * 0",
          "@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *"}  # fmt: skip
@@ -63,8 +64,10 @@ def overdue(definition: Mapping[str, Any], last: Last, book: Book, now: float, c
     reported, and a scheduler reports each minute when the next run begins: silence means that no
     scheduler runs."""
     name, schedule = definition["name"], definition.get("schedule")
-    if not schedule or book.next_run_ms(name, clock) is not None:
+    if not schedule:
         return ""
+    if book.next_run_ms(name, clock) is not None:
+        return too_long(definition, last, now)
     if clock - book.since < NEXT_RUN_BELIEVED_S:  # a running scheduler has not had time to report
         return ""
     late = now - NEXT_RUN_BELIEVED_S - (schedule.get("jitter_seconds") or 0)
@@ -78,6 +81,21 @@ def overdue(definition: Mapping[str, Any], last: Last, book: Book, now: float, c
     if due <= max(begun, book.put_at(name)):
         return ""
     return f"export {name} was due at {_said(due)}, and no run began: is its scheduler running?"
+
+
+def too_long(definition: Mapping[str, Any], last: Last, now: float) -> str:
+    """Of a run that two later ones wait for, while its scheduler runs."""
+    if not last.run or last.run["state"] != "running":
+        return ""
+    schedule, begun = definition["schedule"], last.run["started_ms"] / 1000
+    cron, zone = schedule["cron"], schedule.get("timezone") or "UTC"
+    first = next_due(cron, zone, begun)
+    second = next_due(cron, zone, first)
+    if now < max(second + (schedule.get("jitter_seconds") or 0), begun + LONG_S):
+        return ""
+    text = f"run {last.run['id']} of export {definition['name']} began at {_said(begun)} and has"
+    return (f"{text} not ended: those due at {_said(first)} and {_said(second)} wait for it. Its "
+            "output is in the scheduler's log")
 
 
 def _said(moment: float) -> str:

@@ -32,6 +32,11 @@ class ExportRows:
         )
         return [text for (text,) in self._catalog.rows(query, (export, state, limit))]
 
+    def run(self, export: str, run: str) -> str | None:
+        query = "SELECT run FROM export_runs WHERE export = ? AND id = ?"
+        rows = self._catalog.rows(query, (export, run))
+        return next((text for (text,) in rows), None)
+
     def put_run(self, export: str, row: Values, most: int) -> None:
         """`row`: id, state, start and JSON. The last successful run stays, however old it is."""
         trim = (

@@ -276,6 +276,26 @@ def test_exports_and_holds_take_the_right_to_read(people: dict[str, Rest], rules
     assert vera.refused("PUT", "/exports/mine", own) == no_topic
 
 
+def test_dead_letters_take_the_right_to_read_and_runs_do_not_quote_them(
+    people: dict[str, Rest], rules: Any
+) -> None:
+    ada, nora = people["ada"], people[NOBODY]
+    letter = {"topic": "orders", "partition": 0, "offset": 0, "why": "field at: 'hush' is no time"}
+    run = {"id": "one", "state": "failed", "started_ms": 1, "letters": [letter]}
+    ada.post("/exports/orders/runs", run)
+    rules(NOBODY, "allow", "describe", "orders")
+    shown = [nora.get("/exports/orders"), nora.get("/exports"), nora.get("/exports/orders/runs")]
+    assert "one" in str(shown[0])
+    assert "hush" not in str(shown)
+    path = "/exports/orders/runs/one/dead-letters"
+    assert nora.refused("GET", path) == (403, "topic_authorization_failed")
+    rules(NOBODY, "allow", "read", "orders")
+    assert nora.get(path) == {"total": 1, "letters": [{**letter, "is_in_log": True}]}
+    (noted, *_) = (each for each in ada.get("/audit")["entries"] if path in str(each["action"]))
+    assert noted["who"] == NOBODY
+    assert nora.refused("GET", "/exports/orders/runs/two/dead-letters")[0] == 404
+
+
 def test_a_name_of_an_export_or_a_hold_is_not_found_out_by_trying(
     people: dict[str, Rest], rules: Any
 ) -> None:

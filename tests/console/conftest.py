@@ -84,7 +84,10 @@ def define_export(rest: Rest) -> None:
     now_ms = int(time.time() * 1000)
     runs: list[dict[str, Any]] = [
         {"id": "one", "state": "succeeded", "started_ms": now_ms - 7_200_000, "files": 3,
-         "ended_ms": now_ms - 7_190_000, "bytes": 50_000_000, "partitions": [part]},
+         "ended_ms": now_ms - 7_190_000, "bytes": 50_000_000, "partitions": [part],
+         "plan": {"due_ms": now_ms - 18_000_000, "missed": 3},
+         "letters": [{"topic": "orders", "partition": 0, "offset": 3, "why": MARKUP},
+                     {"topic": "orders", "partition": 0, "offset": 5, "why": "not JSON"}]},
         {"id": "two", "state": "failed", "started_ms": now_ms - 3_600_000, "error": MARKUP},
     ]  # fmt: skip
     for run in runs:

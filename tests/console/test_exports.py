@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from playwright.sync_api import expect
 
 from appliance.testing import RunningBroker
@@ -20,12 +22,61 @@ def test_what_the_job_reported_is_shown(console: Console) -> None:
     expect(runs).to_have_count(2)
     expect(runs.first).to_contain_text(MARKUP)
     expect(runs.last).to_contain_text("10 s")
-    page.get_by_role("button", name="one").click()
+    expect(runs.last).to_contain_text("98 rows in 3 files, 47.7 MiB, 2 dead letters; ")
+    expect(runs.last).to_contain_text("began 3 h late, makes up for 3 missed runs")
+    page.get_by_role("button", name="one", exact=True).click()
     expect(page.get_by_role("dialog").get_by_role("row")).to_have_count(2)
     page.keyboard.press("Escape")
     expect(page.locator("dl.facts")).to_contain_text("Europe/Berlin")
     expect(page.locator("pre")).to_contain_text("appliance export backfill orders")
     assert page.evaluate("window.hacked") is None
+
+
+def test_dead_letters_are_read_and_replayed(console: Console, broker: RunningBroker) -> None:
+    rest = Rest(broker.admin)
+    rest.post("/topics", {"name": "again", "partitions": 1})
+    page = console.open("exports/daily")
+    page.get_by_role("button", name="Dead letters of one").click()
+    dialog = page.get_by_role("dialog")
+    rows = dialog.locator("tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.first).to_contain_text(MARKUP)
+    expect(dialog).to_contain_text("appliance export dead-letters --target /lake")
+    dialog.get_by_label("Replay to topic").fill("again")
+    dialog.get_by_role("button", name="Replay 2 records").click()
+    expect(dialog.get_by_role("status")).to_have_text("2 records written to again")
+    found = rest.get("/topics/again/messages", **{"from": "oldest"})["messages"]
+    read = rest.get("/topics/orders/messages", **{"from": "offset:3", "partition": 0})["messages"]
+    assert [each["value"] for each in found] == [each["value"] for each in (read[0], read[2])]
+    rows.first.get_by_role("link").click()
+    expect(page.get_by_role("dialog")).to_contain_text("orders")
+    expect(page.get_by_role("dialog")).to_contain_text(read[0]["key"]["text"])
+    rest.ask("DELETE", "/topics/again")
+    assert page.evaluate("window.hacked") is None
+
+
+def test_a_schedule_in_words_is_previewed(console: Console, broker: RunningBroker) -> None:
+    page = console.open("exports")
+    page.get_by_role("button", name="New export").click()
+    page.get_by_label("Name", exact=True).fill("nightly")
+    page.get_by_label("Topics, separated").fill("orders")
+    page.get_by_label("Target").fill("/lakes/orders")
+    page.get_by_label("Schedule").fill("daily 02:30 Europe/Berlin")
+    times = page.get_by_role("list", name="Next times").get_by_role("listitem")
+    expect(times).to_have_count(3)
+    for each in times.all():
+        expect(each).to_contain_text(re.compile(r" 02:30 CES?T\s+= \w+ .* 0[01]:30 UTC"))
+    expect(page.get_by_label("Time zone")).to_be_disabled()
+    expect(page.get_by_label("Time zone")).to_have_value("Europe/Berlin")
+    page.get_by_role("button", name="Create").click()
+    page.get_by_role("link", name="nightly").click()
+    expect(page.locator("dl.facts")).to_contain_text("daily 02:30 Europe/Berlin")
+    expect(page.get_by_role("list", name="Next times").get_by_role("listitem")).to_have_count(3)
+    expect(page.locator("dl.facts")).to_contain_text("no scheduler is running")
+    rest = Rest(broker.admin)
+    made = rest.get("/exports/nightly")["schedule"]
+    assert (made["when"], made["cron"]) == ("daily 02:30 Europe/Berlin", "30 2 * * *")
+    rest.ask("DELETE", "/exports/nightly")
 
 
 def test_home_shows_the_worst_export(console: Console) -> None:
@@ -81,7 +132,8 @@ def test_an_error_is_shown_and_the_form_keeps_its_input(console: Console) -> Non
     page.get_by_label("Target").fill("/lake")
     page.get_by_label("Schedule").fill("soon")
     page.get_by_role("button", name="Create").click()
-    expect(page.get_by_role("alert")).to_contain_text("schedule.cron")
+    expect(page.get_by_role("alert")).to_contain_text("schedule.when: got 'soon', wanted")
+    expect(page.get_by_role("dialog").get_by_role("status")).to_contain_text("schedule.when: got")
     expect(page.get_by_label("Target")).to_have_value("/lake")
-    assert len(console.wrong) == 1
-    assert console.wrong.pop().startswith("400:")
+    assert [each[:4] for each in console.wrong] == ["400:"] * len(console.wrong)
+    console.wrong.clear()

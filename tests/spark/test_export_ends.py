@@ -309,8 +309,10 @@ def test_a_scheduler_whose_token_ends_is_missed(
 
 
 def is_overdue(rest: Rest) -> tuple[bool, bool]:
-    """Whether health and the metric of the alert rule report it as overdue."""
+    """Whether health, the export's page and the metric of the alert rule report it as overdue."""
+    late = "no run began: is its scheduler running?"
     texts = [each["text"] for each in rest.get("/health")["findings"]]
     page = rest.raw("GET", "/metrics").body.decode()
-    return (any("no run began: is its scheduler running?" in each for each in texts),
+    shown = late in rest.get("/exports/daily")["status"]["late"]
+    return (any(late in each for each in texts) and shown,
             'appliance_export_overdue{export="daily"} 1.0' in page)

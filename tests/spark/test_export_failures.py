@@ -20,8 +20,8 @@ from appliance.export.definitions_and_runs import Book
 from appliance.export.due import NEXT_RUN_BELIEVED_S, overdue
 from appliance.export.export_rows import ExportRows
 from appliance.testing import RunningBroker, running_broker
-from appliance_spark import export_balance
-from appliance_spark.export_broker import AdminPort
+from appliance_spark import export_balance, export_run
+from appliance_spark.export_broker import AdminPort, BrokerRefused
 from appliance_spark.export_layout import ExportFailed
 from appliance_spark.export_outcome import Outcomes
 from tests.support.export_place import (
@@ -257,6 +257,33 @@ def test_an_export_without_a_scheduler_is_overdue(tmp_path: Path) -> None:
     catalog.close()
 
 
+def test_a_run_that_later_ones_wait_for_is_told_while_its_scheduler_reports(
+    tmp_path: Path,
+) -> None:
+    catalog = Catalog.open(tmp_path / "catalog.db")
+    definition = {"name": "daily", "schedule": {**HOURLY, "jitter_seconds": 60}}
+    ExportRows(catalog).put("daily", json.dumps(definition))
+    book = Book(ExportRows(catalog), 3)
+    clock, began = book.since + 1, 1_800_000_000.0  # 08:00
+    book.put_next_run("daily", 1, clock)
+    run = {"id": "r", "state": "running", "started_ms": round(began * 1000)}
+    book.put_run("daily", run)
+
+    def told(minutes: float) -> str:
+        return overdue(*book.get("daily"), book, began + minutes * 60, clock)
+
+    assert [told(each) for each in (1, 61, 120)] == ["", "", ""]
+    assert told(121) == (
+        "run r of export daily began at 2027-01-15 08:00:00Z and has not ended: those due at "
+        "2027-01-15 09:00:00Z and 2027-01-15 10:00:00Z wait for it. Its output is in the "
+        "scheduler's log")
+    book.put({**definition, "schedule": {"cron": "* * * * *"}})
+    assert [bool(told(each)) for each in (3, 9, 10)] == [False, False, True]
+    book.put_run("daily", {**run, "state": "succeeded"})
+    assert told(121) == ""
+    catalog.close()
+
+
 def test_a_run_of_a_wrong_clock_hides_no_failure(place: Place) -> None:
     """The run started ten years in the future. A later report still counts as the newest."""
     future = round((time.time() + 10 * 365 * 86_400) * 1000)
@@ -289,7 +316,34 @@ def test_a_target_is_accepted_on_purpose(place: Place) -> None:
 def test_a_run_of_dead_letters_commits_nothing(dead: int, is_failed: bool) -> None:
     rows = [{"rows": 10 - dead, "dead_letters": dead}]
     if not is_failed:
-        export_balance.check_dead_letters(rows, 0.5)
+        export_balance.check_dead_letters(rows, 0.5, [])
         return
     with pytest.raises(ExportFailed, match=f"{dead} of 10 records are dead letters, at most a "):
-        export_balance.check_dead_letters(rows, 0.5)
+        export_balance.check_dead_letters(rows, 0.5, [])
+
+
+def test_a_broker_of_an_older_version_gets_the_report_without_letters() -> None:
+    got: list[dict[str, Any]] = []
+
+    class Older(AdminPort):
+        def report(self, name: str, run: dict[str, Any]) -> None:
+            if "letters" in run or run["id"] == "wrong":
+                raise BrokerRefused("letters: no such field", 400)
+            got.append(run)
+
+    export_run._send(Older("unused"), "daily", {"id": "r", "letters": []})
+    assert got == [{"id": "r"}]
+    with pytest.raises(BrokerRefused):
+        export_run._send(Older("unused"), "daily", {"id": "wrong"})
+
+
+def test_no_split_hides_the_dead_letters_of_the_others() -> None:
+    def split(partition: int, count: int) -> dict[str, Any]:
+        letters = [{"offset": offset, "why": "not JSON"} for offset in range(count)]
+        return {"topic": "t", "partition": partition, "letters": letters}
+
+    few = export_balance.letters_of([split(0, 2), split(1, 0)])
+    assert [(each["partition"], each["offset"]) for each in few] == [(0, 0), (0, 1)]
+    many = export_balance.letters_of([split(each, 50) for each in range(5)])
+    assert len(many) == 50
+    assert {each["partition"] for each in many} == {0, 1, 2, 3, 4}

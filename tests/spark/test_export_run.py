@@ -3,6 +3,7 @@ reads from the log, wherever a run was stopped; and `verify` detects planted fau
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -13,8 +14,10 @@ import confluent_kafka as ck
 import duckdb
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
+from appliance.cli.main import main
 from appliance_spark import (
     export_compact,
     export_definition,
@@ -256,6 +259,42 @@ def test_an_empty_folder_instead_of_the_target_is_refused(make: Make) -> None:
     export.topics.send(export.topic, [b"v"] * 5)
     assert export_run.run(job, lambda: export.spark, export.said.append)["rows"] == 5
     assert export.rows() == export.topics.log_of(export.topic)
+
+
+def test_dead_letters_are_told_read_and_written_again(make: Make) -> None:
+    export = make("letters", 1)
+    ask = export.broker.ask
+    ask("PUT", "/api/v1/exports/letters", {
+        "topics": ["letters"], "target": str(export.target.root), "schema": "json"})
+
+    def told() -> tuple[str, list[tuple[int, bool]]]:
+        (run, *_) = ask("GET", "/api/v1/exports/letters/runs")["runs"]
+        found = ask("GET", f"/api/v1/exports/letters/runs/{run['id']}/dead-letters")["letters"]
+        assert all(each["why"].startswith("Expecting value") for each in found)
+        return run["state"], [(each["offset"], each["is_in_log"]) for each in found]
+
+    def run() -> None:
+        job = export_definition.job_of(export.broker.definition("letters"), export.broker)
+        export_run.run(job, lambda: export.spark, export.said.append)
+
+    export.topics.send("letters", [b'{"id": 1}', b"not json", b'{"id": 2}'])
+    run()
+    assert told() == ("succeeded", [(1, True)])
+    assert "letters" not in export_manifest.load(export.target)["runs"][0]
+    words = ["export", "dead-letters", "letters", "--target", str(export.target.root)]
+    shown = CliRunner().invoke(main, words).stdout.splitlines()
+    assert [line.split()[:3] for line in shown] == [["TOPIC", "PARTITION", "OFFSET"],
+                                                    ["letters", "0", "1"]]
+    assert "Expecting value" in shown[1]
+    lines = CliRunner().invoke(main, [*words, "--json"]).stdout
+    assert json.loads(lines)["reason"].startswith("Expecting value")
+    again = ["produce", "letters", "--json-lines", "--admin", export.broker.address]
+    assert CliRunner().invoke(main, again, input=lines).exit_code == 0
+    with pytest.raises(ExportFailed, match="1 of 1 records are dead letters"):
+        run()
+    assert told() == ("failed", [(3, True)])
+    export.topics.delete_before("letters", 4)
+    assert told() == ("failed", [(3, False)])
 
 
 def test_a_run_of_dead_letters_alone_commits_nothing_until_a_schema_takes_them(make: Make) -> None:

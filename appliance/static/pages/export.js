@@ -5,114 +5,26 @@ import { go, href } from "../router.js";
 import { Badge, Facts, Head, Loaded } from "../parts/bits.js";
 import { Dialog } from "../parts/dialog.js";
 import { Act, refusal } from "../parts/rights.js";
-import { Table } from "../parts/table.js";
-import { bytes, count, duration, rate, time } from "../format.js";
-import { Edit, HoldState, pace, RunState, took, total } from "./exports.js";
+import { NextTimes, withZone, wordsOf } from "../parts/schedule.js";
+import { count, duration, some, time } from "../format.js";
+import { Edit } from "./export_form.js";
+import { outcome, Runs, RunState } from "./export_runs.js";
+import { HoldState } from "./exports.js";
 
-const PARTS = ["topic", "partition", "from", "to", "rows", "dead_letters", "missing"];
-
-function Run({ run, onClose }) {
-  return html`
-    <${Dialog} title=${`Run ${run.id}`} cancel="Close" onClose=${onClose} wide>
-      ${run.error && html`<pre tabindex="0">${run.error}</pre>`}
-      <div class="scroll" tabindex="0" role="region" aria-label="Partitions">
-        <table>
-          <thead>
-            <tr>
-              ${PARTS.map(
-                (name) => html`
-                  <th scope="col" class=${name === "topic" ? "" : "num"}>
-                    ${name.replace("_", " ")}
-                  </th>
-                `,
-              )}
-            </tr>
-          </thead>
-          <tbody>
-            ${(run.partitions ?? []).map(
-              (each) => html`
-                <tr>
-                  ${PARTS.map(
-                    (name) => html`
-                      <td class=${name === "topic" ? "" : "num"}>
-                        ${name === "topic" ? each.topic : count(each[name] ?? 0)}
-                      </td>
-                    `,
-                  )}
-                </tr>
-              `,
-            )}
-          </tbody>
-        </table>
-      </div>
-    <//>
-  `;
+/** Time first: that is what its readers wait for. */
+function lag({ behind_records: records, behind_seconds: seconds }) {
+  if (!records) return "none";
+  const many = some(records, "record");
+  return seconds === null
+    ? `${many}, and none exported yet`
+    : `${duration(seconds)} at most, ${many}`;
 }
 
-const runColumns = (ask) => [
-  {
-    name: "id",
-    title: "Run",
-    fixed: true,
-    cell: (run) => html`
-      <button type="button" class="plain" onClick=${() => ask(run)}>${run.id}</button>
-    `,
-  },
-  { name: "state", title: "State", fixed: true, cell: (run) => html`<${RunState} run=${run} />` },
-  { name: "started_ms", title: "Started", fixed: true, cell: (run) => time(run.started_ms) },
-  {
-    name: "took",
-    title: "Duration",
-    fixed: true,
-    number: true,
-    value: took,
-    cell: (run) => duration(took(run)),
-  },
-  {
-    name: "rows",
-    title: "Rows",
-    fixed: true,
-    number: true,
-    value: (run) => total(run, "rows"),
-    cell: (run) => count(total(run, "rows")),
-  },
-  { name: "files", title: "Files", fixed: true, number: true, cell: (run) => count(run.files) },
-  { name: "bytes", title: "Size", fixed: true, number: true, cell: (run) => bytes(run.bytes) },
-  {
-    name: "pace",
-    title: "Rate",
-    fixed: true,
-    number: true,
-    value: pace,
-    cell: (run) => rate(pace(run)),
-  },
-  {
-    name: "dead_letters",
-    title: "Dead letters",
-    fixed: true,
-    number: true,
-    value: (run) => total(run, "dead_letters"),
-    cell: (run) => count(total(run, "dead_letters")),
-  },
-  {
-    name: "missing",
-    title: "Missing",
-    fixed: true,
-    number: true,
-    value: (run) => total(run, "missing"),
-    cell: (run) => count(total(run, "missing")),
-  },
-  {
-    name: "error",
-    title: "Error",
-    fixed: true,
-    long: true,
-    cell: (run) => run.error ?? "",
-  },
-];
-
-function lag({ behind_records: records, behind_seconds: seconds }) {
-  return `${count(records)} records${seconds === null ? "" : `, ${duration(seconds)} at most`}`;
+function Next({ at, schedule }) {
+  if (at) return `${time(at)}, in ${duration(Math.max(0, at - Date.now()) / 1000)}`;
+  return schedule
+    ? html`<${Badge} level="warn">no scheduler is running<//>`
+    : "when somebody runs it";
 }
 
 function Left({ seconds }) {
@@ -128,6 +40,7 @@ function State({ of }) {
   const { status } = of;
   const { schedule } = of;
   return html`
+    ${status.late && html`<p class="notice warn">${status.late}</p>`}
     <section class="card">
       <${Facts}
           rows=${[
@@ -143,22 +56,28 @@ function State({ of }) {
               ? [["Cannot run", html`<${Badge} level="bad">${status.fault}<//>`]]
               : []),
             ["Target", html`<code>${of.target}</code>`],
-            [
-              "Schedule",
-              schedule
-                ? html`<code>${schedule.cron}</code> ${schedule.timezone ?? "UTC"}`
-                : "manual",
-            ],
-            ["Next run", status.next_run_ms ? time(status.next_run_ms) : "no scheduler is running"],
+            ["Schedule", withZone(schedule)],
+            ["Next run", html`<${Next} at=${status.next_run_ms} schedule=${schedule} />`],
+            schedule &&
+              !status.fault && [
+                "Due at",
+                html`
+                  <${NextTimes} words=${wordsOf(schedule)} zone=${schedule.timezone ?? "UTC"}
+                      every=${60} />
+                `,
+              ],
             [
               "Last run",
               html`
                 <${RunState} run=${status.last_run} />
                 ${" "}
-                ${status.last_run && time(status.last_run.started_ms)}
+                ${
+                  status.last_run &&
+                  `${time(status.last_run.started_ms)}, ${outcome(status.last_run, schedule)}`
+                }
               `,
             ],
-            ["Lag", status.behind_records ? lag(status) : "none"],
+            ["Lag", lag(status)],
             [
               "Retention deletes unexported records",
               html`<${Left} seconds=${status.seconds_left} />`,
@@ -220,13 +139,10 @@ export function Export({ route, me }) {
     <section class="card">
       <div class="head"><h2>Runs</h2></div>
       <${Loaded} from=${runs}>
-        ${(data) => html`
-          <${Table} id="runs" rows=${data.runs} columns=${runColumns(ask)} empty="No runs yet." />
-        `}
+        ${(data) => one.data && html`<${Runs} of=${one.data} runs=${data.runs} />`}
       <//>
     </section>
     <${Loaded} from=${one}>${(data) => html`<${Backfill} topics=${data.status.topics} />`}<//>
-    ${asked?.id && html`<${Run} run=${asked} onClose=${() => ask(null)} />`}
     ${
       asked === "forget" &&
       html`

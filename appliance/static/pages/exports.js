@@ -1,20 +1,14 @@
 // Exports: their schedules, their lag, and the retention holds for them.
 import { html, useState } from "../html.js";
-import { api, useApi } from "../api.js";
+import { useApi } from "../api.js";
 import { href } from "../router.js";
 import { Badge, Head, Loaded } from "../parts/bits.js";
-import { Dialog } from "../parts/dialog.js";
 import { Act, missing } from "../parts/rights.js";
+import { wordsOf } from "../parts/schedule.js";
 import { Table } from "../parts/table.js";
 import { bytes, count, duration, percent, rate, time } from "../format.js";
-
-const LEVEL = { succeeded: "good", running: "", failed: "bad" };
-export const RunState = ({ run }) =>
-  run ? html`<${Badge} level=${LEVEL[run.state]}>${run.state}<//>` : html`<${Badge}>no run yet<//>`;
-export const total = (run, name) =>
-  (run?.partitions ?? []).reduce((sum, each) => sum + (each[name] ?? 0), 0);
-export const took = (run) => (run.ended_ms ? (run.ended_ms - run.started_ms) / 1000 : null);
-export const pace = (run) => (run?.bytes && took(run) > 0 ? run.bytes / took(run) : null);
+import { Edit } from "./export_form.js";
+import { pace, RunState, total } from "./export_runs.js";
 
 export function HoldState({ hold }) {
   if (hold.state === "released")
@@ -42,7 +36,10 @@ const COLUMNS = [
     name: "state",
     title: "Last run",
     value: (each) => each.status.last_run?.state,
-    cell: (each) => html`<${RunState} run=${each.status.last_run} />`,
+    cell: (each) => html`
+      <${RunState} run=${each.status.last_run} />
+      ${each.status.late && html` <${Badge} level="warn">late<//>`}
+    `,
   },
   {
     name: "at",
@@ -57,9 +54,7 @@ const COLUMNS = [
     time: true,
     value: (each) => each.status.next_run_ms,
     cell: (each) =>
-      each.status.next_run_ms
-        ? time(each.status.next_run_ms)
-        : html`<code>${each.schedule?.cron ?? "manual"}</code>`,
+      each.status.next_run_ms ? time(each.status.next_run_ms) : wordsOf(each.schedule),
   },
   {
     name: "behind",
@@ -114,88 +109,6 @@ const COLUMNS = [
         : html`<span class="muted">none</span>`,
   },
 ];
-
-const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-const plain = (text) => text.split(/[\s,]+/).filter(Boolean);
-
-/** Creates or changes an export. Fields that the form does not have keep their values. */
-export function Edit({ of, onClose }) {
-  const [name, setName] = useState(of?.name ?? "");
-  const [by, setBy] = useState(of?.pattern ? "pattern" : "topics");
-  const [which, setWhich] = useState(of ? (of.pattern ?? of.topics.join(" ")) : "");
-  const [target, setTarget] = useState(of?.target ?? "");
-  const [cron, setCron] = useState(of ? (of.schedule?.cron ?? "") : "5 * * * *");
-  const [tz, setTz] = useState(of?.schedule?.timezone ?? zone);
-  const [jitter, setJitter] = useState(of?.schedule?.jitter_seconds ?? 60);
-  const [retries, setRetries] = useState(of?.schedule?.retries ?? 3);
-  const send = () => {
-    const { status, ...known } = of ?? {};
-    const schedule = cron.trim()
-      ? {
-          cron: cron.trim(),
-          timezone: tz,
-          jitter_seconds: Number(jitter),
-          retries: Number(retries),
-        }
-      : null;
-    const body = {
-      ...known,
-      name,
-      target,
-      schedule,
-      topics: by === "topics" ? plain(which) : [],
-      pattern: by === "pattern" ? which.trim() : null,
-    };
-    return api(`/exports/${encodeURIComponent(name)}`, { method: "PUT", body });
-  };
-  const field = (label, value, set, more = {}) => html`
-    <label>
-      ${label}
-      <input autocomplete="off" spellcheck=${false} value=${value}
-          onInput=${(event) => set(event.target.value)} ...${more} />
-    </label>
-  `;
-  return html`
-    <${Dialog} title=${of ? `Change ${of.name}` : "New export"} send=${of ? "Save" : "Create"}
-        onSend=${send} onClose=${onClose}>
-      <div class="fields">
-        ${
-          !of &&
-          field("Name", name, setName, { required: true, pattern: "[a-zA-Z0-9._\\-]{1,100}" })
-        }
-        <label>
-          Select topics by
-          <select value=${by} onChange=${(event) => setBy(event.target.value)}>
-            <option value="topics">name</option>
-            <option value="pattern">pattern</option>
-          </select>
-        </label>
-        ${field(
-          by === "topics"
-            ? "Topics, separated by spaces"
-            : "Pattern (a regular expression for the whole name)",
-          which,
-          setWhich,
-          { required: true },
-        )}
-        ${field("Target folder", target, setTarget, { required: true })}
-        ${field("Schedule: minute hour day month weekday (empty: manual)", cron, setCron, {
-          placeholder: "5 * * * *",
-        })}
-        ${
-          cron.trim() &&
-          html`
-            ${field("Time zone", tz, setTz, { required: true })}
-            ${field("Random delay, up to seconds", jitter, setJitter, {
-              type: "number",
-              min: 0,
-            })}${field("Retries", retries, setRetries, { type: "number", min: 0 })}
-          `
-        }
-      </div>
-    <//>
-  `;
-}
 
 export function Exports({ me }) {
   const exports = useApi("/exports", 10);

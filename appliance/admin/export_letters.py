@@ -1,0 +1,63 @@
+"""Dead letters of a run: records that did not parse, where they are in the log, and why."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, TypedDict
+
+from appliance.access.acls import Operation
+from appliance.admin.exports import described_export, names_of
+from appliance.admin.rights import TOPIC
+from appliance.admin.route import Call, get
+from appliance.broker.broker import Broker
+
+
+class Letter(TypedDict):
+    topic: str
+    partition: int
+    offset: int
+    why: str
+    is_in_log: bool  # else only the target's folder _dead_letter has it
+
+
+class LetterList(TypedDict):
+    total: int  # of the run; `letters` are the first ones
+    letters: list[Letter]
+
+
+async def list_letters(call: Call) -> LetterList:
+    definition, _ = described_export(call)
+    for name in sorted(names_of(definition, call.broker)):
+        call.rights.check(Operation.READ, TOPIC, name)
+    run = await asyncio.to_thread(call.broker.exports.run, definition["name"], call.path["run"])
+    letters = [letter_of(each, call.broker) for each in run.get("letters", [])]
+    counted = sum(each.get("dead_letters", 0) for each in run.get("partitions", []))
+    return {"total": max(counted, len(letters)), "letters": letters}
+
+
+def letter_of(given: dict[str, Any], broker: Broker) -> Letter:
+    """A partition that another broker has is asked for there: that its record is in the log is the
+    better guess."""
+    topic = broker.topics.get(given["topic"])
+    begins = {log.partition: log.log_start_offset for log in topic.open_logs} if topic else {}
+    is_in_log = topic is not None and begins.get(given["partition"], 0) <= given["offset"]
+    return {
+        "topic": given["topic"],
+        "partition": given["partition"],
+        "offset": given["offset"],
+        "why": given["why"],
+        "is_in_log": is_in_log,
+    }
+
+
+ROUTES = [
+    get(
+        "/exports/{export}/runs/{run}/dead-letters",
+        list_letters,
+        LetterList,
+        "The first records of a run that did not parse, and why.",
+        reads_messages=True,
+        rights=(),
+        asks="READ on all its topics",
+    ),
+]

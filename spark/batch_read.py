@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 
 def source_of(settings: Settings, schema: StructType) -> Source:
+    of_any, *_ = settings.endpoints.values()  # each split has its own address
     return Source(
-        settings.endpoint, settings.isolation, settings.fail_on_data_loss, columns_of(schema)
+        of_any, settings.isolation, settings.fail_on_data_loss, columns_of(schema)
     )
 
 

@@ -27,14 +27,16 @@ TYPES = {
     "offset": "bigint",
     "timestamp": "timestamp",
     "timestampType": "int",
+    "appliance": "string",
     "headers": "array<struct<key:string,value:binary>>",
 }
-HEADERS = "headers"
+HEADERS, APPLIANCE = "headers", "appliance"
 MAY_BE_NULL = ("key", "value", HEADERS)  # only for these columns Spark checks each row for null
 
 
-def record_schema(include_headers: bool) -> str:
-    names = [name for name in TYPES if include_headers or name != HEADERS]
+def record_schema(include_headers: bool, are_several: bool) -> str:
+    left_out = {*[HEADERS] * (not include_headers), *[APPLIANCE] * (not are_several)}
+    names = [name for name in TYPES if name not in left_out]
     return ", ".join(
         f"{name} {TYPES[name]}{'' if name in MAY_BE_NULL else ' not null'}" for name in names
     )
@@ -52,7 +54,7 @@ def columns_of(schema: StructType) -> tuple[Column, ...]:
         if field.dataType.simpleString() != wanted:
             raise OptionInvalid(
                 f"schema: got {field.name} {field.dataType.simpleString()}, wanted {wanted}; "
-                f"the columns are {record_schema(True)}"
+                f"the columns are {record_schema(True, True)}"
             )
     return tuple(Column(field.name, field.nullable) for field in schema.fields)
 
@@ -60,10 +62,12 @@ def columns_of(schema: StructType) -> tuple[Column, ...]:
 class Decoder:
     """Decodes raw batches of one partition into Arrow batches."""
 
-    def __init__(self, topic: str, partition: int, wanted: tuple[Column, ...]) -> None:
+    def __init__(
+        self, topic: str, partition: int, wanted: tuple[Column, ...], appliance: str = ""
+    ) -> None:
         import pyarrow as pa
 
-        self.topic, self.partition = topic, partition
+        self.topic, self.partition, self.appliance = topic, partition, appliance
         self.names = [name for name, _ in wanted]
         self.kinds = kinds()
         self.schema = pa.schema([pa.field(name, self.kinds[name], null) for name, null in wanted])
@@ -106,6 +110,7 @@ class Decoder:
                 pa.timestamp("ms", "UTC"), filled.timestamp
             ).cast(self.kinds["timestamp"]),
             "timestampType": lambda filled: arrow.numbers(pa.int32(), filled.timestamp_type),
+            APPLIANCE: lambda filled: self._constant(APPLIANCE, self.appliance, len(filled)),
             HEADERS: self._headers,
         }
 
@@ -142,5 +147,6 @@ def kinds() -> dict[str, Any]:
         "offset": pa.int64(),
         "timestamp": pa.timestamp("us", "UTC"),
         "timestampType": pa.int32(),
+        APPLIANCE: pa.string(),
         HEADERS: pa.list_(header),
     }

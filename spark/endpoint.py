@@ -40,7 +40,7 @@ class Endpoint:
     """The admin port sends who asks for bulk data to another port, with a ticket that is good once.
     `plan` tells which it is: workers go there at once."""
 
-    url: str
+    url: str  # or several of brokers of one cluster, separated by commas: any of them will do
     token: str
     retries: int
     ca: str = ""  # PEM of the authorities that are trusted: workers have no file. "": the system's
@@ -54,17 +54,18 @@ class Endpoint:
 
     def _get(self, path: str, query: Mapping[str, Any]) -> tuple[str, Any]:
         """Where it is, and what is there."""
+        urls = self.url.split(",")
         for attempt in range(self.retries + 1):
-            try:
-                return self._get_once(path, query)
-            except PASSING as error:
-                check_trust(self.url, error)
-                if attempt == self.retries:
-                    raise ConnectionError(
-                        f"{self.url}{path}: {attempt + 1} tries, the last: {error!r}"
-                    ) from error
+            for url in urls:
+                try:
+                    return self.at(url)._get_once(path, query)
+                except PASSING as error:
+                    check_trust(url, error)
+                    last = error
+            if attempt < self.retries:
                 pause(attempt)
-        raise AssertionError("the last try returns or raises")
+        told = ", ".join(f"{url}{path}" for url in urls)
+        raise ConnectionError(f"{told}: {self.retries + 1} tries, the last: {last!r}") from last
 
     def _get_once(self, path: str, query: Mapping[str, Any]) -> tuple[str, Any]:
         with self.opened(path, query) as (url, response):
@@ -104,9 +105,10 @@ class Endpoint:
 
     def kafka_address(self) -> str:
         """The appliance's own address; if it listens on all interfaces, the host of the URL."""
-        host, _, port = str(self.get("/api/v1/health")["listeners"]["kafka"]).rpartition(":")
+        url, health = self._get("/api/v1/health", {})
+        host, _, port = str(health["listeners"]["kafka"]).rpartition(":")
         if host in ("0.0.0.0", "[::]", "::", ""):
-            host = urlsplit(self.url).hostname or host
+            host = urlsplit(url).hostname or host
         return f"{host}:{port}"
 
 

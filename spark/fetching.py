@@ -67,7 +67,7 @@ class Source:
 class Fetching:
     def __init__(self, source: Source, split: Split) -> None:
         self.source, self.split = source, split
-        self.decoder = Decoder(split.topic, split.partition, source.columns)
+        self.decoder = Decoder(split.topic, split.partition, source.columns, split.appliance)
         self.endpoint = source.endpoint.at(split.url)
         self.next_offset = split.start
         self.ratio = float(RATIO_AT_FIRST)
@@ -92,7 +92,8 @@ class Fetching:
 
     def __str__(self) -> str:
         split = self.split
-        return f"{split.topic}-{split.partition} offsets {self.next_offset} to {split.end}"
+        where = f"{split.appliance}/" if split.appliance else ""
+        return f"{where}{split.topic}-{split.partition} offsets {self.next_offset} to {split.end}"
 
     def _go_on_after(self, error: Refused) -> None:
         """Retention deleted records between the plan and now."""

@@ -43,7 +43,12 @@ class Row:
 ROWS = (
     Row("url", "", "batch, stream, write", "The appliance's admin address: `http://host:port`, or "
         "`https://`. For reading, that of bulk data will do, too. Needed, but for a write with "
-        "`kafka.bootstrap.servers`."),
+        "`kafka.bootstrap.servers`. Of a cluster several, separated by commas: any that answers "
+        "makes the plan."),
+    Row("appliances", "", "batch, stream", '`{"north": "http://a:8780", "south": '
+        '"http://b:8780"}`: several appliances as one source, instead of `url`. A topic is read '
+        "from each; `north/clicks` in other options is the one of that appliance. There is one "
+        "more column, `appliance`."),
     Row("caFile", "", "batch, stream, write", "With `https`: a file in PEM with the authorities "
         "that are trusted instead of the system's. The driver reads it, workers need none. "
         "Without it `APPLIANCE_CA_FILE` in the driver's environment."),
@@ -176,10 +181,22 @@ class Given:
                 f"option url is needed, the admin address of the appliance:{beside} set "
                 '.option("url", "http://HOST:PORT") to what its ready line calls admin='
             )
-        parts = urlsplit(text)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise OptionInvalid(f"option url: got {text!r}, wanted http[s]://host:port")
-        return text.rstrip("/")
+        return _urls("url", text)
+
+    def appliances(self) -> dict[str, str]:
+        """Addresses by name; empty: there is one."""
+        if not self.text("appliances"):
+            return {}
+        if self.text("url"):
+            raise OptionInvalid("options url and appliances: got both, wanted one of them")
+        found = self.json("appliances")
+        if not isinstance(found, dict) or not all(
+            re.fullmatch(r"[\w.-]+", name) and isinstance(url, str) for name, url in found.items()
+        ) or not found:  # fmt: skip
+            raise OptionInvalid(
+                f'option appliances: got {found!r}, wanted {{"north": "http://host:port"}}'
+            )
+        return {name: _urls("appliances", url) for name, url in found.items()}
 
     def token(self) -> str:
         """"": nobody's."""
@@ -201,6 +218,16 @@ class Given:
             return ca_in(file) if file else ""
         except CaFileInvalid as error:
             raise OptionInvalid(f"option caFile: {error}") from error
+
+
+def _urls(option: str, text: str) -> str:
+    """Without spaces and slashes at the end."""
+    urls = [each.strip().rstrip("/") for each in text.split(",")]
+    for url in urls:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise OptionInvalid(f"option {option}: got {url!r}, wanted http[s]://host:port")
+    return ",".join(urls)
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,14 @@ The offsets are fixed here, before the first task: the plan has only numbers.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
+from appliance_spark.appliances import Appliances, appliance_in, topic_in
 from appliance_spark.bounds import ID, Bound, as_text
 from appliance_spark.endpoint import OTHER_TOPIC, Endpoint, Refused
 from appliance_spark.options import (
@@ -49,13 +49,14 @@ class Split(InputPartition):
     end: int
     topic_id: str = ""
     url: str = ""  # where the data is; "": where the plan was asked for
+    appliance: str = ""  # its name, if there are several
 
 
 @dataclass(frozen=True)
 class PlannedRange:
     """One partition with its requested range."""
 
-    topic: str
+    topic: str  # behind the name of its appliance, if there are several
     partition: int
     log_start_offset: int
     end_offset: int
@@ -68,7 +69,7 @@ class PlannedRange:
 class Settings:
     """What batch and stream reads have in common."""
 
-    endpoint: Endpoint
+    endpoints: Mapping[str, Endpoint]  # by name of the appliance; "": the only one
     topics: Topics
     isolation: str
     fail_on_data_loss: bool
@@ -80,7 +81,7 @@ class Settings:
 
 def settings_of(given: Given) -> Settings:
     return Settings(
-        endpoint=endpoint_of(given),
+        endpoints=endpoints_of(given),
         topics=topics_of(given),
         isolation=given.choice("kafka.isolation.level", READ_COMMITTED, READ_UNCOMMITTED),
         fail_on_data_loss=given.bool("failOnDataLoss"),
@@ -92,28 +93,30 @@ def settings_of(given: Given) -> Settings:
 
 
 def endpoint_of(given: Given) -> Endpoint:
+    return _endpoint(given, given.url())
+
+
+def endpoints_of(given: Given) -> dict[str, Endpoint]:
+    named = given.appliances()
+    if not named:
+        return {"": endpoint_of(given)}
+    return {name: _endpoint(given, url) for name, url in named.items()}
+
+
+def _endpoint(given: Given, url: str) -> Endpoint:
     retries = given.int("fetchOffset.numRetries", 0) or 0
-    return Endpoint(given.url(), given.token(), retries, given.ca())
+    return Endpoint(url, given.token(), retries, given.ca())
 
 
 class Planner:
     def __init__(self, settings: Settings) -> None:
-        self.settings, self.endpoint = settings, settings.endpoint
-
-    def topics(self) -> list[str]:
-        topics = self.settings.topics
-        if topics.assigned is not None:
-            return sorted(topics.assigned)
-        if topics.pattern:
-            matches = re.compile(topics.pattern).fullmatch
-            return [name for name in self.endpoint.topics() if matches(name)]
-        return sorted(topics.names)
+        self.settings = settings
+        self.appliances = Appliances(settings.endpoints, settings.topics)
 
     def resolve(self, first: Bound, end: Bound) -> list[PlannedRange]:
         """Each selected partition, with numbers for both bounds."""
-        return [
-            each for topic in self.topics() for each in self._resolve(topic, first, end)
-        ]  # fmt: skip
+        topics = self.appliances.topics()
+        return [each for topic in topics for each in self._resolve(topic, first, end)]
 
     def _resolve(self, topic: str, first: Bound, end: Bound) -> list[PlannedRange]:
         topic_id, ends = self._ends(topic)
@@ -134,7 +137,8 @@ class Planner:
 
     def _ask(self, topic: str, first: str, end: str, splits: int, topic_id: str) -> Any:
         try:
-            return self.endpoint.plan(topic, first, end, splits, self.settings.isolation, topic_id)
+            isolation = self.settings.isolation
+            return self.appliances.plan(topic, first, end, splits, isolation, topic_id)
         except Refused as error:
             if error.status != OTHER_TOPIC:
                 raise
@@ -146,7 +150,7 @@ class Planner:
     def ends(self) -> Offsets:
         """The ends of all selected partitions in one request, because a stream asks often."""
         made: Offsets = {}
-        for topic in self.topics():
+        for topic in self.appliances.topics():
             topic_id, ends = self._ends(topic)
             made[topic] = {**{str(number): end for number, end in ends.items()}, ID: topic_id}
         return made
@@ -155,17 +159,21 @@ class Planner:
         return self._ends(topic)[0]
 
     def _ends(self, topic: str) -> tuple[str, dict[int, int]]:
-        plan = self.endpoint.plan(topic, "latest", "latest", 0, self.settings.isolation)
+        plan = self.plan(topic, "latest", "latest")
         there = {each["partition"]: each["end_offset"] for each in plan["partitions"]}
-        assigned = self.settings.topics.assigned
+        assigned = self.appliances.assigned(topic)
         if assigned is None:
             return plan["topic_id"], there
-        missing = sorted(set(assigned[topic]) - set(there))
+        missing = sorted(set(assigned) - set(there))
         if missing:
             raise OptionInvalid(
                 f"option assign: topic {topic} has partitions 0 to {len(there) - 1}, got {missing}"
             )
-        return plan["topic_id"], {number: there[number] for number in assigned[topic]}
+        return plan["topic_id"], {number: there[number] for number in assigned}
+
+    def plan(self, topic: str, first: str, end: str) -> Any:
+        """Of the topic that has the name now."""
+        return self.appliances.plan(topic, first, end, 0, self.settings.isolation)
 
     def _chosen(self, topic: str, numbers: list[int], first: Bound, end: Bound) -> list[int]:
         """Both bounds may name the same subset of partitions, which is then read. If only one bound
@@ -241,15 +249,15 @@ class Planner:
             if share > len(plan["splits"]):
                 plan = self._plan(topic, of, share)
             made += [
-                Split(topic, each["partition"], each["start"], each["end"], plan["topic_id"],
-                      plan["url"])
+                Split(topic_in(topic), each["partition"], each["start"], each["end"],
+                      plan["topic_id"], plan["url"], appliance_in(topic))
                 for each in plan["splits"]
             ]
         return [part for split in made for part in cut(split, self.settings.split_records)]
 
     def log_start(self, topic: str, partition: int) -> int:
         text = as_text({partition: "earliest"})
-        plan = self.endpoint.plan(topic, text, text, 0, self.settings.isolation)
+        plan = self.plan(topic, text, text)
         return int(plan["partitions"][0]["log_start_offset"])
 
     def _plan(self, topic: str, ranges: list[PlannedRange], splits: int) -> Any:
@@ -268,10 +276,7 @@ def cut(split: Split, records_max: int | None) -> list[Split]:
         return [split]
     count = -(-size // records_max)
     ends = [split.start + size * i // count for i in range(count + 1)]
-    return [
-        Split(split.topic, split.partition, *each, split.topic_id, split.url)
-        for each in pairwise(ends)
-    ]
+    return [replace(split, start=start, end=end) for start, end in pairwise(ends)]
 
 
 def check_same(who: str, topic: str, was: str | None, now: str) -> None:

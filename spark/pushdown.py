@@ -1,8 +1,8 @@
 """Applies a query's filters to the read: fewer partitions, shorter ranges of offsets.
 
-Filters on `topic`, `partition` and `offset` are fully applied here. Of filters on `timestamp` only
-a lower bound helps: earlier records may follow the first one that passes, so Spark filters the
-rest.
+Filters on `appliance`, `topic`, `partition` and `offset` are fully applied here. Of filters on
+`timestamp` only a lower bound helps: earlier records may follow the first one that passes, so Spark
+filters the rest.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from typing import Any
 from pyspark.sql import datasource
 from pyspark.sql.types import StructType
 
+from appliance_spark.appliances import appliance_in, topic_in
 from appliance_spark.batch_read import BatchReader
 from appliance_spark.bounds import as_text
 from appliance_spark.options import Given
 from appliance_spark.planning import PlannedRange, Planner
 
 Test = Callable[[Any], bool]
+
+OF_A_PARTITION = (("appliance",), ("topic",), ("partition",))
 
 
 @dataclass(frozen=True)
@@ -87,11 +90,11 @@ class FilteringReader(BatchReader):
 
     def _take(self, term: datasource.Filter) -> bool:
         if isinstance(term, datasource.IsNotNull):
-            return getattr(term, "attribute", ()) in (("topic",), ("partition",), ("offset",))
+            return getattr(term, "attribute", ()) in (*OF_A_PARTITION, ("offset",))
         column = getattr(term, "attribute", ())
         if column == ("timestamp",):
             self.since_ms = max(self.since_ms, earliest_ms(term) or 0)
-        elif column in (("topic",), ("partition",)) and test_of(term):
+        elif column in OF_A_PARTITION and test_of(term):
             self.terms.append(term)
             return True
         elif column == ("offset",) and (found := range_of(term)):
@@ -106,7 +109,7 @@ class FilteringReader(BatchReader):
 
     def _passes(self, planned: PlannedRange) -> bool:
         return all(
-            test(getattr(planned, attribute_of(term)))
+            test(value_of(planned, attribute_of(term)))
             for term in self.terms
             if (test := test_of(term)) is not None
         )
@@ -116,12 +119,12 @@ class FilteringReader(BatchReader):
         return replace(planned, start=start, end=max(start, end))
 
     def _later(self, ranges: Sequence[PlannedRange]) -> Iterator[PlannedRange]:
-        endpoint = Planner(self.settings).endpoint
+        planner = Planner(self.settings)
         for topic in dict.fromkeys(each.topic for each in ranges):
             of = [each for each in ranges if each.topic == topic]
             since = as_text({each.partition: f"@{self.since_ms}" for each in of})
             end = as_text({each.partition: each.end for each in of})
-            plan = endpoint.plan(topic, since, end, 0, self.settings.isolation)
+            plan = planner.plan(topic, since, end)
             starts = {each["partition"]: each["start"] for each in plan["partitions"]}
             for each in of:
                 start = max(each.start, starts[each.partition])
@@ -130,3 +133,8 @@ class FilteringReader(BatchReader):
 
 def attribute_of(term: datasource.Filter) -> str:
     return str(getattr(term, "attribute", ("",))[0])
+
+
+def value_of(planned: PlannedRange, column: str) -> Any:
+    known = {"appliance": appliance_in(planned.topic), "topic": topic_in(planned.topic)}
+    return known.get(column, planned.partition)

@@ -28,7 +28,8 @@ class ApplianceDataSource(DataSource):
         return "appliance"
 
     def schema(self) -> str:
-        return record_schema(Given(self.options).bool("includeHeaders"))
+        given = Given(self.options)
+        return record_schema(given.bool("includeHeaders"), bool(given.text("appliances")))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         given = Given(self.options)

@@ -22,7 +22,7 @@ THEIR_OWN = {
         "re.compile(re.sub('{(\\\\w+)}', '(?P<\\\\1>[^/]+)', route.url))"
     ),
     "spark/options.py": "re.compile(text)",
-    "spark/planning.py": "re.compile(topics.pattern)",
+    "spark/appliances.py": "re.compile(self.chosen.pattern)",
 }
 
 

@@ -1,0 +1,79 @@
+"""Several appliances as one source. Each has a name, and its topics bear that before a slash, which
+no topic's name has: `north/clicks`. So plans, offsets of a checkpoint and messages tell them apart.
+With one appliance there is neither.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from appliance_spark.endpoint import Endpoint
+from appliance_spark.options import OptionInvalid, Topics
+
+
+def topic_in(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+def appliance_in(name: str) -> str:
+    return name.rpartition("/")[0]
+
+
+class Appliances:
+    """By name; one alone has none."""
+
+    def __init__(self, endpoints: Mapping[str, Endpoint], topics: Topics) -> None:
+        self.endpoints, self.chosen = endpoints, topics
+        self._seen: dict[tuple[str, str], str] = {}
+        self.names = topics.names if topics.assigned is None else tuple(topics.assigned)
+        unknown = sorted({appliance_in(name) for name in self.names} - {"", *endpoints})
+        if unknown and "" not in endpoints:
+            raise OptionInvalid(
+                f"option appliances: has {', '.join(sorted(endpoints))}, and the topics are of "
+                f"{', '.join(unknown)}"
+            )
+
+    def topics(self) -> list[str]:
+        return sorted(
+            f"{appliance}/{topic}" if appliance else topic
+            for appliance in self.endpoints for topic in self._topics_at(appliance)
+        )  # fmt: skip
+
+    def _topics_at(self, appliance: str) -> list[str]:
+        """A topic named without an appliance must be at each: one left out would be missed."""
+        if self.chosen.pattern:
+            matches = re.compile(self.chosen.pattern).fullmatch
+            return [name for name in self.endpoints[appliance].topics() if matches(name)]
+        if not appliance:
+            return list(self.names)
+        here = [name for name in self.names if appliance_in(name) in ("", appliance)]
+        return list(dict.fromkeys(topic_in(name) for name in here))
+
+    def assigned(self, topic: str) -> tuple[int, ...] | None:
+        """None: all partitions."""
+        assigned = self.chosen.assigned
+        if assigned is None:
+            return None
+        return assigned[topic] if topic in assigned else assigned[topic_in(topic)]
+
+    def plan(
+        self, topic: str, first: str, end: str, splits: int, isolation: str, topic_id: str = ""
+    ) -> Any:
+        appliance, name = appliance_in(topic), topic_in(topic)
+        if appliance not in self.endpoints:
+            appliance, name = "", topic
+        plan = self.endpoints[appliance].plan(name, first, end, splits, isolation, topic_id)
+        self._check_twice(topic, plan)
+        return plan
+
+    def _check_twice(self, topic: str, plan: Mapping[str, Any]) -> None:
+        """Brokers of one cluster have the same topics: all would be read once for each of them."""
+        before = self._seen.setdefault((plan["cluster_id"], plan["topic_id"]), topic)
+        if before != topic:
+            raise OptionInvalid(
+                f"option appliances: {before} and {topic} are the same topic, of the cluster "
+                f"{plan['cluster_id']}: give the addresses of its brokers under one name, "
+                "separated by commas"
+            )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from appliance.admin.decoding import DecodeFailed, SchemaInvalid
@@ -121,18 +121,17 @@ class Walk:
 class AvroDecoder:
     form = "avro"
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, before: Iterable[str] = ()) -> None:
+        """`before`: schemas of types that this one names, each behind those that it needs."""
         # imported late: few topics have a schema, and the import takes 50 ms
         import fastavro
 
         self._read = fastavro.schemaless_reader
         self._names: dict[str, Any] = {}
         try:
-            written = json.loads(text)
-            check(written)
-            self._schema: Any = fastavro.parse_schema(written, self._names)
-        except (ValueError, RecursionError) as error:
-            raise SchemaInvalid(f"no JSON: {error}") from error
+            for each in dict.fromkeys(before):  # two names may lead to one
+                fastavro.parse_schema(checked(each), self._names)
+            self._schema: Any = fastavro.parse_schema(checked(text), self._names)
         except SchemaInvalid:
             raise
         except Exception as error:
@@ -142,13 +141,13 @@ class AvroDecoder:
     def decode(self, data: bytes) -> tuple[str, int | None]:
         if data[:1] == b"\0" and len(data) >= MAGIC_SIZE:
             try:
-                text = self._decoded(data[MAGIC_SIZE:])
+                text = self.json_of(data[MAGIC_SIZE:])
                 return text, int.from_bytes(data[1:MAGIC_SIZE], "big")
             except DecodeFailed:
                 pass  # a datum may begin with a zero, too
-        return self._decoded(data), None
+        return self.json_of(data), None
 
-    def _decoded(self, data: bytes) -> str:
+    def json_of(self, data: bytes) -> str:
         end = Walk(self._names, data).end(self._schema, 0)
         if end != len(data):
             raise DecodeFailed(f"{len(data) - end} bytes are left behind the record")
@@ -157,6 +156,15 @@ class AvroDecoder:
             return json.dumps(found, ensure_ascii=False, default=plain)
         except Exception as error:
             raise DecodeFailed(said(error)) from error
+
+
+def checked(text: str) -> Any:
+    try:
+        written = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise SchemaInvalid(f"no JSON: {error}") from error
+    check(written)
+    return written
 
 
 def check(schema: Any, depth: int = 0) -> None:

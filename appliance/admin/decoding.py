@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from appliance.errors import ApplianceError
+
+if TYPE_CHECKING:
+    from appliance.admin.registry_look import RegistryLook
 
 SCHEMA_BYTES_MAX = 1 << 20
 DATA_BYTES_MAX = 256 << 10  # of one key or value: decoding may take a hundred times that in memory
 PAGE_SECONDS_MAX = 2.0  # for a whole page; the rest is shown undecoded
+
+Result = TypeVar("Result")
 
 
 class SchemaInvalid(ApplianceError):
@@ -31,19 +37,25 @@ class Decoder(Protocol):
 
 
 class Decoders:
-    """The decoders for one page of messages; either may be None. Counts the used time."""
+    """The decoders for one page of messages; any may be None. Counts the used time."""
 
-    def __init__(self, key: Decoder | None = None, value: Decoder | None = None) -> None:
-        self.key, self.value = key, value
+    def __init__(
+        self, key: Decoder | None = None, value: Decoder | None = None,
+        registry: RegistryLook | None = None,
+    ) -> None:  # fmt: skip
+        self.key, self.value, self.registry = key, value, registry
         self._spent = 0.0
 
     def decoded(self, decoder: Decoder, data: bytes) -> tuple[str, int | None]:
+        return self.bounded(decoder.decode, data)
+
+    def bounded(self, decode: Callable[[bytes], Result], data: bytes) -> Result:
         if len(data) > DATA_BYTES_MAX:
             raise DecodeFailed(f"got {len(data)} bytes, at most {DATA_BYTES_MAX} are decoded")
         if self._spent > PAGE_SECONDS_MAX:
             raise DecodeFailed(f"left out: this page took {self._spent:.1f} s already")
         began = time.monotonic()
         try:
-            return decoder.decode(data)
+            return decode(data)
         finally:
             self._spent += time.monotonic() - began

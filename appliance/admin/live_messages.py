@@ -65,7 +65,8 @@ async def send_news(call: Call, topic: Topic, wanted: Filter, response: web.Stre
             continue
         seen = await looked(call, topic, ranges, wanted, LIVE_MESSAGES_MAX, False)
         left = sum(each.end - each.first for each in seen.left)
-        decoders = await decoders_of(call, topic)  # they may have been changed, and count anew
+        # anew each time: schemas may have been changed, and the used time counts by page
+        decoders = await decoders_of(call, topic, [each.record for each in seen.found])
         events = await asyncio.to_thread(events_of, seen.found, decoders, call.params["full"])
         if left:
             events.append(event("skipped", {"offsets": left}))

@@ -57,7 +57,7 @@ async def list_messages(call: Call) -> Messages:
         found.sort(key=lambda each: (-each.record.timestamp, each.partition, -each.record.offset))
         found, kept_back = found[: call.params["limit"]], found[call.params["limit"] :]
         seen.left = with_back(seen.left, kept_back, ranges)
-    decoders = await decoders_of(call, topic)
+    decoders = await decoders_of(call, topic, [each.record for each in found])
     is_full = call.params["full"]
     return {
         "messages": await asyncio.to_thread(

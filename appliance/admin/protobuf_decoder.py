@@ -7,6 +7,7 @@ C code parses the data and limits its depth (100).
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterable
 from typing import Any
 
 from appliance.admin.avro_decoder import said
@@ -22,20 +23,15 @@ class ProtobufDecoder:
 
     def __init__(self, text: str, message: str) -> None:
         # imported late: few topics have a schema, and the import takes 50 ms
-        from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
-        from google.protobuf.unknown_fields import UnknownFieldSet
+        from google.protobuf import descriptor_pb2
 
-        self._json, self._unknown = json_format, UnknownFieldSet
-        self._pool = descriptor_pool.DescriptorPool()
         files = descriptor_pb2.FileDescriptorSet()
         try:
             files.ParseFromString(base64.b64decode(text, validate=True))
-            for each in files.file:
-                self._pool.AddSerializedFile(each.SerializeToString())
+            self._messages = Messages(files.file)
             self.names = [name for file in files.file for name in names_of(file)]
             self.about = message or only(files.file)
-            message_type = self._pool.FindMessageTypeByName(self.about)
-            self._class = message_factory.GetMessageClass(message_type)
+            self._messages.check(self.about)
         except SchemaInvalid:
             raise
         except KeyError as error:
@@ -47,18 +43,38 @@ class ProtobufDecoder:
     def decode(self, data: bytes) -> tuple[str, int | None]:
         """No message begins with a zero, so Confluent's header is unambiguous."""
         if data[:1] != b"\0":
-            return self._decoded(data), None
+            return self._messages.json_of(self.about, data), None
         if len(data) < MAGIC_SIZE:
             raise DecodeFailed(f"got {len(data)} bytes that begin with a zero")
-        return self._decoded(data[after_indexes(data):]), int.from_bytes(data[1:MAGIC_SIZE], "big")
+        text = self._messages.json_of(self.about, data[after_indexes(data):])
+        return text, int.from_bytes(data[1:MAGIC_SIZE], "big")
 
-    def _decoded(self, data: bytes) -> str:
-        message = self._class()
+
+class Messages:
+    """The types of some files, and messages of them as JSON."""
+
+    def __init__(self, files: Iterable[Any]) -> None:
+        """FileDescriptorProto, each behind those that it imports."""
+        from google.protobuf import descriptor_pool, json_format, message_factory
+        from google.protobuf.unknown_fields import UnknownFieldSet
+
+        self._json, self._unknown = json_format, UnknownFieldSet
+        self._class_of = message_factory.GetMessageClass
+        self._pool = descriptor_pool.DescriptorPool()
+        for each in files:
+            self._pool.AddSerializedFile(each.SerializeToString())
+
+    def check(self, name: str) -> None:
+        """Raises KeyError."""
+        self._class_of(self._pool.FindMessageTypeByName(name))
+
+    def json_of(self, name: str, data: bytes) -> str:
         try:
+            message = self._class_of(self._pool.FindMessageTypeByName(name))()
             message.ParseFromString(data)
             unknown = len(self._unknown(message))
             if unknown and not message.ListFields():
-                raise DecodeFailed(f"none of its {unknown} fields is in {self.about}")
+                raise DecodeFailed(f"none of its {unknown} fields is in {name}")
             text: str = self._json.MessageToJson(
                 message, preserving_proto_field_name=True, indent=None, ensure_ascii=False,
                 descriptor_pool=self._pool,
@@ -71,14 +87,20 @@ class ProtobufDecoder:
 
 
 def after_indexes(data: bytes) -> int:
-    """Skips the list of indexes: a count and as many numbers, or one zero for the first message.
-    The schema already names the message."""
-    count, position = _zigzag(data, MAGIC_SIZE)
+    """Skips the list of indexes: the schema already names the message."""
+    return indexes_in(data, MAGIC_SIZE)[1]
+
+
+def indexes_in(data: bytes, position: int) -> tuple[list[int], int]:
+    """A count and as many numbers, or one zero for the first message; and where they end."""
+    count, position = _zigzag(data, position)
     if not 0 <= count <= INDEXES_MAX:
         raise DecodeFailed(f"{count} message indexes, wanted at most {INDEXES_MAX}")
+    indexes = []
     for _ in range(count):
-        _, position = _zigzag(data, position)
-    return position
+        index, position = _zigzag(data, position)
+        indexes.append(index)
+    return indexes or [0], position
 
 
 def _zigzag(data: bytes, position: int) -> tuple[int, int]:

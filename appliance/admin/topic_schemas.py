@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import time
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Literal, TypedDict
 
 from typing_extensions import NotRequired
@@ -14,11 +15,16 @@ from appliance.admin import body_schema
 from appliance.admin.avro_decoder import AvroDecoder
 from appliance.admin.decoding import SCHEMA_BYTES_MAX, Decoder, Decoders, SchemaInvalid
 from appliance.admin.protobuf_decoder import ProtobufDecoder
+from appliance.admin.registry_ids import schema_named
+from appliance.admin.registry_look import RegistryLook
 from appliance.admin.rights import ALTER_TOPIC_CONFIGS, DESCRIBE_TOPIC
 from appliance.admin.route import OPERATOR, Call, delete, get, put
+from appliance.admin.schema_registry import Registry
 from appliance.admin.topic_lookup import topic_of
 from appliance.admin.topic_schema_rows import TopicSchema, TopicSchemaRows
+from appliance.config import SchemaRegistryConfig
 from appliance.errors import ResourceUnknown
+from appliance.record._records import Record
 from appliance.topics.topic import Topic
 
 PARTS = ("key", "value")
@@ -35,9 +41,15 @@ class SchemaRow(TypedDict):
     problem: str | None  # why the schema cannot be used
 
 
+class RegistryRow(TypedDict):
+    url: str
+    problem: str | None  # why it cannot be asked just now
+
+
 class SchemaRows(TypedDict):
     key: SchemaRow | None
     value: SchemaRow | None
+    registry: RegistryRow | None  # decodes what has no schema here, and names one there
 
 
 class NewSchema(TypedDict):
@@ -47,9 +59,10 @@ class NewSchema(TypedDict):
 
 
 class Schemas:
-    """Built decoders, by the digest of their schema."""
+    """Built decoders, by the digest of their schema, and those of the registry, if there is one."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: SchemaRegistryConfig) -> None:
+        self.registry = Registry(config) if config.is_on else None
         self._built: OrderedDict[bytes, Decoder] = OrderedDict()
 
     def decoder(self, row: TopicSchema) -> Decoder:
@@ -64,6 +77,10 @@ class Schemas:
                 self._built.popitem(last=False)
         return decoder
 
+    async def close(self) -> None:
+        if self.registry is not None:
+            await self.registry.close()
+
 
 def built(form: str, text: str, message: str) -> Decoder:
     if len(text) > SCHEMA_BYTES_MAX:
@@ -71,8 +88,9 @@ def built(form: str, text: str, message: str) -> Decoder:
     return AvroDecoder(text) if form == "avro" else ProtobufDecoder(text, message)
 
 
-async def decoders_of(call: Call, topic: Topic) -> Decoders:
-    """The decoders of the topic, except for parts that the request wants as plain text."""
+async def decoders_of(call: Call, topic: Topic, records: Iterable[Record]) -> Decoders:
+    """The decoders of the topic, and for other parts those of the registry for these records;
+    none for parts that the request wants as plain text."""
     rows = await asyncio.to_thread(TopicSchemaRows(call.broker.catalog).of, topic.name)
 
     def build() -> Decoders:
@@ -83,9 +101,29 @@ async def decoders_of(call: Call, topic: Topic) -> Decoders:
                     decoders[row.part] = call.schemas.decoder(row)
                 except SchemaInvalid:
                     continue  # the dialog shows the problem; messages are shown undecoded
-        return Decoders(**decoders)
+        return Decoders(decoders.get("key"), decoders.get("value"))
 
-    return await asyncio.to_thread(build) if rows else Decoders()
+    decoders = await asyncio.to_thread(build) if rows else Decoders()
+    decoders.registry = await look_of(call, topic, records, decoders)
+    return decoders
+
+
+async def look_of(
+    call: Call, topic: Topic, records: Iterable[Record], decoders: Decoders
+) -> RegistryLook | None:
+    registry = call.schemas.registry
+    if registry is None:
+        return None
+    wanted = [part for part in PARTS if call.params[f"{part}_as"] == "auto"]
+    parts = [part for part in wanted if getattr(decoders, part) is None]
+    named = [
+        schema_named(part, data, each.headers)
+        for each in records
+        for part in parts
+        if (data := getattr(each, part)) is not None
+    ]
+    known = await registry.known(each.key for each in named if each is not None)
+    return RegistryLook(topic.name, parts, known)
 
 
 def part_of(call: Call) -> str:
@@ -99,7 +137,15 @@ async def list_schemas(call: Call) -> SchemaRows:
     topic = topic_of(call)
     rows = await asyncio.to_thread(TopicSchemaRows(call.broker.catalog).of, topic.name)
     shown = await asyncio.to_thread(lambda: {row.part: row_of(call.schemas, row) for row in rows})
-    return {"key": shown.get("key"), "value": shown.get("value")}
+    return {
+        "key": shown.get("key"),
+        "value": shown.get("value"),
+        "registry": registry_row(call.schemas.registry),
+    }
+
+
+def registry_row(registry: Registry | None) -> RegistryRow | None:
+    return None if registry is None else {"url": registry.place, "problem": registry.problem}
 
 
 def row_of(schemas: Schemas, row: TopicSchema) -> SchemaRow:

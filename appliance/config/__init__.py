@@ -16,6 +16,7 @@ tls           the certificate of this broker
 admin         the admin pages: who may reach them, and what may be done
 oidc          logins to the admin pages at a service (OpenID Connect)
 alerts        mail and webhook: where to, how soon, and how often
+schema_registry  where schemas of records are looked up, to show records decoded
 export        bulk export: how fast, and how much at a time
 access        logins and rights
 delegation_tokens  how long tokens are good that users hand on
@@ -49,6 +50,7 @@ from appliance.config.network import NetworkConfig
 from appliance.config.oidc import OidcConfig
 from appliance.config.partition_log import LogConfig
 from appliance.config.replication import ReplicationConfig
+from appliance.config.schema_registry import SchemaRegistryConfig
 from appliance.config.setting import LONG_MAX, SECOND_MS, Setting, SettingInvalid, settings_of
 from appliance.config.share_groups import ShareGroupsConfig
 from appliance.config.share_state import ShareStateConfig
@@ -87,6 +89,7 @@ __all__ = [
     "NetworkConfig",
     "OidcConfig",
     "ReplicationConfig",
+    "SchemaRegistryConfig",
     "Setting",
     "SettingInvalid",
     "ShareGroupsConfig",

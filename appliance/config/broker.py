@@ -36,6 +36,7 @@ from appliance.config.network import NetworkConfig
 from appliance.config.oidc import OidcConfig
 from appliance.config.partition_log import LogConfig
 from appliance.config.replication import ReplicationConfig
+from appliance.config.schema_registry import SchemaRegistryConfig
 from appliance.config.setting import (
     DAY_MS,
     SECOND_MS,
@@ -186,6 +187,7 @@ class BrokerConfig(Part):
     tls: TlsConfig = field(default_factory=TlsConfig)
     oidc: OidcConfig = field(default_factory=OidcConfig)
     alerts: AlertsConfig = field(default_factory=AlertsConfig)
+    schema_registry: SchemaRegistryConfig = field(default_factory=SchemaRegistryConfig)
     delegation_tokens: DelegationTokensConfig = field(default_factory=DelegationTokensConfig)
     # What was set for one listener: values by the name of the setting, by the listener's name
     of_listeners: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

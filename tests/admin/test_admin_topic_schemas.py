@@ -107,6 +107,14 @@ def test_what_is_no_schema_is_refused(text: str) -> None:
         AvroDecoder(text).decode(b"")
 
 
+@pytest.mark.parametrize(
+    ("text", "words"), [("{", "no JSON"), ('{"type": "nothing"}', "no Avro schema: UnknownType")]
+)
+def test_what_is_wrong_with_a_schema_is_told(text: str, words: str) -> None:
+    with pytest.raises(SchemaInvalid, match=words):
+        AvroDecoder(text)
+
+
 def test_every_prefix_of_a_datum_fails_in_words() -> None:
     found = decoder(ORDER)
     for length in range(len(DATUM)):
@@ -321,6 +329,8 @@ def test_the_walk_ends_where_the_library_does() -> None:
 
 # REST
 
+NONE = {"key": None, "value": None, "registry": None}
+
 
 @pytest.fixture
 def rest(appliance_broker: RunningBroker) -> Rest:
@@ -346,7 +356,7 @@ def test_messages_are_shown_by_the_schema_of_their_topic(
 ) -> None:
     head = struct.pack(">BI", 0, 5)
     produce(appliance_broker, DATUM, head + DATUM, b"{}", b"", key=order(id=3))
-    assert rest.get("/topics/orders/schemas") == {"key": None, "value": None}
+    assert rest.get("/topics/orders/schemas") == NONE
     made = rest.ask("PUT", "/topics/orders/schemas/value",
                     {"form": "avro", "text": json.dumps(ORDER)})
     assert (made.status, made.body["value"]["message"]) == (200, "shop.Order")
@@ -378,7 +388,7 @@ def test_a_schema_that_is_none_is_refused(
     rest: Rest, part: str, body: dict[str, str], status: int
 ) -> None:
     assert rest.refused("PUT", f"/topics/orders/schemas/{part}", body)[0] == status
-    assert rest.get("/topics/orders/schemas") == {"key": None, "value": None}
+    assert rest.get("/topics/orders/schemas") == NONE
 
 
 def test_a_schema_outlives_a_restart_and_ends_with_its_topic(
@@ -393,4 +403,4 @@ def test_a_schema_outlives_a_restart_and_ends_with_its_topic(
         assert values(rest)[0]["form"] == "avro"
         rest.ask("DELETE", "/topics/orders")
         rest.post("/topics", {"name": "orders"})
-        assert rest.get("/topics/orders/schemas") == {"key": None, "value": None}
+        assert rest.get("/topics/orders/schemas") == NONE

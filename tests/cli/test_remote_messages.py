@@ -8,6 +8,7 @@ import json
 import os
 import re
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -19,14 +20,18 @@ import click
 import pyarrow.ipc
 import pyarrow.parquet
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
 
 from appliance.cli.remote import offset_range
 from appliance.cli.remote.access import Access
 from appliance.cli.remote.api import Api
 from appliance.process import progress_bar
 from appliance.process.exit_codes import Command, Failed
-from appliance.testing import RunningBroker
+from appliance.testing import RunningBroker, running_broker
+from tests.admin.test_schema_registry import by_schema
+from tests.support.registry_schemas import recorded
+from tests.support.registry_servers import RepeatingRegistry
+from tests.support.rest import Rest
 from tests.support.shell import Shell
 
 
@@ -65,6 +70,31 @@ def test_bytes_come_back_as_they_were(shell: Shell, tmp_path: Path) -> None:
         {**each, "timestamp_ms": 0} for each in told
     ]
     assert shell.out("consume orders -K ::").splitlines() == ["fffe", "plain", "ff::"]
+
+
+def test_records_are_decoded_by_the_registry_unless_plain_ones_are_wanted(tmp_path: Path) -> None:
+    registry = RepeatingRegistry(recorded("karapace"))
+    head = struct.pack(">BI", 0, registry.ids["people-value"])
+    good, bad = head + b'{"name": "Ada"}', head + b"{"
+    with running_broker(tmp_path, {"schema.registry.url": registry.url}) as broker:
+        shell = Shell(broker.admin)
+        shell.out("topic create people")
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        for each in (good, bad, bad):
+            producer.produce("people", each)
+        assert producer.flush(30) == 0
+        by_schema(Rest(broker.admin), "people")  # from here on they are known
+        told = shell.run("consume people")
+        assert told.stdout.splitlines()[0] == '{"name": "Ada"}'
+        why = "partition 0 offset 1: the value is not decoded: json, schema "
+        assert told.stderr.startswith(why)
+        assert len(told.stderr.splitlines()) == 1, "each reason once"
+        first = json.loads(shell.out("consume people --json -n 1"))
+        assert (first["value"], first["value_schema"]["subject"]) == (
+            '{"name": "Ada"}', "people-value")  # fmt: skip
+        plain = json.loads(shell.out("consume people --json --plain -n 1"))
+        assert (plain["value"], "value_schema" in plain) == (good.decode(), False)
+    registry.close()
 
 
 def test_a_file_may_be_one_message(shell: Shell, tmp_path: Path) -> None:

@@ -61,7 +61,8 @@ def _data(value: Any, is_base64: bool | None) -> dict[str, Any] | None:
 
 
 def to_object(message: dict[str, Any]) -> dict[str, Any]:
-    """The form that `of_object` reads, with partition, offset and timestamp."""
+    """The form that `of_object` reads, with partition, offset, timestamp, and the schemas of a
+    registry by which key and value were decoded."""
     place = {name: message[name] for name in ("partition", "offset", "timestamp_ms")}
     headers = [
         _told(each["value"], "value", "is_base64") | {"name": each["name"]}
@@ -69,8 +70,14 @@ def to_object(message: dict[str, Any]) -> dict[str, Any]:
     ]
     by_name = {each["name"]: each["value"] for each in headers}
     is_plain = len(by_name) == len(headers) and not any("is_base64" in each for each in headers)
+    schemas = {
+        f"{part}_schema": message[part]["schema"]
+        for part in ("key", "value")
+        if message[part] is not None and "schema" in message[part]
+    }
     return {
         **place,
+        **schemas,
         **_told(message["key"], "key", "key_is_base64"),
         **_told(message["value"], "value", "value_is_base64"),
         "headers": by_name if is_plain else headers,

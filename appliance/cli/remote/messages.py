@@ -27,7 +27,12 @@ BATCH_BYTES = 2 << 20  # as JSON; the broker accepts a body of 4 MiB
 COPY_BYTES = 64 << 10  # of a file at once
 TOPIC = click.argument("topic", metavar="TOPIC")
 FILES = ("csv", "arrow", "parquet")  # formats that the broker makes
+PLAIN = {"key_as": "plain", "value_as": "plain"}
+UNDECODED = "appliance.consume.undecoded"  # why keys or values were not decoded, as told
+UNDECODED_MAX = 20  # reasons that are told
 UNREADABLE = "appliance.consume.unreadable"  # counts unreadable ranges that the command met
+
+Query = dict[str, str | None]  # which messages, and how they are shown
 
 
 @click.command(cls=Command)
@@ -112,13 +117,18 @@ def batches(messages: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]
 @click.option("--key-separator", "-K", "separator",
               help="Print keys too, with this separator.")
 @click.option("--follow", is_flag=True, help="Print new messages until interrupted.")
+@click.option("--plain", is_flag=True,
+              help="Keys and values as they are stored, not decoded by a schema.")
 @asks_a_broker
 def consume(
     api: Api, as_json: bool, topic: str, offset: str, count_max: int | None,
     partition: int | None, wanted: str, group: str | None, form: str, separator: str | None,
-    follow: bool,
+    follow: bool, plain: bool,
 ) -> None:  # fmt: skip
     """Print messages: a value a line, or with --json an object a line.
+
+    Keys and values are decoded by the topic's schema or the broker's schema registry, if it has
+    one. --format csv, arrow and parquet have them as they are stored.
 
     The command commits offsets only with --group. It then reads to the end that the topic had at
     the start, commits what was printed, and refuses if the group has members. Exit code 10: some
@@ -129,14 +139,15 @@ def consume(
         refuse(f"--format {form}", "-n, -K, --group, --follow or --json",
                count_max, separator, group, follow or None, as_json or None)  # fmt: skip
         return put_file(api, topic, at, partition, wanted, form)
+    query: Query = {"filter": wanted or None, **(PLAIN if plain else {})}
     if group is not None:
         refuse("--group", "--offset or --follow",
                follow or None, None if offset == "earliest" else offset)  # fmt: skip
-        read_for(api, topic, group, partition, wanted, count_max, show)
+        read_for(api, topic, group, partition, query, count_max, show)
         return tell_of_damage(api, topic, partition)
-    messages = stored(api, topic, at, partition, wanted)
+    messages = stored(api, topic, at, partition, query)
     if follow:
-        messages = chained(messages, followed(api, topic, wanted))
+        messages = chained(messages, followed(api, topic, query))
     for each in islice(messages, count_max):
         show(each)
     tell_of_damage(api, topic, partition)
@@ -193,7 +204,7 @@ def put_file(
 
 
 def read_for(
-    api: Api, topic: str, group: str, partition: int | None, wanted: str, count_max: int | None,
+    api: Api, topic: str, group: str, partition: int | None, query: Query, count_max: int | None,
     show: Callable[[dict[str, Any]], None],
 ) -> None:  # fmt: skip
     """Reads partition by partition. It commits what was printed, also if it is interrupted."""
@@ -206,7 +217,7 @@ def read_for(
         at = before
         try:
             at_most = offset_range.Where(begin, ranges[0]["end_offset"])
-            for each in islice(stored(api, topic, at_most, number, wanted), left):
+            for each in islice(stored(api, topic, at_most, number, query), left):
                 show(each)
                 at = each["offset"] + 1
                 left = left and left - 1
@@ -248,13 +259,13 @@ def chained(
 
 
 def stored(
-    api: Api, topic: str, at: offset_range.Where, partition: int | None, wanted: str
+    api: Api, topic: str, at: offset_range.Where, partition: int | None, query: Query
 ) -> Iterator[dict[str, Any]]:
     cursor = None
     while True:
         answer = api.get(
             f"/topics/{part(topic)}/messages", cursor=cursor, partition=partition,
-            filter=wanted or None, limit=1000, full=True, **{"from": at.begin},
+            limit=1000, full=True, **{"from": at.begin}, **query,
         )  # fmt: skip
         for each in answer["problems"]:
             place = f"partition {each['partition']} offset {each['offset']}"
@@ -266,16 +277,28 @@ def stored(
                 continue
             if at.end_ms is not None and each["timestamp_ms"] >= at.end_ms:
                 continue
+            tell_undecoded(each)
             yield each
         if answer["is_complete"]:
             return
         cursor = answer["next"]
 
 
-def followed(api: Api, topic: str, wanted: str) -> Iterator[dict[str, Any]]:
+def tell_undecoded(message: dict[str, Any]) -> None:
+    """Once for each reason: a thousand messages may have the same."""
+    told = click.get_current_context().meta.setdefault(UNDECODED, set())
+    for name in ("key", "value"):
+        problem = (message[name] or {}).get("problem")
+        if problem is not None and problem not in told and len(told) < UNDECODED_MAX:
+            told.add(problem)
+            place = f"partition {message['partition']} offset {message['offset']}"
+            click.echo(f"{place}: the {name} is not decoded: {problem}", err=True)
+
+
+def followed(api: Api, topic: str, query: Query) -> Iterator[dict[str, Any]]:
     """New messages. The first item is empty and says that the stream is open."""
     path = f"{PREFIX}/topics/{part(topic)}/messages/live"
-    with api.open(path, filter=wanted or None, full=True) as stream:
+    with api.open(path, full=True, **query) as stream:
         yield {}
         name = ""
         for line in stream:
@@ -283,7 +306,9 @@ def followed(api: Api, topic: str, wanted: str) -> Iterator[dict[str, Any]]:
             if word == "event":
                 name = text
             elif word == "data" and name == "message":
-                yield json.loads(text)
+                message = json.loads(text)
+                tell_undecoded(message)
+                yield message
             elif word == "data" and name == "skipped":
                 left = json.loads(text)["offsets"]
                 click.echo(f"{left} messages came too fast and are left out", err=True)

@@ -8,12 +8,20 @@ import { bytes, some } from "../format.js";
 
 const TEXT_MAX = 256 << 10; // characters that are drawn; copying takes all
 
-export const form = ({ form, schema_id: id }) =>
-  id === undefined ? form : `${form} · schema ${id}`;
+/** avro · schema 7 · shop.Order · orders-value v3 */
+export const form = ({ form, schema_id: id, schema }) =>
+  [
+    form,
+    (schema?.id ?? id) !== undefined && `schema ${schema?.id ?? id}`,
+    schema?.type,
+    schema?.subject && `${schema.subject} v${schema.version}`,
+  ]
+    .filter(Boolean)
+    .join(" · ");
 
 /** [the ways to show the data, the best first; the node of the tree if it has one] */
 function viewsOf(data) {
-  const isDecoded = ["avro", "protobuf"].includes(data.form);
+  const isDecoded = data.schema !== undefined || ["avro", "protobuf"].includes(data.form);
   const node = (isDecoded || data.form === "json") && !data.is_cut ? parsed(data.text) : null;
   if (data.form === "hex") return [["bytes"], null];
   // what a schema decoded is no longer there as bytes

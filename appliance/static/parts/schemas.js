@@ -14,15 +14,18 @@ export const useSchemas = (topic) => useApi(`/topics/${encodeURIComponent(topic)
 export const asWords = (query) =>
   PARTS.filter((part) => query[`${part}_as`] === "plain").map((part) => [`${part}_as`, "plain"]);
 
+const nameOf = (schemas, part) =>
+  schemas[part]
+    ? `${FORMS[schemas[part].form]}${schemas[part].message ? `: ${schemas[part].message}` : ""}`
+    : "registry";
+
 export function ShownAs({ schemas, query, set }) {
-  return PARTS.filter((part) => schemas?.[part]).map(
+  return PARTS.filter((part) => schemas?.[part] || schemas?.registry).map(
     (part) => html`
       <label>
         ${part === "key" ? "Keys" : "Values"} as
         <select value=${query[`${part}_as`] ?? "auto"} onChange=${set(`${part}_as`)}>
-          <option value="auto">
-            ${FORMS[schemas[part].form]}${schemas[part].message ? `: ${schemas[part].message}` : ""}
-          </option>
+          <option value="auto">${nameOf(schemas, part)}</option>
           <option value="plain">plain text</option>
         </select>
       </label>
@@ -38,6 +41,16 @@ const inBase64 = (file) =>
     reader.onerror = () => reject(reader.error);
     reader.readAsDataURL(file);
   });
+
+function Registry({ by: { url, problem }, part }) {
+  return html`
+    <p class="muted">
+      Without a schema here, ${part}s that name one are decoded by the registry at${" "}
+      <code>${url}</code>
+    </p>
+    ${problem && html`<p class="notice warn">The registry is away: ${problem}</p>`}
+  `;
+}
 
 export function SchemaDialog({ topic, schemas, onClose }) {
   const [part, setPart] = useState("value");
@@ -93,6 +106,7 @@ export function SchemaDialog({ topic, schemas, onClose }) {
           `
         }
         ${known?.problem && html`<p class="notice bad">${known.problem}</p>`}
+        ${!known && schemas?.registry && html`<${Registry} by=${schemas.registry} part=${part} />`}
         ${
           form === "avro"
             ? html`

@@ -1,0 +1,167 @@
+"""Decoders by a schema as a registry has it: Avro, Protobuf in .proto text, JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from appliance.admin.avro_decoder import AvroDecoder, said
+from appliance.admin.decoding import DecodeFailed, SchemaInvalid
+from appliance.admin.proto_text import imports, proto_file
+from appliance.admin.protobuf_decoder import Messages, indexes_in, listed
+from appliance.admin.registry_client import Found
+from appliance.admin.registry_ids import Named
+
+TITLE_MAX = 300
+WELL_KNOWN = "google/protobuf/"
+
+
+class Decoded(NamedTuple):
+    text: str  # JSON
+    type: str  # its name; "": it has none
+
+
+class SchemaDecoder(Protocol):
+    @property
+    def form(self) -> str: ...
+
+    def decode(self, named: Named) -> Decoded: ...
+
+
+def decoder_of(found: Found) -> SchemaDecoder:
+    """May take long, so a thread calls it. SchemaInvalid says why there is none."""
+    if found.form not in FORMS:
+        raise SchemaInvalid(f"got a schema in {found.form!r}, wanted {', '.join(FORMS)}")
+    return FORMS[found.form](found)
+
+
+class ByAvro:
+    form = "avro"
+
+    def __init__(self, found: Found) -> None:
+        self._decoder = AvroDecoder(found.text, [each.text for each in found.references])
+
+    def decode(self, named: Named) -> Decoded:
+        return Decoded(self._decoder.json_of(named.body), self._decoder.about)
+
+
+class ByJson:
+    """The text is shown as it was written, so that every number stays; it is not validated."""
+
+    form = "json"
+
+    def __init__(self, found: Found) -> None:
+        try:
+            schema = json.loads(found.text)
+        except (ValueError, RecursionError) as error:
+            raise SchemaInvalid(f"no JSON: {said(error)}") from error
+        title = schema.get("title") if isinstance(schema, dict) else None
+        self._type = title[:TITLE_MAX] if isinstance(title, str) else ""
+
+    def decode(self, named: Named) -> Decoded:
+        try:
+            text = named.body.decode()
+            json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise DecodeFailed(f"no JSON: {said(error)}") from error
+        return Decoded(text, self._type)
+
+
+class ByProtobuf:
+    """Each record names its message by a path of indexes: the third of the file, in that the first.
+
+    Options do not matter for decoding, so what only they import (`confluent/meta.proto`) may be
+    missing."""
+
+    form = "protobuf"
+
+    def __init__(self, found: Found) -> None:
+        files, self._known = [], set[str]()
+        for each in found.references:
+            if each.name not in self._known:
+                files += self._with_imports(proto_file(each.name, each.text))
+        self._file = proto_file("the schema", found.text)
+        files += self._with_imports(self._file)
+        try:
+            self._messages = Messages(files)
+        except Exception as error:
+            raise SchemaInvalid(f"no Protobuf schema: {said(error)}") from error
+
+    def _with_imports(self, file: Any) -> list[Any]:
+        """Behind what the library knows by itself."""
+        before = [one for name in imports(file) for one in self._well_known(name)]
+        missing = [name for name in imports(file) if name not in self._known]
+        for name in missing:
+            file.dependency.remove(name)
+        if missing:
+            del file.public_dependency[:]  # places in the list
+        self._known.add(file.name)
+        return [*before, file]
+
+    def _well_known(self, name: str) -> list[Any]:
+        from google.protobuf import descriptor_pb2
+
+        if name in self._known or not name.startswith(WELL_KNOWN):
+            return []
+        found: list[Any] = []
+        module = library_file(name)
+        if module is not None:
+            for each in module.dependencies:
+                found += self._well_known(each.name)
+            self._known.add(name)
+            found.append(descriptor_pb2.FileDescriptorProto.FromString(module.serialized_pb))
+        return found
+
+    def decode(self, named: Named) -> Decoded:
+        if named.behind is None:
+            indexes, end = indexes_in(named.body, 0)
+            body = named.body[end:]
+        else:
+            indexes = indexes_in(named.behind, 0)[0] if named.behind else self._only()
+            body = named.body
+        name = self._name_at(indexes)
+        return Decoded(self._messages.json_of(name, body), name)
+
+    def _only(self) -> list[int]:
+        if len(self._file.message_type) != 1:
+            names = [each.name for each in self._file.message_type]
+            raise DecodeFailed(f"the header does not say which message: {listed(names)}")
+        return [0]
+
+    def _name_at(self, indexes: list[int]) -> str:
+        within, names = self._file.message_type, [self._file.package] if self._file.package else []
+        for index in indexes:
+            own = [each for each in within if not each.options.map_entry]
+            if not 0 <= index < len(own):
+                raise DecodeFailed(f"message {indexes} is not in the schema")
+            names.append(own[index].name)
+            within = own[index].nested_type
+        return ".".join(names)
+
+
+FORMS: dict[str, Callable[[Found], SchemaDecoder]] = {
+    "AVRO": ByAvro,
+    "PROTOBUF": ByProtobuf,
+    "JSON": ByJson,
+}
+
+
+def library_file(name: str) -> Any:
+    """Of the library's own files; None: it has none of this name."""
+    from google.protobuf import (  # noqa: F401 - each puts its file into the pool
+        any_pb2,
+        api_pb2,
+        descriptor_pool,
+        duration_pb2,
+        empty_pb2,
+        field_mask_pb2,
+        struct_pb2,
+        timestamp_pb2,
+        wrappers_pb2,
+    )
+
+    try:
+        return descriptor_pool.Default().FindFileByName(name)
+    except KeyError:
+        return None

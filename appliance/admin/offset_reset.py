@@ -23,6 +23,7 @@ from appliance.groups.records import OffsetCommitValue, Partition
 from appliance.groups.states import GroupRefused
 from appliance.groups.zookeeper_groups import non_empty
 from appliance.protocol import ErrorCode
+from appliance.topics.known_end import check_end_is_known
 from appliance.topics.topic import Topic, TopicUnknown
 
 
@@ -147,6 +148,7 @@ async def bounds_of(
 
 def bounds_here(log: Log, time_ms: int | None) -> Bounds:
     """Reads the disk for a time."""
+    check_end_is_known(log)
     at = None if time_ms is None else log.offset_for_timestamp(time_ms)
     return Bounds(log.log_start_offset, log.high_watermark, None if at is None else at[0])
 

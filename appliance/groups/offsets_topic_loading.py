@@ -26,6 +26,7 @@ from appliance.process import event_log
 from appliance.process.detached_tasks import Tasks
 from appliance.protocol import ErrorCode
 from appliance.topics.internal_topic import HELD_UP_S
+from appliance.topics.known_end import knows_end
 from appliance.topics.topic import OFFSETS, Topic, TopicUnavailable
 
 logger = event_log.named("groups")
@@ -229,7 +230,7 @@ class Loading:
         while not term.over.is_set():
             log = self._log(term.partition)
             is_ours = log.role == "leader" and log.election == term.epoch
-            if is_ours and log.high_watermark >= log.leads_from:
+            if is_ours and knows_end(log):
                 return
             await _until_over(term, wait_s)
             wait_s = min(2 * wait_s, WATERMARK_MAX_S)

@@ -16,6 +16,7 @@ from appliance._log import Log
 from appliance.errors import ApplianceError, OffsetInHole
 from appliance.record import _batch
 from appliance.share.acquisition import Acquired, Extent
+from appliance.topics.known_end import check_end_is_known
 
 STEP_BYTES = 64 << 10
 
@@ -132,6 +133,7 @@ def reset_offset(log: Log, strategy: str, duration_ms: int, now_ms: int) -> int:
     """Where a group begins that has not read this partition before."""
     if strategy == "earliest":
         return log.log_start_offset
+    check_end_is_known(log)
     if strategy == "latest":
         return log.high_watermark
     offset_and_time = log.offset_for_timestamp(now_ms - duration_ms)

@@ -24,6 +24,7 @@ from appliance.errors import ApplianceError, NotLeader
 from appliance.process.detached_tasks import Tasks
 from appliance.process.event_log import Named
 from appliance.topics.internal_topic import HELD_UP_S, InternalTopic, Record, Write, partition_of
+from appliance.topics.known_end import knows_end
 from appliance.topics.topic import Topic, TopicUnavailable
 
 # Between two looks at how far the replicas are, of a partition that is to be read.
@@ -194,7 +195,7 @@ class LedPartitions(Generic[Read]):
         while not term.over.is_set():
             log = self._log(term)
             is_ours = log.role == "leader" and log.election == term.epoch
-            if is_ours and log.high_watermark >= log.leads_from:
+            if is_ours and knows_end(log):
                 return
             await until_over(term, wait_s)
             wait_s = min(2 * wait_s, WATERMARK_MAX_S)

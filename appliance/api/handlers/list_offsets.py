@@ -42,6 +42,7 @@ from appliance.errors import ApplianceError, Refused
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from appliance.storage._log_description import SegmentInfo
+from appliance.topics.known_end import end_unknown, knows_end
 
 KEY = 2
 VERSIONS = (1, 11)
@@ -61,6 +62,7 @@ AT_THE_START = (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING)
 COMMIT_WAIT_MS = 1000
 NONE = -1  # no such offset, no timestamp to tell
 FIRST_WITH_NOT_AVAILABLE = 5
+NOT_AVAILABLE, OLDER = ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.LEADER_NOT_AVAILABLE
 LONG_MAX = (1 << 63) - 1
 
 Asked = ListOffsetsRequest.ListOffsetsPartition
@@ -147,25 +149,16 @@ def _partition(asked: Asked, log: Log | ApplianceError, up_to: str, version: int
     try:
         if isinstance(log, ApplianceError):
             raise log
+        is_known = asked.timestamp in AT_THE_START or knows_end(log)  # first
         found = _special(log, asked.timestamp, up_to) or _by_time(log, asked.timestamp, up_to)
-        if asked.timestamp == LATEST or found.offset < 0:
-            _check_end_is_known(log, asked.timestamp, version)
+        if not is_known and (asked.timestamp == LATEST or found.offset < 0):
+            raise end_unknown(log, NOT_AVAILABLE if version >= FIRST_WITH_NOT_AVAILABLE else OLDER)
     except ApplianceError as error:
         answer.error_code = error.kafka_code
         return answer
     answer.offset, answer.timestamp = found
     answer.leader_epoch = NO_EPOCH if found.offset < 0 else leader_epoch_at(log, found.offset)
     return answer
-
-
-def _check_end_is_known(log: Log, timestamp: int, version: int) -> None:
-    """A new leader knows the watermark when its followers have said how far they are. Until it has
-    reached where that leader began, there may be more than is known: offsets never go back."""
-    if log.high_watermark < log.leads_from and timestamp not in AT_THE_START:
-        code = ErrorCode.OFFSET_NOT_AVAILABLE
-        if version < FIRST_WITH_NOT_AVAILABLE:
-            code = ErrorCode.LEADER_NOT_AVAILABLE
-        raise Refused(code, f"{log.name}: the replicas have not said yet what they have")
 
 
 def _special(log: Log, timestamp: int, up_to: str) -> OffsetAndTimestamp | None:

@@ -1,0 +1,86 @@
+"""A leader that has just been elected does not know up to where its records count. Nobody is told
+an end then that others have seen passed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from appliance._log import Log
+from appliance.admin.live_messages import news
+from appliance.admin.offset_reset import bounds_here
+from appliance.api.handlers import list_offsets
+from appliance.api.handlers.list_offsets import EARLIEST, LATEST, Asked
+from appliance.errors import Refused
+from appliance.protocol import ErrorCode
+from appliance.share.reading import reset_offset
+from appliance.topics.known_end import knows_end
+from tests.support.logs import NOW, batch, one_log
+
+EPOCH, ME, OTHER, COUNT = 3, 1, 2, 4
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    """Elected, and its follower has said nothing yet."""
+    with one_log(tmp_path) as log:
+        log.append_durable(batch(*"abcd"))
+        log.lead(EPOCH, ME, [OTHER], [ME, OTHER], 1)
+        assert not knows_end(log)
+        yield log
+
+
+def gets_known(log: Log) -> None:
+    log.set_in_sync(EPOCH, [ME], [], 1)
+    assert log.high_watermark == COUNT
+
+
+def answer(log: Log, timestamp: int, version: int = 7) -> tuple[int, int]:
+    found = list_offsets._partition(Asked(0, -1, timestamp), log, "stable", version)
+    return found.error_code, found.offset
+
+
+@pytest.mark.parametrize("timestamp", [LATEST, NOW], ids=["latest", "a time"])
+def test_an_end_that_gets_known_meanwhile_is_not_told_as_it_was_before(
+    log: Log, timestamp: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = list_offsets._by_time if timestamp == NOW else list_offsets._special
+
+    def slow(*given: Any) -> Any:
+        found = looked(*given)
+        gets_known(log)
+        return found
+
+    monkeypatch.setattr(list_offsets, looked.__name__, slow)
+    assert answer(log, timestamp) == (ErrorCode.OFFSET_NOT_AVAILABLE, -1)
+    monkeypatch.undo()
+    assert answer(log, timestamp) == (0, COUNT if timestamp == LATEST else 0)
+
+
+def test_the_start_is_known_and_older_clients_are_told_in_their_words(log: Log) -> None:
+    assert answer(log, EARLIEST) == (0, 0)
+    assert answer(log, LATEST, 4) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+
+
+def test_groups_do_not_begin_at_such_an_end(log: Log) -> None:
+    assert reset_offset(log, "earliest", 0, NOW) == 0
+    for ask in (lambda: reset_offset(log, "latest", 0, NOW), lambda: bounds_here(log, None)):
+        with pytest.raises(Refused, match="have not said yet what they have; ask again") as refused:
+            ask()
+        assert refused.value.kafka_code == ErrorCode.OFFSET_NOT_AVAILABLE
+    gets_known(log)
+    assert reset_offset(log, "latest", 0, NOW) == COUNT
+    assert bounds_here(log, None).end == COUNT
+
+
+def test_who_follows_live_gets_what_came_when_it_is_known(log: Log) -> None:
+    topic: Any = SimpleNamespace(logs=[log])
+    ends = {0: 2}
+    assert news(topic, ends) == []
+    gets_known(log)
+    assert [(each.first, each.end) for each in news(topic, ends)] == [(2, COUNT)]
+    assert ends == {0: COUNT}

@@ -31,6 +31,7 @@ from appliance.config.config_words import in_words
 from appliance.errors import Refused
 from appliance.protocol import ErrorCode
 from appliance.storage._log_metrics import LogFacts, log_facts
+from appliance.topics.known_end import check_end_is_known
 from appliance.topics.topic import DEFAULT, Topic, check_own
 
 FLUSH_SECONDS_MAX = 30.0  # to empty a topic, unsynced records must become durable within this time
@@ -252,6 +253,8 @@ async def empty_topic(call: Call) -> Emptied:
 
 
 def empty(logs: list[Log]) -> None:
+    for log in logs:
+        check_end_is_known(log)
     for log in logs:
         log.ask_commit()
     for log in logs:

@@ -13,7 +13,8 @@ import pytest
 from appliance._log import Log
 from appliance.admin.live_messages import news
 from appliance.admin.offset_reset import bounds_here
-from appliance.api.handlers import list_offsets
+from appliance.admin.topics import empty
+from appliance.api.handlers import delete_records, list_offsets
 from appliance.api.handlers.list_offsets import EARLIEST, LATEST, Asked
 from appliance.errors import Refused
 from appliance.protocol import ErrorCode
@@ -75,6 +76,19 @@ def test_groups_do_not_begin_at_such_an_end(log: Log) -> None:
     gets_known(log)
     assert reset_offset(log, "latest", 0, NOW) == COUNT
     assert bounds_here(log, None).end == COUNT
+
+
+def test_nothing_is_deleted_up_to_such_an_end(log: Log) -> None:
+    for offset in (delete_records.HIGH_WATERMARK, COUNT):
+        with pytest.raises(Refused) as refused:
+            delete_records._delete(log, offset, 1)
+        assert refused.value.kafka_code == ErrorCode.LEADER_NOT_AVAILABLE
+    with pytest.raises(Refused, match="ask again"):
+        empty([log])
+    gets_known(log)
+    delete_records._delete(log, 2, 1)
+    empty([log])
+    assert log.log_start_offset == COUNT
 
 
 def test_who_follows_live_gets_what_came_when_it_is_known(log: Log) -> None:

@@ -5,7 +5,8 @@ start changes nothing and returns the start. A ListOffsets that the same connect
 without waiting for the response, returns the new start.
 
 If the offset is above the durable end, written records are made durable first, within the timeout:
-a client with an acknowledgement of acks=1 may delete them.
+a client with an acknowledgement of acks=1 may delete them. A new leader that does not know its high
+watermark yet answers LEADER_NOT_AVAILABLE where that decides.
 
 Rights: DELETE on the topic.
 
@@ -24,6 +25,7 @@ from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError, Refused
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+from appliance.topics.known_end import end_unknown, knows_end
 
 KEY = 21
 VERSIONS = (0, 2)
@@ -78,6 +80,8 @@ def _check_policy(broker: Broker, topic: str) -> None:
 
 def _delete(log: Log, offset: int, seconds: float) -> None:
     is_within = HIGH_WATERMARK < offset <= log.high_watermark
+    if not is_within and not knows_end(log):
+        raise end_unknown(log, ErrorCode.LEADER_NOT_AVAILABLE)  # which clients try again for
     if not is_within and log.high_watermark < log.log_end_offset:
         _make_durable(log, seconds)
     log.delete_before(_target(log, offset))

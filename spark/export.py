@@ -19,6 +19,7 @@ import click
 
 from appliance.cli.remote.access import Access, with_access
 from appliance.cli.remote.api import refused, unreached
+from appliance.cli.remote.output import cell
 from appliance.cli.remote.output import table as table_of
 from appliance.process import event_log
 from appliance.process.option_types import FiniteRange
@@ -27,6 +28,7 @@ from appliance_spark import (
     export_definition,
     export_iceberg,
     export_letters,
+    export_list,
     export_manifest,
     export_outcome,
     export_run,
@@ -236,11 +238,14 @@ def list_command(target: str | None, as_json: bool, broker: AdminPort,
         rows = broker.definitions()
     else:
         rows = export_manifest.load_known(Target(target_path(target)))["runs"]
+    if target is None and not as_json:
+        click.echo(table_of(export_list.HEADS, map(export_list.cells, rows)))
+        for trouble in (each for row in rows for each in export_list.troubles(row)):
+            click.echo(cell(trouble))
+        return
     for row in rows:
         if as_json:
             click.echo(json.dumps(row))
-        elif target is None:
-            click.echo(f"{row['name']}  {row.get('target')}  {row.get('schedule')}")
         else:
             click.echo(f"{row['id']}  {row['rows']} rows  {row['dead_letters']} dead letters  "
                        f"{row['files']} files  {row['reason']}")

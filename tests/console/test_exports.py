@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
+from appliance.export import definitions_and_runs, due
 from appliance.testing import RunningBroker
 from tests.console.conftest import MARKUP, Console
 from tests.support.rest import Rest
@@ -77,6 +79,20 @@ def test_a_schedule_in_words_is_previewed(console: Console, broker: RunningBroke
     made = rest.get("/exports/nightly")["schedule"]
     assert (made["when"], made["cron"]) == ("daily 02:30 Europe/Berlin", "30 2 * * *")
     rest.ask("DELETE", "/exports/nightly")
+
+
+def test_a_run_that_did_not_begin_is_said(
+    console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for each in (due, definitions_and_runs):  # the broker is in this process, and has just begun
+        monkeypatch.setattr(each, "NEXT_RUN_BELIEVED_S", 0.0)
+    monkeypatch.setattr(definitions_and_runs.Book, "put_at", lambda *_: 0.0)
+    monkeypatch.setattr(due, "AHEAD_S", -10_000.0)  # what began two hours ago is not that run
+    page = console.open("exports")
+    row = page.locator("#exports tbody tr", has_text="daily")
+    expect(row).to_contain_text("late")
+    row.get_by_role("link", name="daily").click()
+    expect(page.locator("p.notice.warn")).to_contain_text("no run began: is its scheduler running?")
 
 
 def test_home_shows_the_worst_export(console: Console) -> None:

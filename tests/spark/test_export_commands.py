@@ -23,6 +23,7 @@ from appliance_spark import (
 )
 from appliance_spark.export_layout import Target
 from appliance_spark.export_verify import Verdict
+from tests.support.rest import Rest
 
 SUMMARY = {"rows": 7, "dead_letters": 1, "files": 2, "bytes": 900, "started_ms": 1, "ended_ms": 5}
 
@@ -130,6 +131,29 @@ def test_what_a_broker_refuses_has_the_exit_code_of_other_commands(
     words = ["export", "run", "none", "--target", str(tmp_path), "--admin", appliance_broker.admin]
     done = CliRunner().invoke(main, words)
     assert (done.exit_code, "none" in done.stderr) == (3, True), done.stderr
+
+
+def test_the_exports_of_a_broker_are_listed_with_what_is_wrong(
+    appliance_broker: RunningBroker,
+) -> None:
+    rest = Rest(appliance_broker.admin)
+    for name, more in (("hand", {}), ("nightly", {"schedule": {"when": "daily 02:00 UTC"}}),
+                       ("cron", {"schedule": {"cron": "5 * * * *", "timezone": "UTC"}})):
+        body = {"topics": ["clicks"], "target": f"/lakes/{name}", **more}
+        assert rest.ask("PUT", f"/exports/{name}", body).status == 200
+    run = {"id": "one", "state": "failed", "started_ms": 0, "error": "no room\nat all"}
+    rest.post("/exports/nightly/runs", run)
+    rest.ask("PUT", "/exports/cron/next", {"next_run_ms": 300_000})
+    done = CliRunner().invoke(main, ["export", "list", "--admin", appliance_broker.admin])
+    assert [re.split(r"  +", line) for line in done.stdout.splitlines()] == [
+        ["EXPORT", "LAST RUN", "LAG", "NEXT RUN", "SCHEDULE", "TARGET"],
+        ["cron", "none yet", "none", "1970-01-01 00:05:00Z", "5 * * * * UTC", "/lakes/cron"],
+        ["hand", "none yet", "none", "-", "manual", "/lakes/hand"],
+        ["nightly", "failed 1970-01-01 00:00:00Z", "none", "-", "daily 02:00 UTC",
+         "/lakes/nightly"],
+        ["the last run of nightly failed: no room"]]
+    for name in ("hand", "nightly", "cron"):
+        rest.ask("DELETE", f"/exports/{name}")
 
 
 @pytest.mark.parametrize("verb", ["verify --offline", "list"])

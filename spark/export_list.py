@@ -1,0 +1,46 @@
+"""`appliance export list`: the exports that are defined in the broker, and how they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from appliance.process.spoken import duration, moment, some
+
+HEADS = ("EXPORT", "LAST RUN", "LAG", "NEXT RUN", "SCHEDULE", "TARGET")
+
+
+def cells(row: dict[str, Any]) -> tuple[str, ...]:
+    status = row["status"]
+    last, next_ms = status["last_run"], status["next_run_ms"]
+    ran = f"{last['state']} {moment(last['started_ms'])}" if last else "none yet"
+    return row["name"], ran, _lag(status), moment(next_ms), _schedule(row), row["target"]
+
+
+def _lag(status: dict[str, Any]) -> str:
+    records, seconds = status["behind_records"], status["behind_seconds"]
+    if not records:
+        return "none"
+    return some(records, "record") if seconds is None else (
+        f"{duration(seconds)} at most, {some(records, 'record')}")
+
+
+def _schedule(row: dict[str, Any]) -> str:
+    given = row.get("schedule")
+    if not given:
+        return "manual"
+    words, zone = given.get("when") or given["cron"], given.get("timezone") or "UTC"
+    return words if words.endswith(zone) else f"{words} {zone}"
+
+
+def troubles(row: dict[str, Any]) -> Iterator[str]:
+    """What is wrong with an export, in a line each. A broker of an older version has no `late`."""
+    status = row["status"]
+    if status["fault"]:
+        yield f"{row['name']} cannot run as it is defined: {status['fault']}"
+    if status.get("late"):
+        yield status["late"]
+    last = status["last_run"]
+    if last and last["state"] == "failed":
+        why = (last.get("error") or "nobody has told why").splitlines()[0]
+        yield f"the last run of {row['name']} failed: {why}"

@@ -49,10 +49,16 @@ def definitions_of(file: Path | None, broker: AdminPort) -> list[dict[str, Any]]
 
 
 def last_due(definition: dict[str, Any], now: float) -> float:
-    """The time up to which the target followed its schedule. A new target starts now."""
+    """The time up to which the target followed its schedule. Before its first scheduled run: since
+    when it was defined, or since somebody ran it; an export of a file starts now."""
     runs = export_manifest.load(Target(target_path(definition["target"])))["runs"]
-    kept = [run["due_ms"] / 1000 for run in runs if run["due_ms"] is not None]
-    return max(kept, default=now)
+    kept: list[float] = [run["due_ms"] / 1000 for run in runs if run["due_ms"] is not None]
+    if kept:
+        return max(kept)
+    defined_ms: float | None = (definition.get("status") or {}).get("defined_ms")
+    if not defined_ms:
+        return now
+    return min(now, max([defined_ms, *(run["started_ms"] for run in runs)]) / 1000)
 
 
 class Scheduler:

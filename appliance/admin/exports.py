@@ -113,6 +113,7 @@ class Status(TypedDict):
     seconds_left: float | None  # until retention may delete unexported records; None: never
     lost_records: int
     fault: str  # why it cannot run as defined, or empty
+    defined_ms: int  # when it was defined or changed; 0: an older version did not note it
     late: str  # a run that should have begun, or ended, in words, or empty
     holds: list[HoldRow]  # of its topics
     may_change: bool  # who asks
@@ -268,6 +269,7 @@ def export_row(definition: dict[str, Any], last: Last, call: Call) -> ExportRow:
         "seconds_left": found.seconds_left,
         "lost_records": found.lost,
         "fault": fault_of(definition),
+        "defined_ms": round(broker.exports.put_at(definition["name"]) * 1000),
         "late": late(definition, last, broker),
         "holds": [hold_row(each) for each in broker.holds.all() if each.topic in topics],
         "may_change": all(may_change(call, each) for each in names_of(definition, broker)),

@@ -63,16 +63,18 @@ class Book:
         self._runs_max = runs_max
         self._lock = threading.Lock()
         self._unstored: set[str] = set()  # migrated, and not on disk yet
+        self._put_at: dict[str, float] = {}  # time of day; 0: an older version stored it
         self._definitions = {name: self._read(name, text) for name, text in rows.all().items()}
         self._last = {name: self._look(name) for name in self._definitions}
         self.since = time.monotonic()
-        self._put_at: dict[str, float] = {}  # time of day; older ones are from before our start
         self._next: dict[str, tuple[int | None, float]] = {}  # in ms, and the time of the report
 
     def _read(self, name: str, text: str) -> dict[str, Any]:
         """Also removes from the disk what an older version accepted and this one does not: it may
         be a secret."""
-        definition, dropped = migrated({"name": name, **json.loads(text)})
+        stored = json.loads(text)
+        self._put_at[name] = stored.pop("defined_ms", 0) / 1000
+        definition, dropped = migrated({"name": name, **stored})
         if dropped and not self._is_of_newer:
             self._store(definition)
             log.warning(
@@ -88,7 +90,7 @@ class Book:
         """If the disk is full, the next report of a run retries; the start continues."""
         name = definition["name"]
         try:
-            self._rows.put(name, json.dumps(definition))
+            self._rows.put(name, self._text(definition, self._put_at[name]))
             self._unstored.discard(name)
         except ApplianceError as error:
             self._unstored.add(name)
@@ -107,13 +109,17 @@ class Book:
         return self._definitions[name], self._last[name]
 
     def put(self, definition: dict[str, Any]) -> None:
-        name = definition["name"]
+        name, now = definition["name"], time.time()
         with self._lock:
-            self._rows.put(name, json.dumps(definition))
+            self._rows.put(name, self._text(definition, now))
             self._unstored.discard(name)
             self._last = {**self._last, name: self._look(name)}
-            self._put_at[name] = time.time()
+            self._put_at[name] = now
             self._definitions = {**self._definitions, name: definition}
+
+    @staticmethod
+    def _text(definition: dict[str, Any], put_at: float) -> str:
+        return json.dumps({**definition, "defined_ms": round(put_at * 1000)})
 
     def put_at(self, name: str) -> float:
         return self._put_at.get(name, 0.0)

@@ -4,6 +4,7 @@ The broker, its metrics and health report each failure."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -18,7 +19,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from appliance.catalog.catalog import Catalog
 from appliance.export import definitions_and_runs, due
+from appliance.export.export_rows import ExportRows
 from appliance.testing import running_broker
 from appliance_spark import export_definition, export_outcome, export_run, export_tasks
 from appliance_spark.export_broker import AdminPort
@@ -261,6 +264,11 @@ class Due:
                       "schedule": hourly()}
         with running_broker(self.data) as broker:
             assert logged_in(broker, "ada").ask("PUT", "/exports/daily", definition).status == 200
+        catalog = Catalog.open(self.data / "catalog.db")  # it was defined two hours ago
+        rows = ExportRows(catalog)
+        stored = json.loads(rows.all()["daily"])
+        rows.put("daily", json.dumps({**stored, "defined_ms": stored["defined_ms"] - 7_200_000}))
+        catalog.close()
 
     @contextmanager
     def watched(self) -> Iterator[tuple[str, Rest, str]]:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -302,6 +303,11 @@ def test_the_manifest_has_the_position_of_a_schedule(tmp_path: Path) -> None:
     definition = {"name": "e", "topics": ["t"], "target": str(target.root)}
     assert last_due(definition, 77.0) == 77.0
     make_folder(target.own)
+    runs: list[dict[str, Any]] = [{"due_ms": None, "started_ms": 40_000}]
+    export_manifest.save(target, {**export_manifest.empty(), "runs": runs})
+    assert last_due(definition, 77.0) == 77.0
+    for defined_ms, begin in ((0, 77.0), (30_000, 40.0), (50_000, 50.0), (99_000, 77.0)):
+        assert last_due({**definition, "status": {"defined_ms": defined_ms}}, 77.0) == begin
     runs = [{"due_ms": None}, {"due_ms": 5000}, {"due_ms": None}]
     export_manifest.save(target, {**export_manifest.empty(), "runs": runs})
     assert last_due(definition, 77.0) == 5.0

@@ -58,7 +58,8 @@ def last_due(definition: dict[str, Any], now: float) -> float:
     defined_ms: float | None = (definition.get("status") or {}).get("defined_ms")
     if not defined_ms:
         return now
-    return min(now, max([defined_ms, *(run["started_ms"] for run in runs)]) / 1000)
+    begin_ms: float = max([defined_ms, *(run["started_ms"] for run in runs)])
+    return min(now, begin_ms / 1000)
 
 
 class Scheduler:

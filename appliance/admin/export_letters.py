@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, TypedDict
 
 from appliance.access.acls import Operation
-from appliance.admin.exports import described_export, names_of
+from appliance.admin.export_rights import described_export, names_of
 from appliance.admin.rights import TOPIC
 from appliance.admin.route import Call, get
 from appliance.broker.broker import Broker

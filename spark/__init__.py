@@ -14,16 +14,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from appliance_spark.failure_reason import why
     from appliance_spark.registration import register
     from appliance_spark.source import ApplianceDataSource
     from appliance_spark.worker_packages import ship
 
-__all__ = ["ApplianceDataSource", "register", "ship"]
+__all__ = ["ApplianceDataSource", "register", "ship", "why"]
 
 WHERE = {
     "ApplianceDataSource": "appliance_spark.source",
     "register": "appliance_spark.registration",
     "ship": "appliance_spark.worker_packages",
+    "why": "appliance_spark.failure_reason",
 }
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import time
 from collections import Counter
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ import confluent_kafka as ck
 import pytest
 from pyspark.sql import DataFrame
 
-from appliance_spark import register, registration
+from appliance_spark import register, registration, why
 from appliance_spark.options import Given, OptionInvalid
 from tests.support.mirror_load import CODECS
 from tests.support.release import gate_has
@@ -346,3 +349,51 @@ def test_who_reaches_nothing_but_bulk_data_reads_it(topics: Topics) -> None:
     topics.send(topic, [b"c"], 1)
     url = f"http://{topics.broker.export}"
     assert rows_of(topics.read(topic, url=url)) == topics.log_of(topic)
+
+
+# Failures in one line
+
+
+def test_a_worker_that_is_killed_is_explained(topics: Topics, clicks: str) -> None:
+    def dies(rows: Iterator[Any]) -> Iterator[Any]:
+        os.kill(os.getpid(), signal.SIGKILL)
+        yield from rows
+
+    with pytest.raises(Exception, match="crashed") as failed:
+        topics.read(clicks).select("offset").rdd.mapPartitions(dies).count()
+    assert why(failed.value).startswith("a Python worker died without a word")
+
+
+def test_what_we_refuse_is_the_reason(topics: Topics) -> None:
+    with pytest.raises(Exception, match="404") as failed:
+        topics.read("nobody").count()
+    assert re.match("Refused: GET .*/nobody/plan: 404 Not Found: ", why(failed.value))
+
+
+TASK = "Job aborted due to stage failure: Lost task 0.3 in stage 1.0 (TID 7) (10.0.0.2 executor 1)"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (f"{TASK}: Traceback\n  File x\nModuleNotFoundError: No module named 'appliance_spark'\n"
+         "\n\tat org.apache.spark.X(Y.scala:1)", r"no package appliance_spark: .*ship\(spark\)"),
+        ("ModuleNotFoundError: No module named 'pyarrow.lib'", "package pyarrow: PYSPARK_PYTHON"),
+        (f'{TASK}: java.io.IOException: Cannot run program "python9": error=2', "no python9 on a"),
+        (f"{TASK}: ExecutorLostFailure (executor 1 exited caused by one of the running tasks) "
+         "Reason: Command exited with code 137\nDriver stacktrace:",
+         "executor 1 was lost: Command exited with code 137$"),
+        ("[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.11 than that in "
+         "driver: 3.10.\n\tat x", r"3.11 than that in driver: 3.10. Set PYSPARK_PYTHON"),
+        ("Traceback\nappliance_spark.endpoint.Refused: 410\n\nThe above exception was the direct "
+         "cause\n\nappliance_spark.planning.DataLost: t-0: gone\n\tat org.x",
+         "^DataLost: t-0: gone$"),
+        ("Traceback\n  File x\nZeroDivisionError: division by zero\n\tat org.apache.spark.X: y",
+         "^ZeroDivisionError: division by zero$"),
+        ("something else\nand more", "^something else$"),
+    ],
+)  # fmt: skip
+def test_what_spark_tells_is_one_line(text: str, told: str) -> None:
+    found = why(RuntimeError(text))
+    assert re.search(told, found)
+    assert "\n" not in found

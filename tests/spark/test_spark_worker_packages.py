@@ -14,10 +14,12 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from appliance_spark import worker_packages
+from appliance_spark import why, worker_packages
+from appliance_spark.failure_reason import SHIPPED
 from tests.interop.kafka_jars import java
 from tests.support.exporting import rows_in
 from tests.support.spark_classes import start_flags
@@ -196,12 +198,40 @@ def exported(cluster: Cluster, broker: Broker, command: str, *arguments: str) ->
 
 
 @CLUSTER
+def test_the_job_of_the_users_page_runs_as_it_stands(
+    cluster: Cluster, broker: Broker, tmp_path: Path
+) -> None:
+    sending = Sending(broker)
+    sending.send(sending.create("clicks", 2), [b"%d" % n for n in range(50)], 1)
+    page = (ROOT / "docs" / "spark.md").read_text()
+    found = re.search(r"<!-- job -->\n```python\n(.*?)```", page, re.DOTALL)
+    assert found
+    (tmp_path / "job.py").write_text(found[1])
+    done = subprocess.run(
+        [spark_home() / "bin" / "spark-submit", "--master", cluster.url,
+         "--conf", "spark.executor.memory=512m", "--conf", "spark.executorEnv.PYTHONPATH=",
+         "--conf", "spark.driver.host=127.0.0.1", tmp_path / "job.py", tmp_path / "out"],
+        capture_output=True, text=True, timeout=DEADLINE_S, cwd=tmp_path,
+        env={**os.environ, "PYSPARK_PYTHON": str(cluster.python),
+             "PYSPARK_DRIVER_PYTHON": sys.executable, "SPARK_HOME": str(spark_home()),
+             "PYTHONPATH": os.pathsep.join([str(ROOT), sysconfig.get_path("purelib")]),
+             "APPLIANCE_URL": f"http://{broker.admin}"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:] + done.stdout
+    counted = pq.read_table(tmp_path / "out").to_pylist()
+    assert counted == [{"partition": 1, "count": 50}]
+
+
+@CLUSTER
 def test_workers_that_lack_the_package_read_and_write(spark: SparkSession, broker: Broker) -> None:
     topics = Topics(spark, broker)
     topic, target = topics.create("shipped", 4), topics.create("shipped-back", 1)
     for partition in range(4):
         topics.send(topic, [b"%d" % n for n in range(500)], partition, codec="zstd")
     assert imported(spark, "appliance") == imported(spark, "appliance_spark") == {""}
+    with pytest.raises(Exception, match="appliance_spark") as failed:
+        topics.read(topic).count()
+    assert why(failed.value).startswith("the workers' Python has no package appliance_spark: ")
     names = worker_packages.ship(spark)
     assert {"appliance", "appliance_spark", "zstandard"} <= set(names)
     assert worker_packages.ship(spark) == []
@@ -216,6 +246,7 @@ def test_workers_that_lack_the_package_read_and_write(spark: SparkSession, broke
 
 def test_nothing_is_shipped_that_tasks_do_not_import() -> None:
     found = {name.partition(".")[0] for name in worker_packages.modules(worker_packages.TASKS)}
+    assert {*SHIPPED, "_cython"} == found, "whoever lacks one of these is told to call ship"
     assert not {"aiohttp", "pyarrow", "pyspark", "numpy"} & found
     sent = worker_packages.modules(worker_packages.TASKS)
     ours = {name for name in sent if name.startswith("appliance.")}

@@ -128,20 +128,18 @@ class Reader:
     def _body(self, message: Any, depth: int) -> None:
         if depth > NESTING_MAX:
             raise SchemaInvalid(f"messages nested deeper than {NESTING_MAX}")
-        entries: list[Any] = []  # behind the messages: indexes count these alone
         self._wanted("{")
         while (word := self._take()) != "}":
             if word in ("reserved", "extensions") and self._next[1] not in ("=", "."):
                 self._statement()
             elif word == "oneof":
-                self._oneof(message, depth, entries)
+                self._oneof(message, depth)
             elif word == "map" and self._next[1] == "<":
-                entries.append(self._map(message))
+                self._map(message)
             elif word in ("export", "local") and self._next[1] in ("message", "enum"):
                 self._type(self._take(), message, depth + 1)
             elif not self._type(word, message, depth + 1):
                 self._field(word, message, depth)
-        message.nested_type.extend(entries)
         self._close_optionals(message)
 
     def _field(self, word: str, message: Any, depth: int, oneof: int | None = None) -> Any:
@@ -188,7 +186,7 @@ class Reader:
             self._block()
         self._body(message.nested_type.add(name=field.type_name), depth + 1)
 
-    def _oneof(self, message: Any, depth: int, entries: list[Any]) -> None:
+    def _oneof(self, message: Any, depth: int) -> None:
         number = len(message.oneof_decl)
         message.oneof_decl.add(name=self._word("the name of a oneof"))
         self._wanted("{")
@@ -198,7 +196,7 @@ class Reader:
             elif word != ";":
                 self._field(word, message, depth, number)
 
-    def _map(self, message: Any) -> Any:
+    def _map(self, message: Any) -> None:
         """A repeated message with key and value, which Protobuf makes of it."""
         labels = self._form.FieldDescriptorProto
         self._wanted("<")
@@ -210,13 +208,12 @@ class Reader:
         self._named(field)
         self._end_of_field()
         field.type_name = entry_name(field.name)
-        entry = self._form.DescriptorProto(name=field.type_name)
+        entry = message.nested_type.add(name=field.type_name)
         entry.options.map_entry = True
         for number, (name, kind) in enumerate((("key", key), ("value", value)), 1):
             self._typed(
                 entry.field.add(name=name, number=number, label=labels.LABEL_OPTIONAL), kind
             )
-        return entry
 
     def _close_optionals(self, message: Any) -> None:
         """Each `optional` of proto3 is in a oneof of its own, behind the others."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
@@ -80,8 +81,8 @@ class ByProtobuf:
         files, self._known = [], set[str]()
         for each in found.references:
             if each.name not in self._known:
-                files += self._with_imports(proto_file(each.name, each.text))
-        self._file = proto_file("the schema", found.text)
+                files += self._with_imports(file_of(each.name, each.text))
+        self._file = file_of("the schema", found.text)
         files += self._with_imports(self._file)
         try:
             self._messages = Messages(files)
@@ -120,8 +121,13 @@ class ByProtobuf:
         else:
             indexes = indexes_in(named.behind, 0)[0] if named.behind else self._only()
             body = named.body
-        name = self._name_at(indexes)
-        return Decoded(self._messages.json_of(name, body), name)
+        first, *others = self._names_at(indexes)
+        try:
+            return Decoded(self._messages.json_of(first, body), first)
+        except DecodeFailed:
+            for name in others:
+                return Decoded(self._messages.json_of(name, body), name)
+            raise
 
     def _only(self) -> list[int]:
         if len(self._file.message_type) != 1:
@@ -129,15 +135,42 @@ class ByProtobuf:
             raise DecodeFailed(f"the header does not say which message: {listed(names)}")
         return [0]
 
-    def _name_at(self, indexes: list[int]) -> str:
+    def _names_at(self, indexes: list[int]) -> list[str]:
+        """Java's serializer counts messages alone, Python's the entries of maps, too: within a
+        message that has both a path may have two names, of which Java's is the first."""
+        both = [self._name_at(indexes, is_java) for is_java in (True, False)]
+        names = [name for name in dict.fromkeys(both) if name]
+        if not names:
+            raise DecodeFailed(f"message {indexes} is not in the schema")
+        return names
+
+    def _name_at(self, indexes: list[int], is_java: bool) -> str:
         within, names = self._file.message_type, [self._file.package] if self._file.package else []
         for index in indexes:
-            own = [each for each in within if not each.options.map_entry]
+            own = [each for each in within if not (is_java and each.options.map_entry)]
             if not 0 <= index < len(own):
-                raise DecodeFailed(f"message {indexes} is not in the schema")
+                return ""
             names.append(own[index].name)
             within = own[index].nested_type
         return ".".join(names)
+
+
+def file_of(name: str, text: str) -> Any:
+    """Of .proto text, or of a FileDescriptorProto in base64: confluent-kafka's serializer for
+    Python registers that, and Apicurio keeps it so. No .proto text is base64: it has a space, a
+    brace or a semicolon."""
+    from google.protobuf import descriptor_pb2, message
+
+    try:
+        data = base64.b64decode(text, validate=True)
+    except ValueError:
+        return proto_file(name, text)
+    try:
+        file = descriptor_pb2.FileDescriptorProto.FromString(data)
+    except message.DecodeError as error:
+        raise SchemaInvalid(f"{name}: base64, but no FileDescriptorProto: {error}") from error
+    file.name = name
+    return file
 
 
 FORMS: dict[str, Callable[[Found], SchemaDecoder]] = {

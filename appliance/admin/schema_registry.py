@@ -32,7 +32,7 @@ WAIT_SECONDS = 1.0  # of a page
 AGAIN_SECONDS = 10.0  # from a failure of the registry to the next attempt
 UNUSABLE_SECONDS = 30.0  # that a schema is said to be missing or bad before it is asked for again
 KEPT_MAX = 500  # schemas, and
-KEPT_CHARACTERS_MAX = 16 << 20  # of their text
+KEPT_CHARACTERS_MAX = 4 << 20  # of their text, of which each may take 60 bytes of memory
 ASKED_MAX = 20  # schemas that one page asks for
 ASKING_MAX = 4  # at a time, for all pages
 

@@ -6,6 +6,7 @@ same messages, fields and enums. The descriptor sets are protoc's (32.1, of grpc
 
 from __future__ import annotations
 
+import base64
 import random
 import time
 from contextlib import suppress
@@ -19,6 +20,7 @@ from appliance.admin.decoding import SCHEMA_BYTES_MAX, SchemaInvalid
 from appliance.admin.proto_text import NESTING_MAX, proto_file
 from appliance.admin.registry_client import Found
 from appliance.admin.registry_decoders import ByProtobuf
+from appliance.admin.registry_ids import Named, SchemaKey
 from tests.support.registry_schemas import HERE, ORDER_PROTO
 
 FILES = sorted(HERE.glob("*.proto"))
@@ -43,7 +45,7 @@ def facts_of(file: Any) -> dict[str, Any]:
         one = messages.pop()
         messages += one.nested_types
         enums += one.enum_types
-        nested = [each.name for each in one.nested_types if not each.GetOptions().map_entry]
+        nested = [each.name for each in one.nested_types]  # in their order: records count them
         found[one.full_name] = {each.name: field_facts(each) for each in one.fields}, nested
     for each in enums:
         found[each.full_name] = [(value.name, value.number) for value in each.values]
@@ -76,6 +78,35 @@ def test_of_two_names_for_a_group_its_field_has_the_small_one() -> None:
     names = [[field.name for field in each.message_type[1].field] for each in (own, compiled)]
     assert names[0] == names[1]
     assert "result" in names[0]
+
+
+NESTED = """message A {
+  map<string, int32> counts = 1;
+  message One { string one = 1; }
+  message Two { string two = 2; }
+}"""
+
+
+@pytest.mark.parametrize(
+    ("indexes", "body", "words"),
+    [
+        (b"\x04\x00\x00", b"\x0a\x01x", ('{"one": "x"}', "A.One")),  # Java's count
+        (b"\x04\x00\x02", b"\x12\x01x", ('{"two": "x"}', "A.Two")),
+        (b"\x04\x00\x02", b"\x0a\x01x", ('{"one": "x"}', "A.One")),  # Python's
+        (b"\x04\x00\x04", b"\x12\x01x", ('{"two": "x"}', "A.Two")),
+    ],
+)
+def test_a_map_is_counted_or_not(indexes: bytes, body: bytes, words: tuple[str, str]) -> None:
+    named = Named(SchemaKey("ids", "1"), indexes + body, None)
+    assert ByProtobuf(Found("PROTOBUF", NESTED)).decode(named) == words
+
+
+def test_a_descriptor_in_base64_is_read_too() -> None:
+    text = base64.b64encode(proto_file("x", NESTED).SerializeToString()).decode()
+    named = Named(SchemaKey("ids", "1"), b"\x04\x00\x00\x0a\x01x", None)
+    assert ByProtobuf(Found("PROTOBUF", text)).decode(named).type == "A.One"
+    with pytest.raises(SchemaInvalid, match="no FileDescriptorProto"):
+        ByProtobuf(Found("PROTOBUF", base64.b64encode(b"\xff" * 9).decode()))
 
 
 @pytest.mark.parametrize(

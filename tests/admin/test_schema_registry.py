@@ -141,6 +141,19 @@ def test_protobuf_by_its_path_of_indexes(
     assert "message [4] is not in the schema" in found[3]["problem"]
 
 
+def test_protobuf_that_was_registered_in_base64(
+    broker: RunningBroker, repeating: RepeatingRegistry
+) -> None:
+    """By the serializer for Python, which counts the entry of a map. Karapace makes text of it,
+    in which that is a message."""
+    number = head(repeating.ids["outer-value"])
+    rest = produce(broker, "outer", {"value": number + b"\0\x08\5"},
+                   {"value": number + b"\x04\x00\x02"})  # fmt: skip
+    found = by_schema(rest, "outer")
+    assert [(each["text"], each["schema"]["type"]) for each in found] == [
+        ('{"maybe": 5}', "Outer"), ("{}", "Outer.Kinds")]
+
+
 def test_json_schema_is_named_and_every_number_stays(
     broker: RunningBroker, repeating: RepeatingRegistry
 ) -> None:

@@ -8,6 +8,7 @@ registers it all there, and writes what it answers to `tests/data/registries/kar
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 import urllib.error
@@ -16,6 +17,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+
+from google.protobuf import descriptor_pb2
 
 HERE = Path(__file__).parents[1] / "data" / "registries"
 UNKNOWN_ID = 424_242
@@ -52,6 +55,12 @@ message Paid {
   optional int32 cents = 5;
 }
 """
+# As confluent-kafka's serializer for Python registers it: a FileDescriptorProto, here protoc's
+OUTER = base64.b64encode(
+    descriptor_pb2.FileDescriptorSet.FromString((HERE / "third.desc").read_bytes())
+    .file[-1]
+    .SerializeToString()
+).decode()
 PERSON = {"$schema": "http://json-schema.org/draft-07/schema#", "title": "Person",
           "type": "object", "properties": {"name": {"type": "string"}}}  # fmt: skip
 
@@ -70,6 +79,7 @@ ALL = (
     Registered("orders-key", "AVRO", '"string"'),
     Registered("shop/line.proto", "PROTOBUF", LINE_PROTO),
     Registered("paid-value", "PROTOBUF", ORDER_PROTO, (("shop/line.proto", "shop/line.proto"),)),
+    Registered("outer-value", "PROTOBUF", OUTER),
     Registered("people-value", "JSON", json.dumps(PERSON)),
 )
 

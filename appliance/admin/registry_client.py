@@ -12,6 +12,7 @@ import base64
 import json
 import ssl
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ from yarl import URL
 
 from appliance.admin.decoding import SCHEMA_BYTES_MAX
 from appliance.admin.registry_ids import IDS, SchemaKey
+from appliance.admin.registry_resolver import Resolver
 from appliance.config import NO_FILE, SchemaRegistryConfig
 from appliance.errors import ApplianceError
 from appliance.process import secret_file
@@ -79,6 +81,11 @@ class RegistryClient:
     def __init__(self, config: SchemaRegistryConfig) -> None:
         self._config = config
         self._base = config.url.rstrip("/")
+        # its own: those of the loop may not all wait for a file or a name server that hangs
+        self._threads = ThreadPoolExecutor(2, "registry")
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     @property
     def place(self) -> str:
@@ -107,8 +114,9 @@ class RegistryClient:
 
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[aiohttp.ClientSession]:
-        login, trust = await asyncio.to_thread(self._secrets)
-        connector = aiohttp.TCPConnector(ssl=trust)
+        loop = asyncio.get_running_loop()
+        login, trust = await loop.run_in_executor(self._threads, self._secrets)
+        connector = aiohttp.TCPConnector(ssl=trust, resolver=Resolver(self._threads))
         async with aiohttp.ClientSession(
             connector=connector, cookie_jar=aiohttp.DummyCookieJar(), headers={**HEADERS, **login},
             auto_decompress=False, trust_env=False,

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
+from itertools import islice
 from typing import NamedTuple
 
+HEADERS_MAX = 100  # of a record; what is behind them is not looked at
 IDS, GUIDS = "ids", "guids"
 ID_MAX = 2**31 - 1  # registries count with signed numbers, from 1
 PREFIX_SIZE, GUID_PREFIX_SIZE, CONTENT_ID_SIZE = 5, 17, 8
@@ -40,7 +42,7 @@ class Named(NamedTuple):
 
 def schema_named(part: str, data: bytes, headers: Headers) -> Named | None:
     """None: it names none, as far as one can tell."""
-    for name, value in headers:
+    for name, value in islice(headers, HEADERS_MAX):
         found = in_header(part, name, value) if value is not None else None
         if found is not None:
             return Named(found[0], data, found[1])

@@ -130,3 +130,4 @@ class Registry:
             task.cancel()
         await asyncio.gather(*self._asking.values(), return_exceptions=True)
         self._builder.shutdown(wait=False, cancel_futures=True)
+        self._client.close()

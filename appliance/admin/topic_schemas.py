@@ -15,7 +15,7 @@ from appliance.admin import body_schema
 from appliance.admin.avro_decoder import AvroDecoder
 from appliance.admin.decoding import SCHEMA_BYTES_MAX, Decoder, Decoders, SchemaInvalid
 from appliance.admin.protobuf_decoder import ProtobufDecoder
-from appliance.admin.registry_ids import schema_named
+from appliance.admin.registry_ids import SchemaKey, schema_named
 from appliance.admin.registry_look import RegistryLook
 from appliance.admin.rights import ALTER_TOPIC_CONFIGS, DESCRIBE_TOPIC
 from appliance.admin.route import OPERATOR, Call, delete, get, put
@@ -116,14 +116,20 @@ async def look_of(
         return None
     wanted = [part for part in PARTS if call.params[f"{part}_as"] == "auto"]
     parts = [part for part in wanted if getattr(decoders, part) is None]
-    named = [
+    keys = await asyncio.to_thread(keys_named, parts, records)
+    known = await registry.known(keys)
+    return RegistryLook(topic.name, parts, known)
+
+
+def keys_named(parts: list[str], records: Iterable[Record]) -> list[SchemaKey]:
+    """Those of the schemas that the records name."""
+    found = [
         schema_named(part, data, each.headers)
         for each in records
         for part in parts
         if (data := getattr(each, part)) is not None
     ]
-    known = await registry.known(each.key for each in named if each is not None)
-    return RegistryLook(topic.name, parts, known)
+    return [each.key for each in found if each is not None]
 
 
 def part_of(call: Call) -> str:

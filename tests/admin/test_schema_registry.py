@@ -10,7 +10,9 @@ import ssl
 import struct
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from appliance.admin import schema_registry
+from appliance.admin import registry_resolver, schema_registry
 from appliance.admin.registry_client import (
     ANSWER_BYTES_MAX,
     DEPTH_MAX,
@@ -72,7 +74,7 @@ def head(number: int) -> bytes:
 
 def produce(broker: RunningBroker, topic: str, *records: dict[str, Any]) -> Rest:
     rest = Rest(broker.admin)
-    rest.post("/topics", {"name": topic, "partitions": 1})
+    rest.ask("POST", "/topics", {"name": topic, "partitions": 1})  # it may be there
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for each in records:
         producer.produce(topic, **each)
@@ -191,6 +193,21 @@ def test_a_header_may_name_the_schema(broker: RunningBroker, repeating: Repeatin
 
 def recorded_row(repeating: RepeatingRegistry, subject: str) -> tuple[int, Any]:
     return repeating.answers[f"/schemas/ids/{repeating.ids[subject]}"]
+
+
+def test_what_is_followed_is_decoded_too(
+    broker: RunningBroker, repeating: RepeatingRegistry
+) -> None:
+    record = {"value": head(repeating.ids["orders-value"]) + avro(WHOLE_ORDER, ROW)}
+    by_schema(produce(broker, "orders", record), "orders")  # from here on it is known
+    url = f"http://{broker.admin}/api/v1/topics/orders/messages/live"
+    with urllib.request.urlopen(url, timeout=LATE_S) as stream:
+        assert stream.readline() == b": following\n"
+        produce(broker, "orders", record)
+        assert [stream.readline() for _ in range(2)][-1] == b"event: message\n"
+        message = json.loads(stream.readline().removeprefix(b"data: "))
+    assert json.loads(message["value"]["text"]) == ROW
+    assert message["value"]["schema"]["type"] == "shop.Order"
 
 
 def test_an_id_that_the_registry_lacks_is_said_but_of_a_number(
@@ -354,6 +371,28 @@ def test_a_registry_that_never_ends_its_answer_has_its_time(bare: RepeatingRegis
     bare.wrong = trickling
     with pytest.raises(RegistryAway, match=r"did not answer in 0\.3 s"):
         asked(bare.url, timeout_ms=300)
+
+
+def test_a_name_server_that_hangs_holds_no_thread_of_the_broker(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    let_go = threading.Event()
+    monkeypatch.setattr(registry_resolver.socket, "getaddrinfo", lambda *_, **__: let_go.wait())
+
+    async def asked_while_it_hangs() -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        registry = Registry(SchemaRegistryConfig(url="http://registry.example", timeout_ms=60_000))
+        asking = [asyncio.create_task(registry.known([SchemaKey("ids", str(each))]))
+                  for each in range(1, 9)]  # fmt: skip
+        try:
+            await asyncio.wait(asking, timeout=0.1)
+            assert await asyncio.wait_for(asyncio.to_thread(lambda: 7), LATE_S) == 7
+        finally:
+            let_go.set()
+        await registry.close()
+        await asyncio.gather(*asking)
+
+    asyncio.run(asked_while_it_hangs())
 
 
 def test_references_in_a_circle_end(bare: RepeatingRegistry) -> None:

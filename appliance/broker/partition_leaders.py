@@ -145,8 +145,10 @@ class PartitionLeaders:
 
     async def _caught_up(self, places: Collection[Place]) -> list[Log]:
         logs = {(topic.name, number): topic.log(number) for topic, number in places}
-        ends = {key: log.leads_from for key, log in logs.items() if log.role == "leader"}
-        followed = {key: LATEST for key, log in logs.items() if log.role not in LED}
+        starts = {key: log.leads_from for key, log in logs.items()}
+        ends = {key: start for key, start in starts.items() if start >= 0}
+        followed = {key: LATEST for key, start in starts.items()
+                    if start < 0 and logs[key].role != "alone"}  # fmt: skip
         topics = {topic.name: topic for topic, _ in places}
         ends |= await self._offsets(topics, followed)
         until_s = time.monotonic() + CATCH_UP_S

@@ -1,20 +1,27 @@
-"""Whether it is known up to where the records of a log count.
+"""Whether it is known here up to where the records of a log count.
 
 A new leader has all that counts, and hears from its followers how much that is. Until then its
 high watermark is where it was before, after a restart at the start of the log: no answer for who
-asks where the log ends. Who tells that asks here first, and then looks at the watermark, which may
-get known in between.
+asks where the log ends. Nor is it once another broker leads. Who tells an end asks here first, and
+then looks at the watermark: it may get known, or somebody else's, in between.
 """
 
 from __future__ import annotations
 
 from appliance._log import Log
-from appliance.errors import Refused
+from appliance.errors import ApplianceError, NotLeader, Refused
 from appliance.protocol import ErrorCode
 
 
 def knows_end(log: Log) -> bool:
-    return log.high_watermark >= log.leads_from
+    """It leads, or is alone, and has heard of its followers."""
+    start = log.leads_from
+    return log.high_watermark >= start if start >= 0 else log.role == "alone"
+
+
+def is_new_leader(log: Log) -> bool:
+    """It leads, and has not heard of its followers yet."""
+    return log.high_watermark < log.leads_from
 
 
 def check_end_is_known(log: Log) -> None:
@@ -22,5 +29,9 @@ def check_end_is_known(log: Log) -> None:
         raise end_unknown(log)
 
 
-def end_unknown(log: Log, code: ErrorCode = ErrorCode.OFFSET_NOT_AVAILABLE) -> Refused:
+def end_unknown(
+    log: Log, code: ErrorCode = ErrorCode.OFFSET_NOT_AVAILABLE
+) -> ApplianceError:
+    if log.leads_from < 0:
+        return NotLeader(f"{log.name} is not led here any more; ask again")
     return Refused(code, f"{log.name}: the replicas have not said yet what they have; ask again")

@@ -16,7 +16,7 @@ from appliance.admin.offset_reset import bounds_here
 from appliance.admin.topics import empty
 from appliance.api.handlers import delete_records, list_offsets
 from appliance.api.handlers.list_offsets import EARLIEST, LATEST, Asked
-from appliance.errors import Refused
+from appliance.errors import NotLeader, Refused
 from appliance.protocol import ErrorCode
 from appliance.share.reading import reset_offset
 from appliance.topics.known_end import knows_end
@@ -60,6 +60,26 @@ def test_an_end_that_gets_known_meanwhile_is_not_told_as_it_was_before(
     assert answer(log, timestamp) == (ErrorCode.OFFSET_NOT_AVAILABLE, -1)
     monkeypatch.undo()
     assert answer(log, timestamp) == (0, COUNT if timestamp == LATEST else 0)
+
+
+def test_an_end_is_not_told_by_who_is_deposed_meanwhile(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it waits for its disk, up to a second."""
+    committed = list_offsets._commit
+
+    def deposed(*given: Any) -> None:
+        committed(*given)
+        log.follow(EPOCH + 1, OTHER)
+
+    monkeypatch.setattr(list_offsets, "_commit", deposed)
+    call: Any = SimpleNamespace(version=7)
+    told = list_offsets._answer([("t", [(Asked(0, -1, LATEST), log)])], "stable", call)
+    (found,) = told.topics[0].partitions
+    assert (found.error_code, found.offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+    for ask in (lambda: reset_offset(log, "latest", 0, NOW), lambda: bounds_here(log, None)):
+        with pytest.raises(NotLeader, match="not led here any more; ask again"):
+            ask()
 
 
 def test_the_start_is_known_and_older_clients_are_told_in_their_words(log: Log) -> None:

@@ -57,13 +57,18 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def load(value: bytes) -> dict[str, Any]:
     """Raises ValueError, with a reason for the dead letter."""
-    text = value.decode(json.detect_encoding(value))  # the checked text is the parsed text
+    try:
+        text = value.decode(json.detect_encoding(value))  # the checked text is the parsed text
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not JSON: {error.reason} at byte {error.start}") from None
     if text.count("[") + text.count("{") > VALUE_DEPTH_MAX:
         _check_depth(text)
     try:
         found = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_object)
     except RecursionError:  # the stack was deep already
         raise ValueError("nested too deep for the stack") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error}" if value else "an empty value") from None
     if not isinstance(found, dict):
         raise ValueError(f"wanted a JSON object, got {_kind(found)}")
     return found

@@ -270,7 +270,7 @@ def test_dead_letters_are_told_read_and_written_again(make: Make) -> None:
     def told() -> tuple[str, list[tuple[int, bool]]]:
         (run, *_) = ask("GET", "/api/v1/exports/letters/runs")["runs"]
         found = ask("GET", f"/api/v1/exports/letters/runs/{run['id']}/dead-letters")["letters"]
-        assert all(each["why"].startswith("Expecting value") for each in found)
+        assert all(each["why"].startswith("not JSON: Expecting value") for each in found)
         return run["state"], [(each["offset"], each["is_in_log"]) for each in found]
 
     def run() -> None:
@@ -285,9 +285,9 @@ def test_dead_letters_are_told_read_and_written_again(make: Make) -> None:
     shown = CliRunner().invoke(main, words).stdout.splitlines()
     assert [line.split()[:3] for line in shown] == [["TOPIC", "PARTITION", "OFFSET"],
                                                     ["letters", "0", "1"]]
-    assert "Expecting value" in shown[1]
+    assert "not JSON: Expecting value" in shown[1]
     lines = CliRunner().invoke(main, [*words, "--json"]).stdout
-    assert json.loads(lines)["reason"].startswith("Expecting value")
+    assert json.loads(lines)["reason"].startswith("not JSON: Expecting value")
     again = ["produce", "letters", "--json-lines", "--admin", export.broker.address]
     assert CliRunner().invoke(main, again, input=lines).exit_code == 0
     with pytest.raises(ExportFailed, match="1 of 1 records are dead letters"):

@@ -30,7 +30,11 @@ async def list_letters(call: Call) -> LetterList:
     for name in sorted(names_of(definition, call.broker)):
         call.rights.check(Operation.READ, TOPIC, name)
     run = await asyncio.to_thread(call.broker.exports.run, definition["name"], call.path["run"])
-    letters = [letter_of(each, call.broker) for each in run.get("letters", [])]
+    letters = [
+        letter_of(each, call.broker)
+        for each in run.get("letters", [])
+        if call.rights.may(Operation.READ, TOPIC, each["topic"])  # it may be of an older definition
+    ]
     counted = sum(each.get("dead_letters", 0) for each in run.get("partitions", []))
     return {"total": max(counted, len(letters)), "letters": letters}
 
@@ -38,12 +42,13 @@ async def list_letters(call: Call) -> LetterList:
 def letter_of(given: dict[str, Any], broker: Broker) -> Letter:
     """A partition that another broker has is asked for there: that its record is in the log is the
     better guess."""
-    topic = broker.topics.get(given["topic"])
-    begins = {log.partition: log.log_start_offset for log in topic.open_logs} if topic else {}
-    is_in_log = topic is not None and begins.get(given["partition"], 0) <= given["offset"]
+    topic, number = broker.topics.get(given["topic"]), given["partition"]
+    is_in_log = topic is not None and number < len(topic.logs)
+    if topic is not None and is_in_log and (log := topic.logs[number]) is not None:
+        is_in_log = log.log_start_offset <= given["offset"]
     return {
         "topic": given["topic"],
-        "partition": given["partition"],
+        "partition": number,
         "offset": given["offset"],
         "why": given["why"],
         "is_in_log": is_in_log,

@@ -54,7 +54,9 @@ def lines(row: Row) -> list[str]:
 
 def cells(row: Row) -> tuple[str, str, str]:
     """Of a table: name, schedule, the next run."""
+    if "error" in row:
+        return row["name"], "wrong", row["error"]
     if row["schedule"] is None:
-        return row["name"], "manual", row.get("error", "")
+        return row["name"], "manual", ""
     zone = "" if row["timezone"] in row["schedule"] else f" {row['timezone']}"
     return row["name"], row["schedule"] + zone, next(iter(lines(row)), "")

@@ -31,7 +31,7 @@ class Appliances:
         unknown = sorted({appliance_in(name) for name in self.names} - {"", *endpoints})
         if unknown and "" not in endpoints:
             raise OptionInvalid(
-                f"option appliances: has {', '.join(sorted(endpoints))}, and the topics are of "
+                f"there are the appliances {', '.join(sorted(endpoints))}, and the topics are of "
                 f"{', '.join(unknown)}"
             )
 
@@ -73,7 +73,7 @@ class Appliances:
         before = self._seen.setdefault((plan["cluster_id"], plan["topic_id"]), topic)
         if before != topic:
             raise OptionInvalid(
-                f"option appliances: {before} and {topic} are the same topic, of the cluster "
+                f"{before} and {topic} are the same topic, of the cluster "
                 f"{plan['cluster_id']}: give the addresses of its brokers under one name, "
                 "separated by commas"
             )

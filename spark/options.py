@@ -49,6 +49,12 @@ ROWS = (
         '"http://b:8780"}`: several appliances as one source, instead of `url`. A topic is read '
         "from each; `north/clicks` in other options is the one of that appliance. There is one "
         "more column, `appliance`."),
+    Row("zookeeper", "", "batch, stream", "`zk1:2181,zk2:2181/path`, instead of `url`: the "
+        "appliances that are registered there, named by their ids (`1/clicks`), or the brokers of "
+        "the cluster there. The column `appliance` is there, too."),
+    Row("zookeeper.admin.urls", "", "batch, stream", "Where their admin ports are, as "
+        "`2=https://box2:8780,3=…`. Default: at the hosts that they have registered, port 8780, "
+        "without TLS."),
     Row("caFile", "", "batch, stream, write", "With `https`: a file in PEM with the authorities "
         "that are trusted instead of the system's. The driver reads it, workers need none. "
         "Without it `APPLIANCE_CA_FILE` in the driver's environment."),
@@ -184,11 +190,12 @@ class Given:
         return _urls("url", text)
 
     def appliances(self) -> dict[str, str]:
-        """Addresses by name; empty: there is one."""
+        """Addresses by name; empty: there is one, or ZooKeeper has them."""
+        ways = [each for each in ("url", "appliances", "zookeeper") if self.text(each)]
+        if len(ways) > 1:
+            raise OptionInvalid(f"options {' and '.join(ways)}: wanted one of them")
         if not self.text("appliances"):
             return {}
-        if self.text("url"):
-            raise OptionInvalid("options url and appliances: got both, wanted one of them")
         found = self.json("appliances")
         if not isinstance(found, dict) or not all(
             re.fullmatch(r"[\w.-]+", name) and isinstance(url, str) for name, url in found.items()

@@ -23,6 +23,7 @@ from appliance_spark.options import (
     Topics,
     topics_of,
 )
+from appliance_spark.zookeeper_path import appliances_at
 
 LATEST_STRATEGY = "latest"
 
@@ -97,7 +98,7 @@ def endpoint_of(given: Given) -> Endpoint:
 
 
 def endpoints_of(given: Given) -> dict[str, Endpoint]:
-    named = given.appliances()
+    named = given.appliances() or (appliances_at(given) if given.text("zookeeper") else {})
     if not named:
         return {"": endpoint_of(given)}
     return {name: _endpoint(given, url) for name, url in named.items()}

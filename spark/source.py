@@ -29,7 +29,8 @@ class ApplianceDataSource(DataSource):
 
     def schema(self) -> str:
         given = Given(self.options)
-        return record_schema(given.bool("includeHeaders"), bool(given.text("appliances")))
+        may_be_several = bool(given.text("appliances") or given.text("zookeeper"))
+        return record_schema(given.bool("includeHeaders"), may_be_several)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         given = Given(self.options)

@@ -8,16 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kazoo.client import KazooClient
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from appliance_spark.options import Given, OptionInvalid
 from appliance_spark.planning import Planner, TopicMadeAnew, settings_of
 from appliance_spark.stream_read import StreamReader
+from appliance_spark.zookeeper_path import appliances_at
 from tests.spark.test_spark_read import OFFERS_FILTERS
 from tests.spark.test_spark_stream import numbers, run
 from tests.support.spark_data import Sending, Topics
 from tests.support.warm_broker import WarmBroker as Broker
+from tests.support.zookeeper import serving_zookeeper_in
 
 CLICKS = "clicks"
 
@@ -110,8 +113,8 @@ def test_a_stream_of_both_goes_on_where_it_was(
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"subscribe": CLICKS, "url": "http://h:1"}, "url and appliances: got both"),
-        ({"subscribe": "east/clicks"}, "has north, south, and the topics are of east"),
+        ({"subscribe": CLICKS, "url": "http://h:1"}, "url and appliances: wanted one"),
+        ({"subscribe": "east/clicks"}, "appliances north, south, and the topics are of east"),
         ({"subscribe": CLICKS, "appliances": "[]"}, r"appliances: got \[\], wanted"),
         ({"subscribe": CLICKS, "appliances": '{"a/b": "http://h:1"}'}, "wanted .*north"),
         ({"subscribe": CLICKS, "appliances": '{"a": "h:1"}'}, "got 'h:1', wanted http"),
@@ -137,6 +140,57 @@ def test_one_cluster_under_two_names_is_refused(topics: Topics, both: dict[str, 
     reader = StreamReader(Given(given), StructType([]))
     with pytest.raises(OptionInvalid, match="a/clicks and b/clicks are the same topic, of the"):
         reader.reach()
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KazooClient]:
+    """A ZooKeeper in which we write as brokers do."""
+    with serving_zookeeper_in(tmp_path_factory.mktemp("zookeeper")) as server:
+        client = KazooClient(str(server.address))
+        client.start()
+        yield client
+        client.stop()
+        client.close()
+
+
+def registered(nodes: KazooClient, path: str, *brokers: bytes) -> str:
+    for number, data in enumerate(brokers, 1):
+        nodes.create(f"{path}/brokers/ids/{number}", data, makepath=True)
+    host, port = nodes.hosts[0]
+    return f"{host}:{port}{path}"
+
+
+def test_all_that_are_registered_at_a_path_are_read(
+    nodes: KazooClient, topics: Topics, south: Sending, both: dict[str, str]
+) -> None:
+    north = topics.broker.admin
+    given = {"zookeeper": registered(nodes, "/site", b"127.0.0.1:9092", b"creator:127.0.0.1:9093"),
+             "zookeeper.admin.urls": f"1=http://{north}, 2=http://{south.broker.admin}/"}
+    frame = read(topics, **given, subscribe=CLICKS)
+    assert counts(frame) == {("1", 0): 5, ("1", 1): 3, ("2", 0): 7}
+
+
+def test_brokers_of_a_cluster_are_alternatives(nodes: KazooClient, topics: Topics) -> None:
+    one = json.dumps({"host": "10.0.0.1", "port": 9092}).encode()
+    path = registered(nodes, "/cluster", one, one.replace(b"10.0.0.1", b"fd00::1"))
+    assert appliances_at(Given({"zookeeper": path})) == {
+        "": "http://10.0.0.1:8780,http://[fd00::1]:8780"}
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"nonsense", b"{", b'{"host": 1}', b'{"host": "a/b"}', b"[]"]
+)
+def test_a_node_that_tells_no_host_is_refused(nodes: KazooClient, data: bytes) -> None:
+    path = registered(nodes, f"/spoilt-{data.hex()}", data)
+    with pytest.raises(OptionInvalid, match="/brokers/ids/1: wanted a broker's host, got"):
+        appliances_at(Given({"zookeeper": path}))
+
+
+def test_a_path_without_brokers_is_refused(nodes: KazooClient) -> None:
+    with pytest.raises(OptionInvalid, match=r"no broker is registered at .*/nobody/brokers/ids"):
+        appliances_at(Given({"zookeeper": registered(nodes, "/nobody")}))
+    with pytest.raises(OptionInvalid, match="wanted 2=https://box2:8780"):
+        appliances_at(Given({"zookeeper": "h:1", "zookeeper.admin.urls": "box2:8780"}))
 
 
 def test_of_several_brokers_any_that_answers_makes_the_plan(

@@ -54,7 +54,7 @@ ROWS = (
         "the cluster there. The column `appliance` is there, too."),
     Row("zookeeper.admin.urls", "", "batch, stream", "Where their admin ports are, as "
         "`2=https://box2:8780,3=…`. Default: at the hosts that they have registered, port 8780, "
-        "without TLS."),
+        "without TLS. Needed with a token: it is not sent to where a node of ZooKeeper says."),
     Row("caFile", "", "batch, stream, write", "With `https`: a file in PEM with the authorities "
         "that are trusted instead of the system's. The driver reads it, workers need none. "
         "Without it `APPLIANCE_CA_FILE` in the driver's environment."),

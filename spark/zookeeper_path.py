@@ -28,12 +28,22 @@ def appliances_at(given: Given) -> dict[str, str]:
     path, urls = given.text("zookeeper"), _urls(given.text("zookeeper.admin.urls"))
     nodes = _nodes(path)
     found = {each: _fields(path, each, data) for each, data in sorted(nodes.items())}
+    _check_token(given, sorted(found.keys() - urls.keys()))
     made = {each: urls.get(each, f"http://{of['host']}:{ADMIN_PORT}") for each, of in found.items()}
     if not made:
         raise OptionInvalid(f"option zookeeper: no broker is registered at {path}{IDS}")
     if any(of["is_cluster"] for of in found.values()):
         return {"": ",".join(made.values())}
     return {str(each): url for each, url in made.items()}
+
+
+def _check_token(given: Given, untold: list[int]) -> None:
+    """Whoever can write there would name a host of theirs, and be sent the token."""
+    if untold and given.token():
+        raise OptionInvalid(
+            f"option zookeeper: with a token it is the user who says where the brokers are: "
+            f"zookeeper.admin.urls has no {', '.join(map(str, untold))}"
+        )
 
 
 def _urls(text: str) -> dict[int, str]:

@@ -177,6 +177,15 @@ def test_brokers_of_a_cluster_are_alternatives(nodes: KazooClient, topics: Topic
         "": "http://10.0.0.1:8780,http://[fd00::1]:8780"}
 
 
+def test_a_token_is_not_sent_to_where_a_node_says(nodes: KazooClient) -> None:
+    given = {"zookeeper": registered(nodes, "/foreign", b"10.0.0.1:9092", b"10.0.0.2:9092"),
+             "zookeeper.admin.urls": "1=https://box1:8780", "token": "secret"}
+    with pytest.raises(OptionInvalid, match=r"zookeeper.admin.urls has no 2$"):
+        appliances_at(Given(given))
+    given["zookeeper.admin.urls"] += ",2=https://box2:8780"
+    assert appliances_at(Given(given)) == {"1": "https://box1:8780", "2": "https://box2:8780"}
+
+
 @pytest.mark.parametrize(
     "data", [b"", b"nonsense", b"{", b'{"host": 1}', b'{"host": "a/b"}', b"[]"]
 )

@@ -28,12 +28,9 @@ class Appliances:
         self.endpoints, self.chosen = endpoints, topics
         self._seen: dict[tuple[str, str], str] = {}
         self.names = topics.names if topics.assigned is None else tuple(topics.assigned)
-        unknown = sorted({appliance_in(name) for name in self.names} - {"", *endpoints})
-        if unknown and "" not in endpoints:
-            raise OptionInvalid(
-                f"there are the appliances {', '.join(sorted(endpoints))}, and the topics are of "
-                f"{', '.join(unknown)}"
-            )
+        for name in self.names:
+            if appliance_in(name):
+                self._of(name)
 
     def topics(self) -> list[str]:
         return sorted(
@@ -61,12 +58,21 @@ class Appliances:
     def plan(
         self, topic: str, first: str, end: str, splits: int, isolation: str, topic_id: str = ""
     ) -> Any:
-        appliance, name = appliance_in(topic), topic_in(topic)
-        if appliance not in self.endpoints:
-            appliance, name = "", topic
-        plan = self.endpoints[appliance].plan(name, first, end, splits, isolation, topic_id)
+        endpoint, name = self._of(topic)
+        plan = endpoint.plan(name, first, end, splits, isolation, topic_id)
         self._check_twice(topic, plan)
         return plan
+
+    def _of(self, topic: str) -> tuple[Endpoint, str]:
+        """One alone gets the name as it is, and says that it has no such topic."""
+        if "" in self.endpoints:
+            return self.endpoints[""], topic
+        if appliance_in(topic) not in self.endpoints:
+            raise OptionInvalid(
+                f"there are the appliances {', '.join(sorted(self.endpoints))}, and the topic "
+                f"{topic}, of an option or a checkpoint, is of none of them"
+            )
+        return self.endpoints[appliance_in(topic)], topic_in(topic)
 
     def _check_twice(self, topic: str, plan: Mapping[str, Any]) -> None:
         """Brokers of one cluster have the same topics: all would be read once for each of them."""

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from appliance_spark.options import Given, OptionInvalid
-from appliance_spark.planning import Planner, TopicMadeAnew, settings_of
+from appliance_spark.planning import DataLost, Planner, TopicMadeAnew, settings_of
 from appliance_spark.stream_read import StreamReader
 from appliance_spark.zookeeper_path import appliances_at
 from tests.spark.test_spark_read import OFFERS_FILTERS
@@ -114,7 +114,7 @@ def test_a_stream_of_both_goes_on_where_it_was(
     ("options", "told"),
     [
         ({"subscribe": CLICKS, "url": "http://h:1"}, "url and appliances: wanted one"),
-        ({"subscribe": "east/clicks"}, "appliances north, south, and the topics are of east"),
+        ({"subscribe": "east/clicks"}, "appliances north, south, and the topic east/clicks"),
         ({"subscribe": CLICKS, "appliances": "[]"}, r"appliances: got \[\], wanted"),
         ({"subscribe": CLICKS, "appliances": '{"a/b": "http://h:1"}'}, "wanted .*north"),
         ({"subscribe": CLICKS, "appliances": '{"a": "h:1"}'}, "got 'h:1', wanted http"),
@@ -140,6 +140,15 @@ def test_one_cluster_under_two_names_is_refused(topics: Topics, both: dict[str, 
     reader = StreamReader(Given(given), StructType([]))
     with pytest.raises(OptionInvalid, match="a/clicks and b/clicks are the same topic, of the"):
         reader.reach()
+
+
+@pytest.mark.parametrize("name", ["east/clicks", CLICKS])
+def test_a_checkpoint_of_other_appliances_is_refused(both: dict[str, str], name: str) -> None:
+    reader = StreamReader(Given({**both, "subscribe": CLICKS}), StructType([]))
+    with pytest.raises(OptionInvalid, match=f"topic {name}, of an option or a checkpoint, is of"):
+        reader.partitions({}, {name: {"0": 1}})
+    with pytest.raises(DataLost, match=f"'{name}', '0'.* are there no more"):
+        reader.partitions({name: {"0": 1}}, reader.reach())
 
 
 @pytest.fixture(scope="module")

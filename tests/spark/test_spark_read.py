@@ -18,13 +18,13 @@ import pytest
 from pyspark.sql import DataFrame
 
 from appliance_spark import register, registration, why
-from appliance_spark.options import Given, OptionInvalid
 from tests.support.mirror_load import CODECS
 from tests.support.release import gate_has
 from tests.support.spark_data import DEADLINE_S, Topics, rows_of
 
 T0 = 1_700_000_000_000  # ms
 OFFERS_FILTERS = find_spec("pyspark.sql.worker.data_source_pushdown_filters") is not None
+EXCLUDED = "spark.sql.optimizer.excludedRules"
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
@@ -289,13 +289,12 @@ def test_a_table_keeps_its_options(topics: Topics, clicks: str, tmp_path: Path) 
         to = json.dumps({clicks: dict.fromkeys("012", 7)})
         some = sql(f"select count(*) from web with ('endingOffsets' = '{to}')")
         assert some.collect()[0][0] == 21
+        topics.spark.conf.set(EXCLUDED, "appliance_spark.BatchRule")
+        with pytest.raises(Exception, match=r"no options: .*appliance_spark\.register\(spark\)"):
+            sql("select count(*) from web").collect()
     finally:
+        topics.spark.conf.unset(EXCLUDED)
         sql("drop table web")
-
-
-def test_a_table_without_our_rules_says_what_is_missing() -> None:
-    with pytest.raises(OptionInvalid, match=r"appliance_spark\.register"):
-        Given({}).url()
 
 
 def test_a_spark_that_does_not_take_our_rules_is_told_and_goes_on(

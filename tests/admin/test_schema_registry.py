@@ -417,6 +417,33 @@ def test_what_is_kept_is_bounded(
     asyncio.run(registry.close())
 
 
+def test_what_is_known_stays_while_it_is_away_and_it_is_asked_again(
+    bare: RepeatingRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema_registry, "WAIT_SECONDS", LATE_S)
+    other, later = SchemaKey("ids", "2"), SchemaKey("ids", "3")
+    bare.answers = {f"/schemas/ids/{each}": (200, {"schema": '"int"'}) for each in (1, 2)}
+    registry = Registry(SchemaRegistryConfig(url=bare.url))
+    assert known(registry, KEY)[KEY].decoder is not None
+    bare.wrong = answering(503, {})
+    found = known(registry, KEY, other)
+    assert found[KEY].decoder is not None
+    assert f"away: {bare.url} answered 503 for /schemas/ids/2 (tried " in found[other].problem
+    count = len(bare.asked)
+    assert "away" in known(registry, other, later)[later].problem
+    assert len(bare.asked) == count, "it is not asked while it is away"
+    bare.wrong = lambda _: False
+    ahead(monkeypatch, schema_registry.AGAIN_SECONDS + 1)
+    assert known(registry, other)[other].decoder is not None
+    assert registry.problem is None
+    asyncio.run(registry.close())
+
+
+def ahead(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    now = time.monotonic
+    monkeypatch.setattr(schema_registry.time, "monotonic", lambda: now() + seconds)
+
+
 def test_a_schema_that_is_none_is_said_and_asked_for_again_later(
     bare: RepeatingRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -426,9 +453,7 @@ def test_a_schema_that_is_none_is_said_and_asked_for_again_later(
     assert "no Avro schema" in known(registry, KEY)[KEY].problem
     bare.answers = {"/schemas/ids/1": (200, {"schema": '"int"'})}
     assert known(registry, KEY)[KEY].decoder is None
-    monkeypatch.setattr(
-        schema_registry.time, "monotonic", lambda now=time.monotonic: now() + 31
-    )
+    ahead(monkeypatch, schema_registry.UNUSABLE_SECONDS + 1)
     assert known(registry, KEY)[KEY].decoder is not None
     asyncio.run(registry.close())
 

@@ -29,7 +29,7 @@ from appliance.admin.registry_client import (
     RegistryClient,
     SchemaUnusable,
 )
-from appliance.admin.registry_ids import SchemaKey
+from appliance.admin.registry_ids import SchemaKey, schema_named
 from appliance.admin.schema_registry import Registry
 from appliance.config import SchemaRegistryConfig
 from appliance.config.setting import SettingInvalid
@@ -208,6 +208,26 @@ def test_what_is_followed_is_decoded_too(
         message = json.loads(stream.readline().removeprefix(b"data: "))
     assert json.loads(message["value"]["text"]) == ROW
     assert message["value"]["schema"]["type"] == "shop.Order"
+
+
+@pytest.mark.parametrize(
+    ("data", "headers", "key"),
+    [
+        (b"\0\0\0\1\0", [], ("ids", "256")),
+        (b"\0\0\0\0\0abc", [], None),  # registries count from 1
+        (b"\0\xff\xff\xff\xffabc", [], None),  # and with signed numbers
+        (b"\0\0\0\1", [], None),
+        (b"\1" + bytes(16), [], None),  # a GUID is in headers alone
+        (b"", [("__value_schema_id", b"\0\0\0\0\7")], ("ids", "7")),
+        (b"", [("__key_schema_id", b"\0\0\0\0\7")], None),
+        (b"", [("__value_schema_id", None), ("apicurio.value.contentId", b"\7")], None),
+        (b"", [("a", b"")] * 99 + [("__value_schema_id", b"\0\0\0\0\7")], ("ids", "7")),
+        (b"", [("a", b"")] * 100 + [("__value_schema_id", b"\0\0\0\0\7")], None),
+    ],
+)
+def test_what_names_a_schema(data: bytes, headers: Any, key: tuple[str, str] | None) -> None:
+    named = schema_named("value", data, headers)
+    assert (named and named.key) == key
 
 
 def test_an_id_that_the_registry_lacks_is_said_but_of_a_number(

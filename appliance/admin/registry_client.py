@@ -102,6 +102,8 @@ class RegistryClient:
         except (aiohttp.ClientError, OSError) as error:
             told = f"{type(error).__name__}: {error}"[:ERROR_MAX]
             raise RegistryAway(f"{self.place}: {told}") from error
+        except ValueError as error:  # a name in an answer that makes no address
+            raise SchemaUnusable(f"{self.place}: {str(error)[:ERROR_MAX]}") from error
 
     async def _found(self, key: SchemaKey) -> Found:
         async with self._session() as session:
@@ -187,7 +189,7 @@ class Asked:
         if not isinstance(rows, list):
             return []
         return [
-            Subject(each["subject"][:ERROR_MAX], each["version"])
+            Subject(as_text(each["subject"][:ERROR_MAX]), each["version"])
             for each in rows[:SUBJECTS_MAX]
             if isinstance(each, dict) and isinstance(each.get("subject"), str)
             and type(each.get("version")) is int
@@ -220,6 +222,11 @@ class Asked:
                 f"{path}: with its references more than {SCHEMA_BYTES_MAX} characters"
             )
         return text
+
+
+def as_text(word: str) -> str:
+    """JSON may have half of a pair of surrogates, which nobody can print."""
+    return word.encode("utf-8", "replace").decode()
 
 
 def member(row: Any, name: str, of: type, path: str) -> Any:

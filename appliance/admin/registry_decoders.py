@@ -11,7 +11,7 @@ from appliance.admin.avro_decoder import AvroDecoder, said
 from appliance.admin.decoding import DecodeFailed, SchemaInvalid
 from appliance.admin.proto_text import imports, proto_file
 from appliance.admin.protobuf_decoder import Messages, indexes_in, listed
-from appliance.admin.registry_client import Found
+from appliance.admin.registry_client import Found, as_text
 from appliance.admin.registry_ids import Named
 
 TITLE_MAX = 300
@@ -34,7 +34,12 @@ def decoder_of(found: Found) -> SchemaDecoder:
     """May take long, so a thread calls it. SchemaInvalid says why there is none."""
     if found.form not in FORMS:
         raise SchemaInvalid(f"got a schema in {found.form!r}, wanted {', '.join(FORMS)}")
-    return FORMS[found.form](found)
+    try:
+        return FORMS[found.form](found)
+    except SchemaInvalid:
+        raise
+    except Exception as error:  # what a text of somebody else comes to in a library
+        raise SchemaInvalid(f"no {found.form} schema: {said(error)}") from error
 
 
 class ByAvro:
@@ -58,7 +63,7 @@ class ByJson:
         except (ValueError, RecursionError) as error:
             raise SchemaInvalid(f"no JSON: {said(error)}") from error
         title = schema.get("title") if isinstance(schema, dict) else None
-        self._type = title[:TITLE_MAX] if isinstance(title, str) else ""
+        self._type = as_text(title[:TITLE_MAX]) if isinstance(title, str) else ""
 
     def decode(self, named: Named) -> Decoded:
         try:

@@ -109,6 +109,7 @@ class Registry:
                 until = time.monotonic() + UNUSABLE_SECONDS
                 is_unknown = isinstance(error, SchemaUnknown)
                 self._keep(key, Kept(problem=str(error), is_unknown=is_unknown, until=until))
+                self._away = ""
 
     async def _found(self, key: SchemaKey) -> Kept:
         found = await self._client.found(key)

@@ -19,7 +19,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from appliance.admin.decoding import SCHEMA_BYTES_MAX, SchemaInvalid
 from appliance.admin.proto_text import NESTING_MAX, proto_file
 from appliance.admin.registry_client import Found
-from appliance.admin.registry_decoders import ByProtobuf
+from appliance.admin.registry_decoders import ByProtobuf, decoder_of
 from appliance.admin.registry_ids import Named, SchemaKey
 from tests.support.registry_schemas import HERE, ORDER_PROTO
 
@@ -144,11 +144,13 @@ def test_what_is_no_proto_is_told(text: str, words: str) -> None:
         ("message A { B b = 1; }", "no Protobuf schema"),
         ('syntax = "proto9"; message A {}', "no Protobuf schema"),
         ("message A {} message A {}", "no Protobuf schema"),
+        ('import "\ud800";', "no PROTOBUF schema"),
+        ("message A { string a = 2147483648; }", "no PROTOBUF schema"),
     ],
 )
 def test_what_is_no_schema_is_told(text: str, words: str) -> None:
     with pytest.raises(SchemaInvalid, match=words):
-        ByProtobuf(Found("PROTOBUF", text))
+        decoder_of(Found("PROTOBUF", text))
 
 
 def test_any_text_is_read_or_refused() -> None:
@@ -159,7 +161,7 @@ def test_any_text_is_read_or_refused() -> None:
         at, size = chance.randrange(len(text)), chance.randrange(40)
         piece = chance.choice(["", text[at : at + size] * 2, "}", "{", "\0", '"', "/*", "message"])
         with suppress(SchemaInvalid):
-            ByProtobuf(Found("PROTOBUF", text[:at] + piece + text[at + size :]))
+            decoder_of(Found("PROTOBUF", text[:at] + piece + text[at + size :]))
 
 
 @pytest.mark.parametrize("piece", ["/*", '"', "message A{}", "a.", "{", "//", "\\", "0"])

@@ -372,6 +372,8 @@ def references(depth: int, width: int) -> Callable[[BaseHTTPRequestHandler], boo
         (answering(200, {"schema": "1", "references": "all"}), SchemaUnusable, "are no list"),
         (answering(200, {"schema": "1", "references": [{"name": "a", "subject": "b"}]}),
          SchemaUnusable, "no version"),
+        (answering(200, {"schema": "1", "references": [
+            {"name": "a", "subject": "\ud800", "version": 1}]}), SchemaUnusable, "surrogates"),
         (answering(200, {"schema": "x" * ((1 << 20) + 1)}), SchemaUnusable, "1048576 characters"),
         (endless, SchemaUnusable, f"more than {ANSWER_BYTES_MAX} bytes"),
         (references(DEPTH_MAX + 1, 1), SchemaUnusable, f"deeper than {DEPTH_MAX}"),

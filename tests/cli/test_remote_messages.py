@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from appliance.process import progress_bar
 from appliance.process.exit_codes import Command, Failed
 from appliance.testing import RunningBroker, running_broker
 from tests.admin.test_schema_registry import by_schema
-from tests.support.registry_schemas import recorded
+from tests.support.registry_schemas import Recording, recorded
 from tests.support.registry_servers import RepeatingRegistry
 from tests.support.rest import Rest
 from tests.support.shell import Shell
@@ -76,7 +77,8 @@ def test_records_are_decoded_by_the_registry_unless_plain_ones_are_wanted(tmp_pa
     registry = RepeatingRegistry(recorded("karapace"))
     head = struct.pack(">BI", 0, registry.ids["people-value"])
     good, bad = head + b'{"name": "Ada"}', head + b"{"
-    with running_broker(tmp_path, {"schema.registry.url": registry.url}) as broker:
+    settings = {"schema.registry.url": registry.url}
+    with closing(registry), running_broker(tmp_path, settings) as broker:
         shell = Shell(broker.admin)
         shell.out("topic create people")
         producer = Producer({"bootstrap.servers": broker.bootstrap})
@@ -94,7 +96,28 @@ def test_records_are_decoded_by_the_registry_unless_plain_ones_are_wanted(tmp_pa
             '{"name": "Ada"}', "people-value")  # fmt: skip
         plain = json.loads(shell.out("consume people --json --plain -n 1"))
         assert (plain["value"], "value_schema" in plain) == (good.decode(), False)
-    registry.close()
+
+
+def test_names_in_a_registry_do_nothing_to_a_terminal(tmp_path: Path) -> None:
+    schema = {"schemaType": "JSON", "schema": '{"title": "\\ud800\\u001b[2J"}'}
+    bad = {"schema": '{"type": "\\u001b[2J"}'}
+    answers = {"/schemas/ids/1": (200, schema), "/schemas/ids/2": (200, bad),
+               "/schemas/ids/1/versions": (200, [{"subject": "\ud800", "version": 1}])}  # fmt: skip
+    registry = RepeatingRegistry(Recording({}, answers))
+    settings = {"schema.registry.url": registry.url}
+    with closing(registry), running_broker(tmp_path, settings) as broker:
+        shell = Shell(broker.admin)
+        shell.out("topic create people")
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        for number in (1, 2):
+            producer.produce("people", struct.pack(">BI", 0, number) + b"{}")
+        assert producer.flush(30) == 0
+        by_schema(Rest(broker.admin), "people")  # from here on they are known
+        told = shell.run("consume people --json")
+        assert told.exit_code == 0, told.output
+        assert json.loads(told.stdout.splitlines()[0])["value_schema"]["subject"] == "?"
+        assert "schema 2: " in told.stderr
+        assert "\x1b" not in told.output
 
 
 def test_a_file_may_be_one_message(shell: Shell, tmp_path: Path) -> None:

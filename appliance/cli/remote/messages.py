@@ -292,7 +292,7 @@ def tell_undecoded(message: dict[str, Any]) -> None:
         if problem is not None and problem not in told and len(told) < UNDECODED_MAX:
             told.add(problem)
             place = f"partition {message['partition']} offset {message['offset']}"
-            click.echo(f"{place}: the {name} is not decoded: {problem}", err=True)
+            click.echo(f"{place}: the {name} is not decoded: {cell(problem)}", err=True)
 
 
 def followed(api: Api, topic: str, query: Query) -> Iterator[dict[str, Any]]:

@@ -2,7 +2,9 @@
 
 Schema and data are untrusted. fastavro decodes in compiled code with the depth and the counts of
 the data. So `Walk` first counts the values and the depth of a datum, and refuses too many: a few
-bytes can encode billions of values (arrays of null), and lists may nest without end.
+bytes can encode billions of values (arrays of null), and lists may nest without end. Names are
+bounded, too: each type has that of its namespace in memory, and each value that of its field or
+symbol in the text.
 """
 
 from __future__ import annotations
@@ -12,11 +14,13 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from appliance.admin.decoding import DecodeFailed, SchemaInvalid
+from appliance.admin.decoding import DecodeFailed, SchemaInvalid, check_names_fit
 
 VALUES_MAX = 100_000  # per datum
 DEPTH_MAX = 64
 NESTING_MAX = 100  # of the schema's JSON: its reader is recursive
+NAME_MAX = 500  # characters of a name, and of a namespace
+DECIMAL_BYTES_MAX = 1024  # the time for one goes with the square of its size
 FIXED_SIZE = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 MAGIC_SIZE = 5  # Confluent's: a zero, and the schema's number
 
@@ -26,11 +30,11 @@ class Walk:
 
     def __init__(self, names: dict[str, Any], data: bytes) -> None:
         self._names, self._data = names, data
-        self._values = 0
+        self.values = 0
 
     def end(self, schema: Any, position: int, depth: int = 0) -> int:
-        self._values += 1
-        if self._values > VALUES_MAX:
+        self.values += 1
+        if self.values > VALUES_MAX:
             raise DecodeFailed(f"more than {VALUES_MAX} values in one record")
         if depth > DEPTH_MAX:
             raise DecodeFailed(f"nested deeper than {DEPTH_MAX}")
@@ -60,10 +64,16 @@ class Walk:
         size, position = self._long(position)
         if size < 0:
             raise DecodeFailed(f"a length of {size}, at {position}")
-        return self._within(position + size)
+        return self._sized(schema, position, size)
 
     def _fixed(self, schema: Any, position: int, depth: int) -> int:
-        return self._within(position + int(schema["size"]))
+        return self._sized(schema, position, int(schema["size"]))
+
+    def _sized(self, schema: Any, position: int, size: int) -> int:
+        is_decimal = isinstance(schema, dict) and schema.get("logicalType") == "decimal"
+        if is_decimal and size > DECIMAL_BYTES_MAX:
+            raise DecodeFailed(f"a decimal of {size} bytes, wanted at most {DECIMAL_BYTES_MAX}")
+        return self._within(position + size)
 
     def _record(self, schema: Any, position: int, depth: int) -> int:
         for each in schema["fields"]:
@@ -128,10 +138,11 @@ class AvroDecoder:
 
         self._read = fastavro.schemaless_reader
         self._names: dict[str, Any] = {}
+        self._longest = 0  # name in the text of a value
         try:
             for each in dict.fromkeys(before):  # two names may lead to one
-                fastavro.parse_schema(checked(each), self._names)
-            self._schema: Any = fastavro.parse_schema(checked(text), self._names)
+                fastavro.parse_schema(self._checked(each), self._names)
+            self._schema: Any = fastavro.parse_schema(self._checked(text), self._names)
         except SchemaInvalid:
             raise
         except Exception as error:
@@ -147,15 +158,27 @@ class AvroDecoder:
                 pass  # a datum may begin with a zero, too
         return self.json_of(data), None
 
+    def _checked(self, text: str) -> Any:
+        written = checked(text)
+        self._longest = max(self._longest, longest_name(written))
+        return written
+
     def json_of(self, data: bytes) -> str:
-        end = Walk(self._names, data).end(self._schema, 0)
-        if end != len(data):
-            raise DecodeFailed(f"{len(data) - end} bytes are left behind the record")
         try:
+            self._check(data)
             found = self._read(io.BytesIO(data), self._schema, None)
             return json.dumps(found, ensure_ascii=False, default=plain)
+        except DecodeFailed:
+            raise
         except Exception as error:
             raise DecodeFailed(said(error)) from error
+
+    def _check(self, data: bytes) -> None:
+        walk = Walk(self._names, data)
+        end = walk.end(self._schema, 0)
+        if end != len(data):
+            raise DecodeFailed(f"{len(data) - end} bytes are left behind the record")
+        check_names_fit(walk.values, self._longest)
 
 
 def checked(text: str) -> Any:
@@ -175,9 +198,30 @@ def check(schema: Any, depth: int = 0) -> None:
         size = schema.get("size")
         if not isinstance(size, int) or size < 0:
             raise SchemaInvalid(f"fixed: got size {str(size)[:40]!r}, wanted a number of bytes")
+    if isinstance(schema, dict) and "type" in schema:
+        for each in ("name", "namespace"):
+            if len(text_at(schema, each)) > NAME_MAX:
+                raise SchemaInvalid(f"a {each} of more than {NAME_MAX} characters")
     if isinstance(schema, (dict, list)):
         for each in schema.values() if isinstance(schema, dict) else schema:
             check(each, depth + 1)
+
+
+def text_at(schema: dict[str, Any], key: str) -> str:
+    found = schema.get(key)
+    return found if isinstance(found, str) else ""
+
+
+def longest_name(schema: Any) -> int:
+    """In characters, of fields and symbols: what the text of a value repeats."""
+    if isinstance(schema, list):
+        return max(map(longest_name, schema), default=0)
+    if not isinstance(schema, dict):
+        return 0
+    symbols = schema.get("symbols")
+    known = symbols if isinstance(symbols, list) else []
+    own = [text_at(schema, "name"), *(each for each in known if isinstance(each, str))]
+    return max(max(map(len, own)), *map(longest_name, schema.values()))
 
 
 def plain(value: Any) -> str:

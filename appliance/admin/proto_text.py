@@ -16,6 +16,7 @@ from appliance.admin.decoding import SchemaInvalid
 
 NESTING_MAX = 32
 NUMBER_MAX = 2**31 - 1
+IMPORTS_MAX = 1000  # of a file: each is looked for among the others
 TOKEN = re.compile(
     r"""(?P<space>\s+|//[^\n]*|/\*.*?\*/)
       | (?P<word>\.?[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)
@@ -37,7 +38,13 @@ def proto_file(name: str, text: str) -> Any:
 
 
 def imports(file: Any) -> list[str]:
+    check_imports(len(file.dependency))
     return list(file.dependency)
+
+
+def check_imports(count: int) -> None:
+    if count > IMPORTS_MAX:
+        raise SchemaInvalid(f"more than {IMPORTS_MAX} imports")
 
 
 def tokens(text: str) -> Iterator[tuple[str, str]]:
@@ -101,6 +108,7 @@ class Reader:
         name = self._text()
         if kind != "option" and name not in self._file.dependency:
             self._file.dependency.append(name)
+            check_imports(len(self._file.dependency))
         self._wanted(";")
 
     def _type(self, word: str, into: Any, depth: int) -> bool:

@@ -7,13 +7,14 @@ C code parses the data and limits its depth (100).
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from appliance.admin.avro_decoder import said
-from appliance.admin.decoding import DecodeFailed, SchemaInvalid
+from appliance.admin.decoding import DecodeFailed, SchemaInvalid, check_names_fit
 
 MAGIC_SIZE = 5  # Confluent's: a zero, the schema's number; the message's indexes follow
+NAME_MAX = 500  # characters of a full name: each type, field and value has its own in memory
 INDEXES_MAX = 32  # in that list: the nesting of the message
 HOW = "protoc --include_imports --descriptor_set_out=orders.desc orders.proto"
 
@@ -61,7 +62,9 @@ class Messages:
         self._json, self._unknown = json_format, UnknownFieldSet
         self._class_of = message_factory.GetMessageClass
         self._pool = descriptor_pool.DescriptorPool()
+        self._longest = 0  # name in the text of a value
         for each in files:
+            self._longest = max(self._longest, longest_name(each))
             self._pool.AddSerializedFile(each.SerializeToString())
 
     def check(self, name: str) -> None:
@@ -69,6 +72,7 @@ class Messages:
         self._class_of(self._pool.FindMessageTypeByName(name))
 
     def json_of(self, name: str, data: bytes) -> str:
+        check_names_fit(len(data), self._longest)  # in a packed list a byte is a value
         try:
             message = self._class_of(self._pool.FindMessageTypeByName(name))()
             message.ParseFromString(data)
@@ -112,6 +116,32 @@ def _zigzag(data: bytes, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return (value >> 1) ^ -(value & 1), position
     raise DecodeFailed(f"ends after {len(data)} bytes, in a message index")
+
+
+def longest_name(file: Any) -> int:
+    """In characters, of what the text of a value repeats. Refuses names that are too long with
+    their scope, as the library keeps each."""
+    longest, left = 0, [(len(file.package), file, file.message_type)]
+    while left:
+        within, scope, messages = left.pop()
+        here = max(map(len, names_in(scope, messages)), default=0)
+        if within + here > NAME_MAX:
+            raise SchemaInvalid(f"a name of more than {NAME_MAX} characters, with its scope")
+        # extensions are shown with their scope
+        longest = max(longest, here + (within if len(scope.extension) else 0))
+        left += [(within + 1 + len(each.name), each, each.nested_type) for each in messages]
+    return longest
+
+
+def names_in(scope: Any, messages: Iterable[Any]) -> Iterator[str]:
+    """Of a file or a message, without those in other messages of it."""
+    services = getattr(scope, "service", ())
+    for group in (
+        messages, scope.enum_type, scope.extension, services, getattr(scope, "field", ()),
+        getattr(scope, "oneof_decl", ()), *(each.value for each in scope.enum_type),
+        *(each.method for each in services),
+    ):  # fmt: skip
+        yield from (each.name for each in group)
 
 
 def names_of(file: Any) -> list[str]:

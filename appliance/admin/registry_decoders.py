@@ -91,6 +91,8 @@ class ByProtobuf:
         files += self._with_imports(self._file)
         try:
             self._messages = Messages(files)
+        except SchemaInvalid:
+            raise
         except Exception as error:
             raise SchemaInvalid(f"no Protobuf schema: {said(error)}") from error
 

@@ -31,7 +31,7 @@ from appliance.config.config_words import in_words
 from appliance.errors import Refused
 from appliance.protocol import ErrorCode
 from appliance.storage._log_metrics import LogFacts, log_facts
-from appliance.topics.known_end import check_end_is_known
+from appliance.topics.known_end import check_end_is_known, check_led
 from appliance.topics.topic import DEFAULT, Topic, check_own
 
 FLUSH_SECONDS_MAX = 30.0  # to empty a topic, unsynced records must become durable within this time
@@ -261,6 +261,7 @@ def empty(logs: list[Log]) -> None:
         if log.durable_offset < log.log_end_offset:
             log.flush(FLUSH_SECONDS_MAX)
         log.delete_before(log.high_watermark)
+        check_led(log)
 
 
 ORDERS = (

@@ -34,6 +34,7 @@ from appliance.errors import ApplianceError, ResourceUnknown
 from appliance.process import event_log
 from appliance.process.detached_tasks import Changes
 from appliance.storage._log_metrics import LogFacts, log_facts
+from appliance.topics.known_end import check_end_is_known
 from appliance.topics.topic import TRANSACTIONS, Topic
 from appliance.topics.topics import Topics
 
@@ -162,8 +163,10 @@ class BackupPoints:
             numbers = range(len(topic.logs))
             elsewhere = self._us.leaders.led_elsewhere(topic, numbers)
             found |= await self._us.leaders.offsets(topic, dict.fromkeys(elsewhere, LATEST))
-            found |= {each: topic.log(each).high_watermark
-                      for each in numbers if each not in elsewhere}  # fmt: skip
+            own = [each for each in numbers if each not in elsewhere]
+            for log in await self._us.leaders.readable(topic, own):
+                check_end_is_known(log)  # it was perhaps deposed, and who leads has counted more
+                found[log.partition] = log.high_watermark
         return found
 
     # The hold

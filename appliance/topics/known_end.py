@@ -29,9 +29,19 @@ def check_end_is_known(log: Log) -> None:
         raise end_unknown(log)
 
 
+def check_led(log: Log) -> None:
+    """Behind what was done: what a broker did that was deposed meanwhile, its leader has not."""
+    if log.leads_from < 0 and log.role != "alone":
+        raise led_no_more(log)
+
+
+def led_no_more(log: Log) -> NotLeader:
+    return NotLeader(f"{log.name} is not led here any more; ask again")
+
+
 def end_unknown(
     log: Log, code: ErrorCode = ErrorCode.OFFSET_NOT_AVAILABLE
 ) -> ApplianceError:
     if log.leads_from < 0:
-        return NotLeader(f"{log.name} is not led here any more; ask again")
+        return led_no_more(log)
     return Refused(code, f"{log.name}: the replicas have not said yet what they have; ask again")

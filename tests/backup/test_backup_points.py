@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from queue import Queue
 from types import SimpleNamespace
@@ -12,10 +13,12 @@ from typing import Any
 
 import pytest
 
+from appliance._log import Log
 from appliance.broker import backup_points
 from appliance.catalog import kafka_uuid
 from appliance.config import LogConfig
 from appliance.data_dir.log_dir import LogDir
+from appliance.errors import NotLeader, Refused
 from appliance.record import _batch
 from appliance.testing import RunningBroker, running_broker
 from appliance.topics.topic import OFFSETS, SHARE_STATE, TRANSACTIONS, Topic
@@ -28,7 +31,7 @@ from tests.support.backups import (
     transactional,
 )
 from tests.support.broker import with_broker
-from tests.support.logs import batch, everything, log_config, opened
+from tests.support.logs import batch, everything, log_config, one_log, opened
 from tests.support.rest import Rest
 
 POINTS = 60
@@ -85,11 +88,16 @@ def test_a_point_has_all_of_a_transaction_or_nothing(tmp_path: Path) -> None:
 class OtherCoordinator:
     """What it has decided goes on while ends are taken, so many times."""
 
+    own: Sequence[Log] = ()  # what is led here
+
     def __init__(self, times: int) -> None:
         self.decided, self.takes, self._times = 5, 0, times
 
     def led_elsewhere(self, topic: Topic, partitions: range) -> dict[int, int]:
-        return dict.fromkeys(partitions, 2)
+        return dict.fromkeys(partitions[len(self.own):], 2)
+
+    async def readable(self, topic: Topic, partitions: list[int]) -> list[Log]:
+        return [self.own[each] for each in partitions]
 
     async def offsets(self, topic: Topic, wanted: dict[int, int]) -> dict[int, int]:
         return dict.fromkeys(wanted, self.decided)
@@ -104,7 +112,7 @@ def ends_beside(other: OtherCoordinator) -> dict[int, int]:
     us: Any = SimpleNamespace(leaders=other)
     nothing: Any = None
     points = backup_points.BackupPoints(nothing, nothing, nothing, us, nothing, nothing)
-    decisions = Topic(TRANSACTIONS, kafka_uuid.new(), {}, [None])
+    decisions = Topic(TRANSACTIONS, kafka_uuid.new(), {}, [*other.own] or [None])
     return asyncio.run(points._ends_of_data([], [decisions]))[2]
 
 
@@ -115,6 +123,24 @@ def test_ends_are_taken_between_two_transactions_of_other_coordinators() -> None
     with pytest.raises(backup_points.TransactionsGoOn, match=f"all {backup_points.TAKES_MAX} t"):
         ends_beside(other)
     assert other.takes == backup_points.TAKES_MAX
+
+
+def test_what_is_decided_here_is_not_counted_by_a_leader_that_does_not_know(
+    tmp_path: Path,
+) -> None:
+    """A new one has perhaps not heard yet of what was counted, and one that is deposed will not."""
+    other = OtherCoordinator(0)
+    with one_log(tmp_path) as log:
+        other.own = [log]
+        log.append_durable(batch("a", "b"))
+        log.lead(3, 1, [2], [1, 2], 1)
+        with pytest.raises(Refused, match="have not said yet what they have"):
+            ends_beside(other)
+        log.set_in_sync(3, [1], [], 1)
+        assert ends_beside(other) == {0: 2}
+        log.follow(4, 2)
+        with pytest.raises(NotLeader, match="not led here any more"):
+            ends_beside(other)
 
 
 def test_what_tells_of_data_ends_before_it_and_what_decides_about_it_behind() -> None:

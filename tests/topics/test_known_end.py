@@ -3,7 +3,7 @@ an end then that others have seen passed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,15 +11,20 @@ from typing import Any
 import pytest
 
 from appliance._log import Log
+from appliance.admin import topics
 from appliance.admin.live_messages import news
 from appliance.admin.offset_reset import bounds_here
-from appliance.admin.topics import empty
-from appliance.api.handlers import delete_records, list_offsets
-from appliance.api.handlers.list_offsets import EARLIEST, LATEST, Asked
+from appliance.api.handlers import (
+    delete_records,
+    describe_share_group_offsets,
+    list_offsets,
+)
+from appliance.api.handlers.list_offsets import EARLIEST, LARGEST, LATEST, Asked
 from appliance.errors import NotLeader, Refused
 from appliance.protocol import ErrorCode
 from appliance.share.reading import reset_offset
 from appliance.topics.known_end import knows_end
+from appliance.topics.topic import Topic
 from tests.support.logs import NOW, batch, one_log
 
 EPOCH, ME, OTHER, COUNT = 3, 1, 2, 4
@@ -104,11 +109,58 @@ def test_nothing_is_deleted_up_to_such_an_end(log: Log) -> None:
             delete_records._delete(log, offset, 1)
         assert refused.value.kafka_code == ErrorCode.LEADER_NOT_AVAILABLE
     with pytest.raises(Refused, match="ask again"):
-        empty([log])
+        topics.empty([log])
     gets_known(log)
     delete_records._delete(log, 2, 1)
-    empty([log])
+    topics.empty([log])
     assert log.log_start_offset == COUNT
+
+
+@pytest.mark.parametrize("offset", [delete_records.HIGH_WATERMARK, 2, COUNT + 1, None])
+def test_who_is_deposed_meanwhile_does_not_say_what_it_deleted(
+    log: Log, offset: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its leader has it still, and knows whether there is more."""
+    gets_known(log)
+    for of, name in (
+        (delete_records, "knows_end"), (delete_records, "_target"), (topics, "check_end_is_known"),
+    ):  # fmt: skip
+        monkeypatch.setattr(of, name, then_deposed(getattr(of, name), log))
+    delete: Any = topics.empty if offset is None else delete_records._delete
+    given = ([log],) if offset is None else (log, offset, 1)
+    with pytest.raises(NotLeader, match="not led here any more; ask again"):
+        delete(*given)
+
+
+def then_deposed(ask: Callable[..., Any], log: Log) -> Callable[..., Any]:
+    def asked(*given: Any) -> Any:
+        found = ask(*given)
+        log.follow(EPOCH + 1, OTHER)
+        return found
+
+    return asked
+
+
+def test_the_largest_time_is_not_told_as_it_was_before(log: Log) -> None:
+    gets_known(log)
+    assert answer(log, LARGEST) == (0, 0)  # of those with that time the first
+    log.lead(EPOCH + 1, ME, [OTHER], [ME, OTHER], 1)
+    log.append(batch("e"))
+    log.lead(EPOCH + 2, ME, [OTHER], [ME, OTHER], 1)
+    assert not knows_end(log)
+    assert answer(log, LARGEST) == (ErrorCode.OFFSET_NOT_AVAILABLE, -1)
+    assert answer(log, NOW) == (0, 0)  # nothing that comes is before it
+
+
+def test_the_lag_of_a_share_group_is_not_told(log: Log) -> None:
+    nothing: Any = None
+    places = SimpleNamespace(is_there=lambda _: False)
+    members = SimpleNamespace(placement=lambda *_: SimpleNamespace(leader_epoch=EPOCH))
+    broker: Any = SimpleNamespace(lag=SimpleNamespace(elsewhere=places), members=members)
+    topic = Topic("t", nothing, {}, [log])
+    assert describe_share_group_offsets._epoch_and_end(broker, topic, 0) == (EPOCH, None)
+    gets_known(log)
+    assert describe_share_group_offsets._epoch_and_end(broker, topic, 0) == (EPOCH, COUNT)
 
 
 def test_who_follows_live_gets_what_came_when_it_is_known(log: Log) -> None:

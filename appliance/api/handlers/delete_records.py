@@ -6,7 +6,8 @@ without waiting for the response, returns the new start.
 
 If the offset is above the durable end, written records are made durable first, within the timeout:
 a client with an acknowledgement of acks=1 may delete them. A new leader that does not know its high
-watermark yet answers LEADER_NOT_AVAILABLE where that decides.
+watermark yet answers LEADER_NOT_AVAILABLE where that decides, and one that is deposed meanwhile
+NOT_LEADER_OR_FOLLOWER.
 
 Rights: DELETE on the topic.
 
@@ -25,7 +26,7 @@ from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError, Refused
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
-from appliance.topics.known_end import end_unknown, knows_end
+from appliance.topics.known_end import check_led, end_unknown, knows_end
 
 KEY = 21
 VERSIONS = (0, 2)
@@ -85,6 +86,7 @@ def _delete(log: Log, offset: int, seconds: float) -> None:
     if not is_within and log.high_watermark < log.log_end_offset:
         _make_durable(log, seconds)
     log.delete_before(_target(log, offset))
+    check_led(log)
 
 
 def _make_durable(log: Log, seconds: float) -> None:
@@ -95,6 +97,7 @@ def _target(log: Log, offset: int) -> int:
     high_watermark = log.high_watermark
     target = high_watermark if offset == HIGH_WATERMARK else offset
     if not 0 <= target <= high_watermark:
+        check_led(log)  # who leads now may have more
         raise Refused(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"{log.name}: got offset {offset}, wanted at most {high_watermark}, or -1 for that",

@@ -3,7 +3,8 @@
 All records before the start offset are processed; later ones may be in part. The lag counts the
 unprocessed records from there to the end of the partition. Both are -1, without an error, if the
 group has no state there or has not read yet. Without topics, all topics with a state of the group
-are returned. In a cluster the lag is -1 while the leader, another broker, does not tell the end.
+are returned. In a cluster the lag is -1 while the leader, another broker, does not tell the end, or
+is this one and new, and does not know it.
 
 Rights: DESCRIBE on the group and on the topic; of all topics the response has those that may be
 described.
@@ -32,6 +33,7 @@ from appliance.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsResponse,
 )
+from appliance.topics.known_end import is_new_leader
 from appliance.topics.topic import Topic
 
 KEY = 90
@@ -129,7 +131,7 @@ async def _ask_leaders(
 
 
 def _epoch_and_end(broker: Broker, topic: Topic, partition: int) -> tuple[int, int | None]:
-    """None: another broker leads it, and does not tell."""
+    """None: another broker leads it, and does not tell; or this one does, and is new."""
     check_partition(topic, partition)
     elsewhere, place = broker.lag.elsewhere, Partition(topic.name, partition)
     if elsewhere is None:
@@ -139,4 +141,5 @@ def _epoch_and_end(broker: Broker, topic: Topic, partition: int) -> tuple[int, i
     if elsewhere.is_there(place):
         ends = elsewhere.ends(place)
         return epoch, None if ends is None else ends.end
-    return epoch, topic.log(partition).high_watermark
+    log = topic.log(partition)
+    return epoch, None if is_new_leader(log) else log.high_watermark

@@ -62,6 +62,7 @@ AT_THE_START = (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING)
 COMMIT_WAIT_MS = 1000
 NONE = -1  # no such offset, no timestamp to tell
 FIRST_WITH_NOT_AVAILABLE = 5
+AT_THE_END = (LATEST, LARGEST)
 NOT_AVAILABLE, OLDER = ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.LEADER_NOT_AVAILABLE
 LONG_MAX = (1 << 63) - 1
 
@@ -151,7 +152,7 @@ def _partition(asked: Asked, log: Log | ApplianceError, up_to: str, version: int
             raise log
         is_known = asked.timestamp in AT_THE_START or knows_end(log)  # first
         found = _special(log, asked.timestamp, up_to) or _by_time(log, asked.timestamp, up_to)
-        if not is_known and (asked.timestamp == LATEST or found.offset < 0):
+        if not is_known and (asked.timestamp in AT_THE_END or found.offset < 0):
             raise end_unknown(log, NOT_AVAILABLE if version >= FIRST_WITH_NOT_AVAILABLE else OLDER)
     except ApplianceError as error:
         answer.error_code = error.kafka_code

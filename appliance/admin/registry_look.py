@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from appliance.admin.registry_client import Subject
 from appliance.admin.registry_decoders import SchemaDecoder
 from appliance.admin.registry_ids import Headers, Named, SchemaKey, schema_named
+
+SUBJECTS_LOOKED_MAX = 20  # for one that may be told
+
+MayTell = Callable[[str], bool]  # the name of a subject
 
 
 @dataclass(frozen=True)
@@ -21,18 +25,27 @@ class Kept:
     size: int = 0
     until: float | None = None  # then it is asked for again
 
-    def subject(self, topic: str, part: str) -> Subject | None:
-        """The one under which serializers put it by default, or else the first."""
+    def subject(self, topic: str, part: str, may_tell: MayTell) -> Subject | None:
+        """The one under which serializers put it by default, or else the first that may be told."""
         own = [each for each in self.subjects if each.name == f"{topic}-{part}"]
-        return max(own, key=lambda each: each.version) if own else next(iter(self.subjects), None)
+        if own:
+            return max(own, key=lambda each: each.version)
+        others = self.subjects[:SUBJECTS_LOOKED_MAX]
+        return next((each for each in others if may_tell(each.name)), None)
 
 
 class RegistryLook:
     def __init__(
-        self, topic: str, parts: Collection[str], known: Mapping[SchemaKey, Kept]
-    ) -> None:
+        self, topic: str, parts: Collection[str], known: Mapping[SchemaKey, Kept],
+        may_tell: MayTell,
+    ) -> None:  # fmt: skip
         """`parts` are those that the topic has no schema of its own for."""
-        self.topic, self._parts, self._known = topic, parts, known
+        self._parts, self._known = parts, known
+        self._subjects = {(key, part): kept.subject(topic, part, may_tell)
+                          for key, kept in known.items() for part in parts}  # fmt: skip
+
+    def subject(self, key: SchemaKey, part: str) -> Subject | None:
+        return self._subjects[key, part]
 
     def schema(self, part: str, data: bytes, headers: Headers) -> tuple[Named, Kept] | None:
         """None: the record names none."""

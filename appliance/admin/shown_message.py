@@ -27,7 +27,7 @@ class SchemaShown(TypedDict):
 
     id: str  # a number, or a GUID
     type: str  # the record's name in Avro, the message's in Protobuf, the title in JSON Schema
-    subject: str | None  # one that has it
+    subject: str | None  # one that has it, and names no topic that may not be described
     version: int | None  # in that
 
 
@@ -110,17 +110,15 @@ def data_by_registry(
             shown["problem"] = f"{decoder.form}, schema {named.key.name}: {error}"
         else:
             shown = decoded_data(data, decoder.form, text, most)
-            shown["schema"] = schema_shown(decoders, part, named, kept, type_name)
+            shown["schema"] = schema_shown(decoders, part, named, type_name)
     if named.key.number is not None:
         shown["schema_id"] = named.key.number
     return shown
 
 
-def schema_shown(
-    decoders: Decoders, part: str, named: Named, kept: Kept, type_name: str
-) -> SchemaShown:
+def schema_shown(decoders: Decoders, part: str, named: Named, type_name: str) -> SchemaShown:
     assert decoders.registry is not None
-    subject = kept.subject(decoders.registry.topic, part)
+    subject = decoders.registry.subject(named.key, part)
     return {
         "id": named.key.name,
         "type": type_name,

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Literal, TypedDict
 
 from typing_extensions import NotRequired
@@ -118,7 +118,19 @@ async def look_of(
     parts = [part for part in wanted if getattr(decoders, part) is None]
     keys = await asyncio.to_thread(keys_named, parts, records)
     known = await registry.known(keys)
-    return RegistryLook(topic.name, parts, known)
+    described = call.described_topics()
+
+    def may_tell(subject: str) -> bool:
+        named = [] if described.is_everything else topics_named(subject, call.broker.topics)
+        return all(each in described for each in named)
+
+    return RegistryLook(topic.name, parts, known, may_tell)
+
+
+def topics_named(subject: str, topics: Container[str]) -> list[str]:
+    """By serializers: `orders-value`, `orders-com.shop.Order`."""
+    fronts = [subject[:at] for at, sign in enumerate(subject) if sign == "-"]
+    return [each for each in fronts if each in topics]
 
 
 def keys_named(parts: list[str], records: Iterable[Record]) -> list[SchemaKey]:

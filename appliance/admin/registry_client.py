@@ -94,10 +94,14 @@ class RegistryClient:
 
     async def found(self, key: SchemaKey) -> Found:
         """Raises RegistryAway and SchemaUnusable."""
-        seconds = self._config.timeout_ms / 1000
+        seconds, answered = self._config.timeout_ms / 1000, list[str]()
         try:
-            return await asyncio.wait_for(self._found(key), seconds)
+            return await asyncio.wait_for(self._found(key, answered), seconds)
         except asyncio.TimeoutError:
+            if answered:  # the registry is there: others are not to be held up by this schema
+                raise SchemaUnusable(
+                    f"{self.place}: it and what it refers to took more than {seconds:g} s"
+                ) from None
             raise RegistryAway(f"{self.place} did not answer in {seconds:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
             told = f"{type(error).__name__}: {error}"[:ERROR_MAX]
@@ -105,10 +109,10 @@ class RegistryClient:
         except ValueError as error:  # a name in an answer that makes no address
             raise SchemaUnusable(f"{self.place}: {str(error)[:ERROR_MAX]}") from error
 
-    async def _found(self, key: SchemaKey) -> Found:
+    async def _found(self, key: SchemaKey, answered: list[str]) -> Found:
         async with self._session() as session:
             path = f"/schemas/{key.kind}/{key.name}"
-            asked = Asked(self, session)
+            asked = Asked(self, session, answered)
             found = await asked.schema(path)
             if key.kind == IDS:
                 found.subjects = await asked.subjects(f"{path}/versions")
@@ -169,11 +173,13 @@ class Asked:
 
     client: RegistryClient
     session: aiohttp.ClientSession
+    answered: list[str]  # paths
     _seen: set[tuple[str, str, int]] = field(default_factory=set)
     _size: int = 0
 
     async def schema(self, path: str) -> Found:
         row = await self.client.json_at(self.session, path)
+        self.answered.append(path)
         text, form = member(row, "schema", str, path), row.get("schemaType") or AVRO
         found = Found(str(form)[:40], self._counted(text, path))
         if form != "JSON":  # it is not validated by its schema, so that needs no others

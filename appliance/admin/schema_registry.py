@@ -34,7 +34,9 @@ UNUSABLE_SECONDS = 30.0  # that a schema is said to be missing or bad before it 
 KEPT_MAX = 500  # schemas, and
 KEPT_CHARACTERS_MAX = 4 << 20  # of their text, of which each may take 60 bytes of memory
 ASKED_MAX = 20  # schemas that one page asks for
-ASKING_MAX = 4  # at a time, for all pages
+ASKING_MAX = 4  # at a time, for all pages, and
+WAITING_MAX = 100  # with those that wait: records may name ever new ids, and a registry be slow
+PROBLEM_MAX = 500  # characters: names in it are of others, and each record of a page has it
 
 
 class Registry:
@@ -66,10 +68,17 @@ class Registry:
     async def known(self, keys: Iterable[SchemaKey]) -> dict[SchemaKey, Kept]:
         """All of them, each with a schema or why there is none."""
         wanted = list(dict.fromkeys(keys))
-        due = [each for each in wanted if self._is_due(each)][:ASKED_MAX]
-        if due and not self._is_away:
-            await asyncio.wait([self._task(each) for each in due], timeout=WAIT_SECONDS)
+        tasks = [] if self._is_away else self._tasks(wanted)
+        if tasks:
+            await asyncio.wait(tasks, timeout=WAIT_SECONDS)
         return {each: self._told(each) for each in wanted}
+
+    def _tasks(self, wanted: list[SchemaKey]) -> list[asyncio.Task[None]]:
+        """Of one page."""
+        due = [each for each in wanted if self._is_due(each)][:ASKED_MAX]
+        room = max(0, WAITING_MAX - len(self._asking))
+        new = [each for each in due if each not in self._asking][:room]
+        return [self._task(each) for each in due if each in self._asking or each in new]
 
     def _is_due(self, key: SchemaKey) -> bool:
         kept = self._kept.get(key)
@@ -84,8 +93,8 @@ class Registry:
         if key in self._asking:
             return Kept(problem=f"{self.place} has not answered in {WAIT_SECONDS:g} s; a later "
                                 "look may have it")  # fmt: skip
-        return Kept(problem=f"not asked for: a page asks for {ASKED_MAX} schemas; a later look "
-                            "may have it")  # fmt: skip
+        return Kept(problem=f"not asked for: a page asks for {ASKED_MAX} schemas, all together for "
+                            f"{WAITING_MAX}; a later look may have it")  # fmt: skip
 
     def _task(self, key: SchemaKey) -> asyncio.Task[None]:
         if key not in self._asking:
@@ -104,11 +113,11 @@ class Registry:
             except RegistryAway as error:
                 if not self._away:
                     log.warning("the schema registry cannot be asked", error=error)
-                self._away, self._failed_at = str(error), time.monotonic()
+                self._away, self._failed_at = str(error)[:PROBLEM_MAX], time.monotonic()
             except (SchemaUnusable, SchemaInvalid) as error:
                 until = time.monotonic() + UNUSABLE_SECONDS
-                is_unknown = isinstance(error, SchemaUnknown)
-                self._keep(key, Kept(problem=str(error), is_unknown=is_unknown, until=until))
+                is_unknown, problem = isinstance(error, SchemaUnknown), str(error)[:PROBLEM_MAX]
+                self._keep(key, Kept(problem=problem, is_unknown=is_unknown, until=until))
                 self._away = ""
 
     async def _found(self, key: SchemaKey) -> Kept:

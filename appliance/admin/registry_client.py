@@ -215,6 +215,8 @@ class Asked:
                 raise SchemaUnusable(f"references deeper than {DEPTH_MAX}")
             if len(self._seen) > REFERENCES_MAX:
                 raise SchemaUnusable(f"more than {REFERENCES_MAX} references")
+            if subject in (".", ".."):  # another path
+                raise SchemaUnusable(f"{path}: got the subject {subject!r} in a reference")
             place = f"/subjects/{quote(subject, safe='')}/versions/{version}"
             found = await self.client.json_at(self.session, place)
             text = self._counted(member(found, "schema", str, place), place)

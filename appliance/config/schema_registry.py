@@ -72,7 +72,7 @@ class SchemaRegistryConfig(Part):
             is_fine = found.scheme in ("http", "https") and bool(found.hostname) and found.port != 0
         except ValueError:
             is_fine = False
-        if not is_fine or not self.url.isprintable() or " " in self.url or "?" in self.url:
+        if not is_fine or not self.url.isprintable() or any(each in self.url for each in " ?#"):
             raise SettingInvalid(f"{URL}: got no URL, wanted https://HOST[:PORT][/PATH]")
         if found.username or found.password:
             raise SettingInvalid(

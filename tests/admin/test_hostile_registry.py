@@ -15,6 +15,7 @@ from appliance.admin.registry_client import RegistryClient, SchemaUnusable
 from appliance.admin.registry_ids import SchemaKey
 from appliance.admin.schema_registry import Registry
 from appliance.config import SchemaRegistryConfig
+from appliance.config.setting import SettingInvalid
 from tests.support.registry_schemas import Recording
 from tests.support.registry_servers import RepeatingRegistry
 
@@ -79,6 +80,20 @@ def test_a_schema_with_slow_references_holds_up_no_other(
     with pytest.raises(SchemaUnusable, match="it and what it refers to took more than 5 s"):
         asyncio.run(RegistryClient(SchemaRegistryConfig(url=bare.url)).found(KEY))
     goes_on.set()
+
+
+@pytest.mark.parametrize("subject", [".", ".."])
+def test_a_reference_leads_to_no_other_path(bare: RepeatingRegistry, subject: str) -> None:
+    bare.answers = {"/schemas/ids/1": refers_to(subject)}
+    bare.wrong = lambda handler: "/subjects/" in handler.path  # it would get no answer
+    with pytest.raises(SchemaUnusable, match="got the subject"):
+        asyncio.run(RegistryClient(SchemaRegistryConfig(url=bare.url)).found(KEY))
+
+
+def test_an_address_has_nothing_behind_its_path() -> None:
+    """What is asked for would not be in the path."""
+    with pytest.raises(SettingInvalid, match="got no URL"):
+        SchemaRegistryConfig(url="http://registry:8081/#here")
 
 
 def test_what_a_registry_says_of_a_schema_is_cut(

@@ -18,6 +18,7 @@ from appliance.broker.partition_leaders import (
 )
 from appliance.bulk.bounds import Bound
 from appliance.bulk.plan import PlannedPartition
+from appliance.errors import NotLeader
 from appliance.record.batch_bounds import BatchBounds, batches_in
 from appliance.topics.topic import Topic
 
@@ -60,7 +61,7 @@ class LeaderRange:
     is_quiet: bool = True
 
     def read(self, max_bytes: int) -> LeaderFrame:
-        """Empty: that was all, or all that can be read now."""
+        """Empty: that was all. Of less who asks would take the rest for lost."""
         while self.next_offset < self.end_offset:
             isolation = COMMITTED if self.is_committed else UNCOMMITTED
             asked = self.leaders.fetch(
@@ -73,7 +74,10 @@ class LeaderRange:
             if not data:
                 shown = found.last_stable_offset if self.is_committed else found.high_watermark
                 if shown < self.end_offset:
-                    break
+                    raise NotLeader(
+                        f"{self.topic.name}-{self.partition}: its leader knows what counts up to "
+                        f"{shown}, wanted {self.end_offset}: it is new; ask again"
+                    )
                 self.next_offset = self.end_offset  # compaction has taken the rest
             elif kept := self._kept(data):
                 return self._frame(data[: kept[-1].end], kept[-1].next_offset)

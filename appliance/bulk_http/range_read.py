@@ -27,6 +27,7 @@ from appliance.bulk.sending import Body
 from appliance.bulk_http.formats import FORMATS, Decoded
 from appliance.bulk_http.leader_range import LeaderFrame, LeaderRange
 from appliance.errors import RequestInvalid
+from appliance.topics.known_end import is_new_leader
 from appliance.topics.topic import Topic
 
 # Of one read: a quarter of it costs half as much again.
@@ -51,10 +52,7 @@ async def body_of(call: Call) -> Body:
     number, kind = check_partition(topic, call.path["partition"]), call.params["format"]
     if kind == "batches" and await is_read_at_leader(call, topic, number):
         return await body_at_leader(call, topic, number)
-    if kind == "batches" and call.params["end"] is not None:
-        found = topic.log(number)  # it has that
-    else:
-        (found,) = await call.broker.leaders.readable(topic, [number])
+    found = await log_of(call, topic, number, kind)
     start, end = range_asked(call, found)
     reader = RangeReader(found, start, end, LIMITS[call.params["isolation"]])
     if kind == "batches":
@@ -68,6 +66,16 @@ async def body_of(call: Call) -> Body:
     named = f'attachment; filename="{found.name}-{start}-{end}.{kind}"'
     headers = (("Content-Disposition", named),)
     return Body(FORMATS[kind][0], reader, decoded.piece, DECODED_STEP_BYTES, headers)
+
+
+async def log_of(call: Call, topic: Topic, number: int, kind: str) -> Log:
+    """A range with an end is there, as far as it counts; a new leader waits until it knows that."""
+    if kind == "batches" and call.params["end"] is not None:
+        found = topic.log(number)
+        if not is_new_leader(found):
+            return found
+    (found,) = await call.broker.leaders.readable(topic, [number])
+    return found
 
 
 # Of partitions that others lead

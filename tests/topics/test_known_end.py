@@ -3,6 +3,7 @@ an end then that others have seen passed."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,9 @@ from appliance.api.handlers import (
     list_offsets,
 )
 from appliance.api.handlers.list_offsets import EARLIEST, LARGEST, LATEST, Asked
+from appliance.broker.partition_leaders import PartitionLeaders
+from appliance.bulk_http.leader_range import LeaderRange
+from appliance.bulk_http.range_read import log_of
 from appliance.errors import NotLeader, Refused
 from appliance.protocol import ErrorCode
 from appliance.share.reading import reset_offset
@@ -161,6 +165,40 @@ def test_the_lag_of_a_share_group_is_not_told(log: Log) -> None:
     assert describe_share_group_offsets._epoch_and_end(broker, topic, 0) == (EPOCH, None)
     gets_known(log)
     assert describe_share_group_offsets._epoch_and_end(broker, topic, 0) == (EPOCH, COUNT)
+
+
+def test_a_range_of_a_plan_is_not_read_short_by_a_leader_that_does_not_know(log: Log) -> None:
+    """Of an old leader's plan Spark would take the rest for lost, or leave it out."""
+    nothing: Any = None
+    topic = Topic("t", nothing, {}, [log], here=frozenset({0}))
+    broker = SimpleNamespace(leaders=PartitionLeaders(nothing))
+    call: Any = SimpleNamespace(params={"end": COUNT}, broker=broker)
+
+    async def asked() -> Log:
+        waiting = asyncio.ensure_future(log_of(call, topic, 0, "batches"))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        gets_known(log)
+        return await waiting
+
+    assert asyncio.run(asked()) is log
+    assert log.high_watermark == COUNT
+
+
+def test_a_range_is_not_read_short_at_a_leader_that_does_not_know() -> None:
+    async def fetch(*_: Any) -> Any:
+        return SimpleNamespace(records=None, aborted_transactions=None, high_watermark=2,
+                               last_stable_offset=2)  # fmt: skip
+
+    async def read() -> Any:
+        leaders: Any = SimpleNamespace(fetch=fetch)
+        topic: Any = SimpleNamespace(name="t")
+        loop = asyncio.get_running_loop()
+        reader = LeaderRange(leaders, loop, topic, 0, 2, COUNT, is_committed=False)
+        return await asyncio.to_thread(reader.read, 1 << 20)
+
+    with pytest.raises(NotLeader, match="t-0: its leader knows what counts up to 2, wanted 4"):
+        asyncio.run(read())
 
 
 def test_who_follows_live_gets_what_came_when_it_is_known(log: Log) -> None:

@@ -17,11 +17,11 @@ from appliance._log import Log
 from appliance.admin.message_filter import Filter
 from appliance.admin.message_ranges import Range
 from appliance.admin.route import Call
-from appliance.broker.partition_leaders import LED
 from appliance.errors import ApplianceError, BatchCorrupt, BatchTorn, OffsetInHole
 from appliance.record._batch import records
 from appliance.record._records import Record
 from appliance.record.batch_bounds import batches_in
+from appliance.topics.known_end import knows_end
 from appliance.topics.topic import Topic
 
 LOOK_BYTES_MAX = 32 << 20  # read from logs in one step
@@ -125,6 +125,7 @@ def _read(
         first = max(first, log.log_start_offset)  # retention may delete meanwhile
         if first >= piece.end:
             return None
+        knows_less = is_behind(log, piece.end)  # first: it may get known meanwhile
         try:
             data = log.read(first, READ_BYTES, "stable")
         except (OffsetInHole, BatchCorrupt, BatchTorn) as error:
@@ -132,8 +133,8 @@ def _read(
             first = _behind(log, first)
             continue
         if not data:
-            # Of a replica that knows no more just now; where it is led the asked end is too far.
-            if log.role not in LED and log.last_stable_offset < piece.end:
+            # Where what counts is known the asked end is too far.
+            if knows_less:
                 seen.problems.append(Problem(piece.partition, first, unknown(log, piece.end)))
             return None
         begin = first
@@ -157,9 +158,14 @@ def _read(
     return None
 
 
+def is_behind(log: Log, end: int) -> bool:
+    """A replica, or a new leader, that knows no more just now."""
+    return not knows_end(log) and log.last_stable_offset < end
+
+
 def unknown(log: Log, end: int) -> str:
     return (f"{log.name}: what counts is known here up to {log.last_stable_offset}, wanted {end}; "
-            "its leader knows it")  # fmt: skip
+            "its leader knows it, or will when it has heard of the others: ask again")  # fmt: skip
 
 
 def _behind(log: Log, offset: int) -> int:

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from appliance._log import Log
-from appliance.admin import topics
+from appliance.admin import message_filter, message_scan, topics
 from appliance.admin.live_messages import news
+from appliance.admin.message_ranges import Range
 from appliance.admin.offset_reset import bounds_here
 from appliance.api.handlers import (
     delete_records,
@@ -32,6 +33,7 @@ from appliance.topics.topic import Topic
 from tests.support.logs import NOW, batch, one_log
 
 EPOCH, ME, OTHER, COUNT = 3, 1, 2, 4
+LATE_S = 30.0
 
 
 @pytest.fixture
@@ -199,6 +201,20 @@ def test_a_range_is_not_read_short_at_a_leader_that_does_not_know() -> None:
 
     with pytest.raises(NotLeader, match="t-0: its leader knows what counts up to 2, wanted 4"):
         asyncio.run(read())
+
+
+def test_a_page_says_what_a_leader_does_not_know(log: Log) -> None:
+    """The next one of a cursor: its end was known where it began."""
+    bounds = message_scan.Bounds(COUNT, 1 << 20, LATE_S)
+
+    def page() -> message_scan.Look:
+        every = message_filter.parse("")
+        return message_scan.look(lambda _: log, [Range(0, 0, COUNT)], every, bounds)
+
+    assert [each.offset for each in page().problems] == [0]
+    gets_known(log)
+    found = page()
+    assert (len(found.found), found.problems) == (COUNT, [])
 
 
 def test_who_follows_live_gets_what_came_when_it_is_known(log: Log) -> None:

@@ -221,7 +221,7 @@ def longest_name(schema: Any) -> int:
     symbols = schema.get("symbols")
     known = symbols if isinstance(symbols, list) else []
     own = [text_at(schema, "name"), *(each for each in known if isinstance(each, str))]
-    return max(max(map(len, own)), *map(longest_name, schema.values()))
+    return max([*map(len, own), *map(longest_name, schema.values())])
 
 
 def plain(value: Any) -> str:

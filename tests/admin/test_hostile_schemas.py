@@ -101,6 +101,13 @@ def test_a_decimal_has_its_size(is_fixed: bool) -> None:
         of(DECIMAL_BYTES_MAX + 1)
 
 
+def test_what_a_schema_may_have_beside_names_is_taken() -> None:
+    kind = {"type": "map", "values": "int"}
+    field = {"name": "a", "type": kind, "default": {}, "doc": LONG, "props": [[], {}, 1, None]}
+    schema = {"type": "record", "name": "R", "fields": [field]}
+    assert avro(schema).json_of(b"\0") == '{"a": {}}'
+
+
 def test_a_type_that_is_named_as_another_fails_for_its_record_alone() -> None:
     fields = [{"name": "a", "type": {"type": "fixed", "name": "array", "size": 1}},
               {"name": "b", "type": "array"}]  # fmt: skip

@@ -30,13 +30,14 @@ async def list_letters(call: Call) -> LetterList:
     for name in sorted(names_of(definition, call.broker)):
         call.rights.check(Operation.READ, TOPIC, name)
     run = await asyncio.to_thread(call.broker.exports.run, definition["name"], call.path["run"])
-    letters = [
-        letter_of(each, call.broker)
-        for each in run.get("letters", [])
-        if call.rights.may(Operation.READ, TOPIC, each["topic"])  # it may be of an older definition
-    ]
-    counted = sum(each.get("dead_letters", 0) for each in run.get("partitions", []))
+    letters = [letter_of(each, call.broker) for each in readable(call, run.get("letters", []))]
+    counted = sum(each.get("dead_letters", 0) for each in readable(call, run.get("partitions", [])))
     return {"total": max(counted, len(letters)), "letters": letters}
+
+
+def readable(call: Call, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A run may be of an older definition, with other topics."""
+    return [each for each in found if call.rights.may(Operation.READ, TOPIC, each["topic"])]
 
 
 def letter_of(given: dict[str, Any], broker: Broker) -> Letter:

@@ -22,7 +22,7 @@ from appliance.admin.export_rights import (
     names_of,
 )
 from appliance.admin.export_schedules import Schedule, checked
-from appliance.admin.rights import READ_SOME_TOPIC
+from appliance.admin.rights import READ_SOME_TOPIC, Described
 from appliance.admin.route import Call, Param, delete, get, post, put
 from appliance.broker.broker import Broker
 from appliance.errors import RequestInvalid
@@ -172,13 +172,13 @@ def checked_definition(body: Definition) -> Definition:
 
 
 def export_row(definition: dict[str, Any], last: Last, call: Call) -> ExportRow:
-    broker = call.broker
+    broker, described = call.broker, call.described_topics()
     found = progress_of(definition, last, broker)
     topics = [each.name for each in topics_of(definition, broker.topics)]
     status: Status = {
         "topics": topics,
-        "last_run": shown(last.run) if last.run else None,
-        "last_success": shown(last.success) if last.success else None,
+        "last_run": shown(last.run, described) if last.run else None,
+        "last_success": shown(last.success, described) if last.success else None,
         "next_run_ms": broker.exports.next_run_ms(definition["name"], time.monotonic()),
         "behind_records": found.records,
         "behind_seconds": found.seconds,
@@ -204,16 +204,23 @@ def late(definition: dict[str, Any], last: Last, broker: Broker) -> str:
 # Runs
 
 
-def shown(run: dict[str, Any]) -> Run:
-    """Who may describe the topics need not be allowed to read them, and dead letters quote them."""
-    return cast("Run", {name: value for name, value in run.items() if name != "letters"})
+def shown(run: dict[str, Any], described: Described) -> Run:
+    """Who may describe the topics need not be allowed to read them, and dead letters quote them. Of
+    an older definition it may have other topics, which its error may name, too."""
+    kept = {name: value for name, value in run.items() if name != "letters"}
+    parts = run.get("partitions", [])
+    kept |= {"partitions": [each for each in parts if each["topic"] in described]} if parts else {}
+    if len(kept.get("partitions", [])) < len(parts) and run.get("error"):
+        kept["error"] = "of topics that you may not describe, too"
+    return cast("Run", kept)
 
 
 async def list_runs(call: Call) -> RunList:
     name, limit = call.path["export"], call.params["limit"]
     described_export(call)
     found = await asyncio.to_thread(call.broker.exports.runs, name, limit)
-    return {"runs": [shown(each) for each in found]}
+    described = call.described_topics()
+    return {"runs": [shown(each, described) for each in found]}
 
 
 async def post_run(call: Call) -> Run:
@@ -230,7 +237,7 @@ async def post_run(call: Call) -> Run:
                 f"{each['to']}, wanted 0 <= from <= to"
             )
     await asyncio.to_thread(call.broker.exports.put_run, name, run)
-    return shown(run)
+    return shown(run, call.described_topics())
 
 
 def put_next_run(call: Call) -> NextRun:

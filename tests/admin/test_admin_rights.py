@@ -299,6 +299,27 @@ def test_dead_letters_take_the_right_to_read_and_runs_do_not_quote_them(
     assert nora.refused("GET", "/exports/orders/runs/two/dead-letters")[0] == 404
 
 
+def test_runs_of_an_older_definition_do_not_tell_its_topics(
+    people: dict[str, Rest], rules: Any
+) -> None:
+    ada, nora = people["ada"], people[NOBODY]
+    ada.ask("PUT", "/exports/moved", {"topics": ["orders", "secrets"], "target": "/lake"})
+    parts = [{"topic": name, "partition": 0, "from": 0, "to": 1, "rows": 0, "dead_letters": 1}
+             for name in ("orders", "secrets")]  # fmt: skip
+    failed = {"state": "failed", "error": "secrets is gone", "partitions": parts}
+    for at, state in enumerate((failed, {**failed, "state": "succeeded", "error": None})):
+        ada.post("/exports/moved/runs", {"id": f"run-{at}", "started_ms": at, **state})
+    ada.ask("PUT", "/exports/moved", {"topics": ["orders"], "target": "/lake"})
+    rules(NOBODY, "allow", "read", "orders")
+    told = [nora.get(f"/exports{path}") for path in ("", "/moved", "/moved/runs")]
+    assert "run-0" in str(told[2])
+    assert "secrets" not in str(told)
+    assert nora.get("/exports/moved/runs/run-0/dead-letters")["total"] == 1
+    whole = ada.get("/exports/moved/runs")["runs"][1]
+    assert (whole["error"], len(whole["partitions"])) == ("secrets is gone", 2)
+    assert ada.ask("DELETE", "/exports/moved").status == 204
+
+
 def test_a_name_of_an_export_or_a_hold_is_not_found_out_by_trying(
     people: dict[str, Rest], rules: Any
 ) -> None:

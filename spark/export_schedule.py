@@ -118,6 +118,12 @@ class Export:
             self.began = now
             self.running = start(self.schedule.name, self.due, self.missed)
 
+    def change(self, schedule: Schedule, now: float) -> None:
+        """Nobody missed times of a schedule before it was there."""
+        old, self.schedule = self.schedule, schedule
+        if (old.cron, old.timezone) != (schedule.cron, schedule.timezone):
+            self.last_due = max(self.last_due, now)
+
     def _take(self, latest: float, missed: int, why: str, now: float) -> None:
         if missed or now - latest > LATE_S:
             many = {0: "", 1: ", as once before"}.get(missed, f", as {missed} times before")
@@ -148,10 +154,10 @@ class Export:
         name = self.schedule.name
         self.ended(name, code, self.began, now)
         if code == 0:
-            self.last_due, self.due = self.due, None
+            self.last_due, self.due = max(self.last_due, self.due), None
         elif self.tries > self.schedule.retries:
             self.said(f"{name}: given up after {self.tries} tries, code {code}")
-            self.last_due, self.due = self.due, None
+            self.last_due, self.due = max(self.last_due, self.due), None
         else:
             pause = min(BACKOFF_S * 2 ** (self.tries - 1), BACKOFF_MAX_S)
             self.not_before = now + pause

@@ -42,10 +42,16 @@ def definitions_of(file: Path | None, broker: AdminPort) -> list[dict[str, Any]]
     except tomllib.TOMLDecodeError as error:
         raise ExportFailed(f"{file}: {error}") from error
     for each in found:
-        if not {"name", "target"} <= each.keys() or not {"topics", "pattern"} & each.keys():
+        if not _is_definition(each):
             raise ExportFailed(
                 f"{file}: an export wants name, target, and topics or a pattern, got {each}")
     return found
+
+
+def _is_definition(given: Any) -> bool:
+    """`[export]` in place of `[[export]]` has none: only texts."""
+    return isinstance(given, dict) and bool({"topics", "pattern"} & given.keys()) and all(
+        isinstance(given.get(name), str) for name in ("name", "target"))
 
 
 def last_due(definition: dict[str, Any], now: float) -> float:
@@ -127,7 +133,7 @@ class Scheduler:
             if self.outcomes is not None:
                 self.exports[name].ended = self.outcomes.ended
         elif known.schedule != schedule:
-            known.schedule = schedule
+            known.change(schedule, now)
 
     def _start(self, name: str, due: float, missed: int = 0) -> subprocess.Popen[bytes]:
         self.say(f"{name}: starts, due {time.strftime('%Y-%m-%d %H:%M:%SZ', time.gmtime(due))}")

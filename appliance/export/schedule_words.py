@@ -8,6 +8,7 @@ A zone may follow the words: `daily 02:00 Europe/Berlin`. Cron itself is taken, 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -102,6 +103,7 @@ def _check_step(unit: str, step: int | None, whole: int, of: str) -> None:
 
 def resolved(schedule: Mapping[str, Any]) -> dict[str, Any]:
     """With `cron`, and the `timezone` of its words. What is said twice must be the same."""
+    _check_kinds(schedule)
     when, rest = schedule.get("when"), {**schedule}
     if when is None:
         if schedule.get("cron") is None:
@@ -121,6 +123,20 @@ def resolved(schedule: Mapping[str, Any]) -> dict[str, Any]:
         if told is not None:
             rest[name] = told
     return rest
+
+
+def _check_kinds(schedule: Any) -> None:
+    """A file of exports may have anything here."""
+    if not isinstance(schedule, Mapping):
+        got = _got(schedule)
+        raise ScheduleWrong(f"schedule: got {got}, wanted a table, such as {{when = {got}}}")
+    for name in ("when", "cron", "timezone"):
+        if not isinstance(given := schedule.get(name), str | None):
+            raise ScheduleWrong(f"schedule.{name}: got {given!r}, wanted a text")
+    for name in ("jitter_seconds", "retries"):
+        given = schedule.get(name) or 0
+        if type(given) not in (int, float) or not 0 <= given < math.inf:
+            raise ScheduleWrong(f"schedule.{name}: got {given!r}, wanted a number, 0 or more")
 
 
 def zone_of(name: str) -> ZoneInfo:

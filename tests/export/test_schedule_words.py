@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -67,6 +68,23 @@ def test_what_is_said_twice_must_be_the_same() -> None:
             resolved({**full, name: other})
     with pytest.raises(ScheduleWrong, match="schedule: wanted when: "):
         resolved({"timezone": "UTC"})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("daily 02:00", "schedule: got 'daily 02:00', wanted a table, such as {when = 'daily 02:0"),
+        ({"when": 5}, "schedule.when: got 5, wanted a text"),
+        ({"when": "@daily", "timezone": 1.5}, "schedule.timezone: got 1.5, wanted a text"),
+        ({"cron": "@daily", "jitter_seconds": "60"}, "schedule.jitter_seconds: got '60', wanted a"),
+        ({"cron": "@daily", "jitter_seconds": float("inf")}, "jitter_seconds: got inf, wanted"),
+        ({"cron": "@daily", "retries": -1}, "schedule.retries: got -1, wanted a number, 0 or more"),
+    ],
+)
+def test_what_a_file_has_in_the_place_of_a_schedule_is_told(given: Any, said: str) -> None:
+    with pytest.raises(ScheduleWrong) as told:
+        resolved(given)
+    assert said in str(told.value)
 
 
 def test_a_zone_that_is_none_is_named() -> None:

@@ -224,6 +224,20 @@ def test_a_run_that_failed_before_the_clock_was_set_back_is_tried_at_once() -> N
     assert [when - T0 for when, _ in clock.started[1:]] == [1]
 
 
+def test_nothing_was_missed_of_a_schedule_that_is_new() -> None:
+    """Also if it is changed during a run."""
+    clock = Clock(Schedule("e", "0 0 1 * *"), last=T0)
+    for seconds, at in ((60, 10.5), (3 * HOUR, 11.5)):
+        clock.seconds = seconds
+        clock.go(T0 + at * HOUR)
+        clock.export.change(Schedule("e", f"{seconds // HOUR:.0f} * * * *"), clock.now)
+        clock.go(clock.now + 60)
+    assert hours(clock.started) == [11]
+    clock.go(T0 + 15 * HOUR)
+    assert [(when - T0) / HOUR for when, _ in clock.started] == [11, 14]
+    assert clock.missed == [0, 1]  # of 12:03 and 13:03
+
+
 def test_a_clock_that_jumps_years_ahead_runs_once() -> None:
     """More runs came due than the limit of the count."""
     clock = Clock(Schedule("e", "* * * * *"), seconds=1)
@@ -339,6 +353,9 @@ def test_definitions_come_from_a_file_and_runs_are_processes(tmp_path: Path) -> 
     assert out.read_text() == f"clicks --due-ms {round(T0 + 60) * 1000}\n"
     scheduler.step(T0 + 61)
     assert scheduler.exports["clicks"].last_due == T0 + 60
-    file.write_text("[[export]]\nname = 1\n")
-    with pytest.raises(ExportFailed, match="wants name, target, and topics"):
-        definitions_of(file, AdminPort("unused"))
+    right = 'name = "x"\ntopics = ["x"]\ntarget = "t"\n'
+    for text in ("[[export]]\nname = 1", f"[export]\n{right}",
+                 f"[[export]]\n{right}".replace('"t"', "1")):
+        file.write_text(text)
+        with pytest.raises(ExportFailed, match="wants name, target, and topics"):
+            definitions_of(file, AdminPort("unused"))

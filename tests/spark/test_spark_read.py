@@ -8,14 +8,14 @@ import re
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import confluent_kafka as ck
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from appliance_spark import register, registration, why
 from tests.support.mirror_load import CODECS
@@ -276,6 +276,9 @@ def test_each_action_reads_to_the_end_of_its_time(topics: Topics) -> None:
     assert (frame.count(), frame.where("offset = 0").count()) == (1, 1)
     topics.send(topic, [b"b"])
     assert (frame.count(), frame.select("*").toArrow().num_rows) == (2, 2)
+    assert len(frame.collect()) == 2
+    topics.send(topic, [b"c"])
+    assert (len(frame.collect()), frame.count()) == (2, 3)  # is the same query
 
 
 def test_a_table_keeps_its_options(topics: Topics, clicks: str, tmp_path: Path) -> None:
@@ -297,6 +300,30 @@ def test_a_table_keeps_its_options(topics: Topics, clicks: str, tmp_path: Path) 
         sql("drop table web")
 
 
+def test_sessions_that_share_their_rules_have_them_once(topics: Topics, clicks: str) -> None:
+    """As the batches of foreachBatch, each of which has a session."""
+    before = SparkSession.getActiveSession()
+    other = topics.spark.newSession()
+    for each in (other, other, topics.spark):
+        register(each)
+    session = other._jsparkSession
+    assert session.extensions().buildOptimizerRules(session).size() == 1
+    assert SparkSession.getActiveSession() is before
+    frame = other.read.format("appliance").options(**topics.options, subscribe=clicks).load()
+    assert frame.where("partition = 1").count() == 100
+
+
+def test_who_registers_late_is_told_what_is_missing(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = topics.spark._jsparkSession
+    registration.check_streams(session)
+    assert not caplog.text
+    monkeypatch.setattr(registration, "STREAM_RULE", "of a later time")
+    registration.check_streams(session)
+    assert "after the session's first query" in caplog.text
+
+
 def test_a_spark_that_does_not_take_our_rules_is_told_and_goes_on(
     topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -304,6 +331,7 @@ def test_a_spark_that_does_not_take_our_rules_is_told_and_goes_on(
     broken = tmp_path / "broken.java"
     broken.write_text("class ScanRules { Nothing known; }")
     monkeypatch.setattr(registration, "RULES", broken)
+    monkeypatch.setattr(registration, "has_rules", lambda session: False)
     registration.add_rules(topics.spark)
     assert "scans read all columns" in caplog.text
     assert "Nothing" in caplog.text
@@ -354,7 +382,7 @@ def test_who_reaches_nothing_but_bulk_data_reads_it(topics: Topics) -> None:
 
 
 def test_a_worker_that_is_killed_is_explained(topics: Topics, clicks: str) -> None:
-    def dies(rows: Iterator[Any]) -> Iterator[Any]:
+    def dies(rows: Iterable[Any]) -> Iterator[Any]:
         os.kill(os.getpid(), signal.SIGKILL)
         yield from rows
 

@@ -31,6 +31,7 @@ log = event_log.named("admin")
 
 DEPTH_MAX = 20  # of lists and objects in a request; deeper values are not noted
 READS_SECONDS = 600.0  # the same person's reads of a topic within this time are one row
+OF_RECORDS = ("messages", "letters")  # lists in requests
 READS_KEPT = 10_000  # persons and topics: beyond it reads are noted more often
 
 
@@ -53,11 +54,12 @@ class Entries(TypedDict):
 
 
 def details_of(body: Any) -> str:
-    """The request; of messages only their number: the trail has no records."""
+    """The request; of messages, and of dead letters, which quote them, only their number: the trail
+    has no records."""
     if body is None:
         return ""
-    if isinstance(body, dict) and "messages" in body:
-        body = {**body, "messages": len(body["messages"])}
+    if isinstance(body, dict):
+        body = {**body, **{name: len(body[name]) for name in OF_RECORDS if name in body}}
     return json.dumps(without_secrets(body), ensure_ascii=False)[:DETAILS_MAX]
 
 

@@ -295,6 +295,8 @@ def test_dead_letters_take_the_right_to_read_and_runs_do_not_quote_them(
     told = [each["is_in_log"] for each in ada.get(path)["letters"]]
     assert told == [True, True, False]
     entries = ada.get("/audit")["entries"]
+    assert '"letters": 3' in str(entries)  # and their number alone
+    assert "hush" not in str(entries)
     assert {each["who"] for each in entries if path in str(each["action"])} == {NOBODY, "ada"}
     assert nora.refused("GET", "/exports/orders/runs/two/dead-letters")[0] == 404
 

@@ -63,21 +63,21 @@ def test_a_schedule_in_words_is_previewed(console: Console, broker: RunningBroke
     page.get_by_label("Name", exact=True).fill("nightly")
     page.get_by_label("Topics, separated").fill("orders")
     page.get_by_label("Target").fill("/lakes/orders")
-    page.get_by_label("Schedule").fill("daily 02:30 Europe/Berlin")
+    page.get_by_label("Schedule").fill("daily 04:30 Europe/Berlin")
     times = page.get_by_role("list", name="Next times").get_by_role("listitem")
     expect(times).to_have_count(3)
     for each in times.all():
-        expect(each).to_contain_text(re.compile(r" 02:30 CES?T\s+= \w+ .* 0[01]:30 UTC"))
+        expect(each).to_contain_text(re.compile(r" 04:30 CES?T\s+= \w+ .* 0[23]:30 UTC"))
     expect(page.get_by_label("Time zone")).to_be_disabled()
     expect(page.get_by_label("Time zone")).to_have_value("Europe/Berlin")
     page.get_by_role("button", name="Create").click()
     page.get_by_role("link", name="nightly").click()
-    expect(page.locator("dl.facts")).to_contain_text("daily 02:30 Europe/Berlin")
+    expect(page.locator("dl.facts")).to_contain_text("daily 04:30 Europe/Berlin")
     expect(page.get_by_role("list", name="Next times").get_by_role("listitem")).to_have_count(3)
     expect(page.locator("dl.facts")).to_contain_text("no scheduler is running")
     rest = Rest(broker.admin)
     made = rest.get("/exports/nightly")["schedule"]
-    assert (made["when"], made["cron"]) == ("daily 02:30 Europe/Berlin", "30 2 * * *")
+    assert (made["when"], made["cron"]) == ("daily 04:30 Europe/Berlin", "30 4 * * *")
     rest.ask("DELETE", "/exports/nightly")
 
 

@@ -78,11 +78,12 @@ def when(*words: str) -> str:
 
 
 def test_a_schedule_is_previewed_without_a_broker() -> None:
-    cron, *times = when("daily", "02:00", "Europe/Berlin", "--count", "2").splitlines()
-    assert cron == "cron: 0 2 * * * in Europe/Berlin"
+    """At a time that each day has."""
+    cron, *times = when("daily", "04:00", "Europe/Berlin", "--count", "2").splitlines()
+    assert cron == "cron: 0 4 * * * in Europe/Berlin"
     assert len(times) == 2
-    assert all(re.fullmatch(r"\w{3} \d{4}-\d\d-\d\d 02:00 CES?T {3,4}"
-                            r"\w{3} \d{4}-\d\d-\d\d 0[01]:00 UTC", each) for each in times)
+    assert all(re.fullmatch(r"\w{3} \d{4}-\d\d-\d\d 04:00 CES?T {3,4}"
+                            r"\w{3} \d{4}-\d\d-\d\d 0[23]:00 UTC", each) for each in times)
     found = json.loads(when("weekly Monday 03:30", "--timezone", "UTC", "--json"))
     assert (found["cron"], len(found["next"])) == ("30 3 * * 1", 5)
     done = CliRunner().invoke(main, ["export", "when", "soonish"])

@@ -25,6 +25,10 @@ export function count(value) {
 export const some = (value, one, more = `${one}s`) =>
   `${count(value)} ${Number(value) === 1 ? one : more}`;
 
+/** As one word of a shell: who copies a command runs nothing that somebody put into a name. */
+export const word = (text) =>
+  /^[\w./:@%+=,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+
 export function short(value) {
   if (missing(value)) return dash;
   if (value < 10000) return count(value);

@@ -57,6 +57,19 @@ def test_dead_letters_are_read_and_replayed(console: Console, broker: RunningBro
     assert page.evaluate("window.hacked") is None
 
 
+def test_a_command_runs_nothing_that_a_target_has_in_it(
+    console: Console, broker: RunningBroker
+) -> None:
+    rest = Rest(broker.admin)
+    rest.ask("PUT", "/exports/odd", {"topics": ["orders"], "target": "/lake; it's"})
+    error = "1 of 1 records are dead letters"
+    rest.post("/exports/odd/runs", {"id": "r", "state": "failed", "started_ms": 1, "error": error})
+    page = console.open("exports/odd")
+    page.get_by_role("button", name="Dead letters of r").click()
+    expect(page.get_by_role("dialog")).to_contain_text(r"--target '/lake; it'\''s'")
+    rest.ask("DELETE", "/exports/odd")
+
+
 def test_a_schedule_in_words_is_previewed(console: Console, broker: RunningBroker) -> None:
     page = console.open("exports")
     page.get_by_role("button", name="New export").click()

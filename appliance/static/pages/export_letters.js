@@ -4,7 +4,7 @@ import { api, useApi } from "../api.js";
 import { href } from "../router.js";
 import { Loaded } from "../parts/bits.js";
 import { Dialog } from "../parts/dialog.js";
-import { count, some } from "../format.js";
+import { count, some, word } from "../format.js";
 
 const AROUND = 20; // messages before it in the list behind it
 
@@ -56,7 +56,7 @@ function Letters({ found, target }) {
     <p>
       All dead letters of the target, with their records, also when the log no longer has them:
     </p>
-    <pre tabindex="0">appliance export dead-letters --target ${target}</pre>
+    <pre tabindex="0">appliance export dead-letters --target ${word(target)}</pre>
   `;
 }
 

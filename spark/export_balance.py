@@ -41,11 +41,13 @@ class TooManyDead(ExportFailed):
     letters: list[dict[str, Any]]
 
 
-def letters_of(done: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def letters_of(plan: Plan, done: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The first of each split, so that one split does not hide the others."""
     many = sum(len(each["letters"]) for each in done)
     most = LETTERS_MAX if many <= LETTERS_MAX else max(1, LETTERS_MAX // len(done))
-    found = [{"topic": each["topic"], "partition": each["partition"], **letter}
+    ids = {topic["topic"]: topic["topic_id"] for topic in plan["topics"]}
+    found = [{"topic": each["topic"], "topic_id": ids[each["topic"]],
+              "partition": each["partition"], **letter}
              for each in done for letter in each["letters"][:most]]
     return found[:LETTERS_MAX]
 

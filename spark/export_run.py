@@ -300,7 +300,7 @@ def commit(
     job: Job, manifest: dict[str, Any], plan: Plan, done: list[dict[str, Any]]
 ) -> dict[str, Any]:
     partitions = export_balance.balance(plan, done)
-    letters = export_balance.letters_of(done)
+    letters = export_balance.letters_of(plan, done)
     export_balance.check_dead_letters(partitions, job.dead_letter_share, letters)
     files = [file for split in done for file in split["files"]]
     new = export_manifest.committed(

@@ -10,6 +10,8 @@ from appliance.admin.export_rights import described_export, names_of
 from appliance.admin.rights import TOPIC
 from appliance.admin.route import Call, get
 from appliance.broker.broker import Broker
+from appliance.catalog import kafka_uuid
+from appliance.topics.topic import Topic
 
 
 class Letter(TypedDict):
@@ -44,7 +46,7 @@ def letter_of(given: dict[str, Any], broker: Broker) -> Letter:
     """A partition that another broker has is asked for there: that its record is in the log is the
     better guess."""
     topic, number = broker.topics.get(given["topic"]), given["partition"]
-    is_in_log = topic is not None and number < len(topic.logs)
+    is_in_log = topic is not None and number < len(topic.logs) and is_same(topic, given)
     if topic is not None and is_in_log and (log := topic.logs[number]) is not None:
         is_in_log = log.log_start_offset <= given["offset"]
     return {
@@ -54,6 +56,11 @@ def letter_of(given: dict[str, Any], broker: Broker) -> Letter:
         "why": given["why"],
         "is_in_log": is_in_log,
     }
+
+
+def is_same(topic: Topic, given: dict[str, Any]) -> bool:
+    """A report of an older version does not say which topic of that name it is of."""
+    return given.get("topic_id") in (None, kafka_uuid.text_of(topic.id))
 
 
 ROUTES = [

@@ -50,6 +50,7 @@ class DeadLetter(TypedDict):
     """A record that did not parse. Only a report has them, and a route of their own."""
 
     topic: str
+    topic_id: NotRequired[str]  # another topic may have its name later
     partition: Natural
     offset: Natural
     why: str  # may quote the record

@@ -354,8 +354,9 @@ def test_no_split_hides_the_dead_letters_of_the_others() -> None:
         letters = [{"offset": offset, "why": "not JSON"} for offset in range(count)]
         return {"topic": "t", "partition": partition, "letters": letters}
 
-    few = export_balance.letters_of([split(0, 2), split(1, 0)])
+    plan = {"topics": [{"topic": "t", "topic_id": "one"}]}
+    few = export_balance.letters_of(plan, [split(0, 2), split(1, 0)])
     assert [(each["partition"], each["offset"]) for each in few] == [(0, 0), (0, 1)]
-    many = export_balance.letters_of([split(each, 50) for each in range(5)])
+    many = export_balance.letters_of(plan, [split(each, 50) for each in range(5)])
     assert len(many) == 50
     assert {each["partition"] for each in many} == {0, 1, 2, 3, 4}

@@ -46,6 +46,7 @@ ADMIN = {
     "PUT /exports/{export}": "Define export {export}",
     "DELETE /exports/{export}": "Delete export {export} and its history",
     "POST /exports/{export}/runs": "Report a run of export {export}",
+    "GET /exports/{export}/runs/{run}/dead-letters": "Read dead letters of export {export}",
     "PUT /holds/{hold}": "Hold back retention for {hold}",
     "DELETE /holds/{hold}": "End the hold on retention of {hold}",
     "POST /backup/points": "Take a point in time for a backup",

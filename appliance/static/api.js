@@ -51,17 +51,22 @@ export async function api(path, { method = "GET", body, signal } = {}) {
   throw new ApiError(answer.status, code, message);
 }
 
-/** The response of `path`, requested again every `every` seconds while the page is visible, and
-    when the broker is back. A null path sends no request. `at` is the time of the last response.
-    After an error `data` is still that response. */
+/** Whether the same request may succeed soon: the broker begins, ends, or has much to do. */
+const mayPass = ({ name, status }) => name !== "AbortError" && !(status > 0 && status < 500);
+
+/** The response of `path`, requested again every `every` seconds while the page is visible, when the
+    broker is back, and where it could not answer. A null path sends no request. `at` is the time of
+    the last response. After an error `data` is still that response. */
 export function useApi(path, every = 0) {
   const [state, setState] = useState({ data: undefined, error: null, path, at: 0 });
   const isCut = useLive((now) => now.isCut);
   const current = useRef();
+  const again = useRef();
   const wasCut = useRef(isCut);
   const reload = useCallback(async () => {
     if (path === null) return;
     current.current?.abort();
+    clearTimeout(again.current);
     const abort = (current.current = new AbortController());
     try {
       const data = await api(path, { signal: abort.signal });
@@ -76,8 +81,9 @@ export function useApi(path, every = 0) {
           error,
           path,
         }));
+      if (!every && mayPass(error)) again.current = setTimeout(reload, AGAIN_MS);
     }
-  }, [path]);
+  }, [path, every]);
   useEffect(() => {
     reload();
     const timer =
@@ -87,6 +93,7 @@ export function useApi(path, every = 0) {
       }, every * 1000);
     return () => {
       clearInterval(timer);
+      clearTimeout(again.current);
       current.current?.abort();
     };
   }, [reload, every]);

@@ -209,11 +209,13 @@ def test_a_reason_names_its_rule(name: str, rule: Acl) -> None:
 def test_a_decision_costs_the_same_with_a_hundred_times_as_many_rules() -> None:
     """Of others, of the principal's own, and of everybody; a scan would be a hundred times slower,
     and is let be five times."""
-    few, many = (seconds_of_one(count) for count in (1_000, 100_000))
-    assert many < 5 * few, (few, many)
+    few, many = (ruled(count) for count in (1_000, 100_000))
+    costs = [(seconds_of_one(few), seconds_of_one(many)) for _ in range(20)]
+    best = [min(each) for each in zip(*costs, strict=True)]  # the machine has other things to do
+    assert best[1] < 5 * best[0], best
 
 
-def seconds_of_one(count: int) -> float:
+def ruled(count: int) -> Authorizer:
     authorizer = Authorizer(True, allows_everyone=True)
     authorizer.change(
         [acl(f"t{i}", who=f"User:u{i}") for i in range(count // 4)]
@@ -222,15 +224,15 @@ def seconds_of_one(count: int) -> float:
         + [acl("shared", who=f"User:u{i}", host=f"10.{i}") for i in range(count // 4)],
         (),
     )
-    names = ["t1", "p1-a", "shared", "nothing"]
-    best = float("inf")
-    for _ in range(7):
-        began = time.perf_counter()
-        for _ in range(250):
-            for each in names:
-                may(authorizer, each)
-        best = min(best, time.perf_counter() - began)
-    return best / 1000
+    return authorizer
+
+
+def seconds_of_one(authorizer: Authorizer) -> float:
+    began = time.thread_time()
+    for _ in range(100):
+        for each in ("t1", "p1-a", "shared", "nothing"):
+            may(authorizer, each)
+    return (time.thread_time() - began) / 400
 
 
 # Roles, which Kafka does not have

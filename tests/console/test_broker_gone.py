@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from loadtest.ports import lasting_port
 from tests.console.conftest import WAIT_S, Console, Faults, define_export, fill
@@ -95,6 +95,23 @@ def test_home_knows_nothing_of_a_broker_that_was_killed(
         expect(page.get_by_role("alert")).to_have_count(0)
     finally:
         again.stop(signal.SIGKILL)
+
+
+def test_a_page_asks_again_for_what_the_broker_could_not_answer(pages: Any) -> None:
+    """As just after a start. The page is none that asks at a pace."""
+    page, refused = pages("settings"), list[str]()
+
+    def answer(route: Route) -> None:
+        if refused:
+            route.continue_()
+        else:
+            refused.append(route.request.url)
+            route.fulfill(status=503, body="{}")
+
+    page.route("**/api/v1/settings", answer)
+    page.reload()
+    expect(page.get_by_text(PLACES["settings"]).first).to_be_visible()
+    assert refused
 
 
 def test_home_shows_an_unknown_state_of_a_stopped_broker(pages: Any, serving: Serving) -> None:

@@ -57,6 +57,16 @@ def test_dead_letters_are_read_and_replayed(console: Console, broker: RunningBro
     assert page.evaluate("window.hacked") is None
 
 
+def test_the_command_of_a_backfill_is_copied_where_the_browser_gives_no_clipboard(
+    console: Console,
+) -> None:
+    page = console.page
+    page.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    console.open("exports/daily")
+    page.get_by_role("button", name="copy the command").click()
+    expect(page.get_by_role("button", name="copied the command")).to_be_visible()
+
+
 def test_a_command_runs_nothing_that_a_target_has_in_it(
     console: Console, broker: RunningBroker
 ) -> None:

@@ -3,6 +3,7 @@ import { html, useState } from "../html.js";
 import { api, useApi } from "../api.js";
 import { go, href } from "../router.js";
 import { Badge, Facts, Head, Loaded } from "../parts/bits.js";
+import { Copy } from "../parts/copy.js";
 import { Dialog } from "../parts/dialog.js";
 import { Act, refusal } from "../parts/rights.js";
 import { NextTimes, withZone, wordsOf } from "../parts/schedule.js";
@@ -106,7 +107,7 @@ function Backfill({ topics }) {
       <p>A backfill exports a time range again, into a new folder. Run it where Spark runs:</p>
       <pre tabindex="0">${command}</pre>
       <div>
-        <button type="button" onClick=${() => navigator.clipboard?.writeText(command)}>Copy</button>
+        <${Copy} text=${() => command} what="the command" />
       </div>
     </section>
   `;

@@ -2,6 +2,7 @@
 import { html, useState } from "../html.js";
 import { api, useApi } from "../api.js";
 import { Badge, Loaded } from "../parts/bits.js";
+import { Copy } from "../parts/copy.js";
 import { Dialog } from "../parts/dialog.js";
 import { Table } from "../parts/table.js";
 import { time } from "../format.js";
@@ -29,9 +30,7 @@ function NewToken({ onClose }) {
           <p class="notice warn">Copy the token now. It is not shown again.</p>
           <pre tabindex="0" data-secret>${made.token}</pre>
           <div>
-            <button type="button" onClick=${() => navigator.clipboard?.writeText(made.token)}>
-              Copy
-            </button>
+            <${Copy} text=${() => made.token} what="the token" />
           </div>
           <p class="muted">
             Programs send it as <code>Authorization: Bearer …</code>. Commands read it from

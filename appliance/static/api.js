@@ -55,8 +55,8 @@ export async function api(path, { method = "GET", body, signal } = {}) {
 const mayPass = ({ name, status }) => name !== "AbortError" && !(status > 0 && status < 500);
 
 /** The response of `path`, requested again every `every` seconds while the page is visible, when
-    the broker is back, and where it could not answer. A null path sends no request. `at` is the time
-    of the last response. After an error `data` is still that response. */
+    the broker is back, and where it could not answer. A null path sends no request. `at` is the
+    time of the last response. After an error `data` is still that response. */
 export function useApi(path, every = 0) {
   const [state, setState] = useState({ data: undefined, error: null, path, at: 0 });
   const isCut = useLive((now) => now.isCut);

@@ -12,7 +12,6 @@ from confluent_kafka import Producer
 from appliance.testing import running_broker
 from tests.admin.test_admin_topic_schemas import avro, order
 from tests.admin.test_schema_registry import ROW, WHOLE_ORDER, by_schema
-from tests.interop.kafka_jars import KafkaUnavailable
 from tests.support import registry_schemas
 from tests.support.registry_servers import apicurio, apicurio_jar
 from tests.support.rest import Rest
@@ -23,10 +22,7 @@ LATE_S = 60.0
 
 @pytest.fixture(scope="module")
 def jar() -> Path:
-    try:
-        return apicurio_jar()
-    except KafkaUnavailable as error:
-        pytest.skip(str(error))
+    return apicurio_jar()
 
 
 @pytest.mark.release(WHY)

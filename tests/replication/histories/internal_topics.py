@@ -3,12 +3,12 @@ on one alone, whose loss is then no fault of replication: nothing of them had co
 
 from __future__ import annotations
 
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from appliance.topics.topic import OFFSETS
 from tests.replication.histories.readers import close, consumer
-from tests.replication.histories.site import CREATE_S, Site
+from tests.replication.histories.site import CREATE_S, Site, until
 
 NAME = "first"  # of a group and a transactional id
 
@@ -17,9 +17,20 @@ def make(site: Site, topic: str) -> None:
     producer = Producer({"bootstrap.servers": site.bootstrap, "transactional.id": NAME})
     producer.init_transactions(CREATE_S)
     reader = consumer(site, NAME)
-    reader.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
+    place = TopicPartition(topic, 0, 0)
+    assert until(lambda: _has_committed(reader, place), CREATE_S), "nobody coordinates groups"
     close(reader)
     _let_commits_count_on_two(site)
+
+
+def _has_committed(reader: Consumer, place: TopicPartition) -> bool:
+    try:
+        reader.commit(offsets=[place], asynchronous=False)
+    except KafkaException as error:  # the topic is just made: its leader may not lead it yet
+        if error.args[0].code() != KafkaError.NOT_COORDINATOR:
+            raise
+        return False
+    return True
 
 
 def _let_commits_count_on_two(site: Site) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from appliance.export.schedule_words import with_zone
 from appliance.process.spoken import duration, moment, some
 
 HEADS = ("EXPORT", "LAST RUN", "LAG", "NEXT RUN", "SCHEDULE", "TARGET")
@@ -29,8 +30,7 @@ def _schedule(row: dict[str, Any]) -> str:
     given = row.get("schedule")
     if not given:
         return "manual"
-    words, zone = given.get("when") or given["cron"], given.get("timezone") or "UTC"
-    return words if words.endswith(zone) else f"{words} {zone}"
+    return with_zone(given.get("when") or given["cron"], given.get("timezone") or "UTC")
 
 
 def troubles(row: dict[str, Any]) -> Iterator[str]:

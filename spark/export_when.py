@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from appliance.export.due import in_utc, in_zone, next_times
-from appliance.export.schedule_words import resolved, zone_of
+from appliance.export.schedule_words import resolved, with_zone, zone_of
 from appliance_spark.export_layout import ExportFailed
 
 Row = dict[str, Any]
@@ -58,5 +58,5 @@ def cells(row: Row) -> tuple[str, str, str]:
         return row["name"], "wrong", row["error"]
     if row["schedule"] is None:
         return row["name"], "manual", ""
-    zone = "" if row["timezone"] in row["schedule"] else f" {row['timezone']}"
-    return row["name"], row["schedule"] + zone, next(iter(lines(row)), "")
+    schedule = with_zone(row["schedule"], row["timezone"])
+    return row["name"], schedule, next(iter(lines(row)), "")

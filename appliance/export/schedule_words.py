@@ -149,3 +149,8 @@ def zone_of(name: str) -> ZoneInfo:
 
 def _got(value: Any) -> str:
     return repr(str(value)[:GOT_MAX])
+
+
+def with_zone(words: str, zone: str) -> str:
+    """For people. Words may have the zone behind them already."""
+    return words if words.endswith(zone) else f"{words} {zone}"

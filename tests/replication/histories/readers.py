@@ -3,9 +3,11 @@ scans reads a partition from the beginning, and finds all that was acknowledged 
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 import time
+from collections.abc import Collection
 from typing import Any
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
@@ -20,6 +22,11 @@ STILL_S = 2.0
 TOLD_S = 1.0
 CLOSE_S = 30.0
 BATCH = 2000
+STATE_MS = 5000
+# Of a partition, and of a broker, in librdkafka's statistics
+FETCHES = ("leader", "fetch_state", "app_offset", "next_offset", "hi_offset", "ls_offset",
+           "fetchq_cnt")  # fmt: skip
+CONNECTIONS = ("state", "stateage", "outbuf_cnt", "waitresp_cnt", "rxidle", "req_timeouts")
 
 
 def consumer(site: Site, group: str, **given: Any) -> Consumer:
@@ -63,7 +70,9 @@ class Following:
     ) -> None:
         self.name, self._ledger, self._topic = name, ledger, topic
         self.positions = dict.fromkeys(range(partitions), 0)
-        self._consumer = consumer(site, "nobody")
+        self._state: dict[str, Any] = {}
+        self._consumer = consumer(site, "nobody", **{
+            "statistics.interval.ms": STATE_MS, "stats_cb": self._keep_state})  # fmt: skip
         self._consumer.assign([TopicPartition(topic, each, 0) for each in self.positions])
         self._is_ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name)
@@ -73,6 +82,19 @@ class Following:
         while not self._is_ending.is_set():
             for each in messages(self._consumer, 0.2):
                 self._take(each)
+
+    def _keep_state(self, told: str) -> None:
+        self._state = json.loads(told)
+
+    def state(self, partitions: Collection[int]) -> str:
+        """What its client says of itself: where it stands still it tells whether it asks, and
+        whom."""
+        rows = self._state.get("topics", {}).get(self._topic, {}).get("partitions", {})
+        fetches = {each: {name: rows.get(str(each), {}).get(name) for name in FETCHES}
+                   for each in partitions}  # fmt: skip
+        connections = {each: {name: row.get(name) for name in CONNECTIONS}
+                       for each, row in self._state.get("brokers", {}).items()}  # fmt: skip
+        return f"its client tells of them {fetches}, and of brokers {connections}"
 
     def _take(self, message: Any) -> None:
         error = message.error()

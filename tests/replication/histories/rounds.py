@@ -246,7 +246,9 @@ def _follow_to_the_end(
             return follower.positions == ends
 
         if not until(is_there, _patience_s(ledger, GROUPS_S)):
-            ledger.anomalies.add("stuck", f"{follower.name} is at {follower.positions}, not {ends}")
+            behind = [each for each in ends if follower.positions[each] != ends[each]]
+            ledger.anomalies.add("stuck", f"{follower.name} is at {follower.positions}, not "
+                                          f"{ends}: {follower.state(behind)}")  # fmt: skip
     for group in groups:
         if not until(partial(group.has_all, ends), _patience_s(ledger, GROUPS_S)):
             ledger.anomalies.add("stuck", f"{group.name} lacks {group.left(ends)} at the end")

@@ -11,7 +11,6 @@ under workloads and faults: what is acknowledged is there, what was seen stays.
 
 from __future__ import annotations
 
-import gc
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -79,8 +78,7 @@ def summary(results: list[Result]) -> str:
     )
 
 
-# kafka-python's clients leave the sockets of brokers that died to the garbage collector. It comes
-# within the test: behind the last one its warnings would fail the session.
+# kafka-python's clients leave the sockets of brokers that died to the garbage collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
 @pytest.mark.release("minutes; tests/replication/test_three_brokers.py has a few of the faults")
@@ -96,7 +94,6 @@ def test_what_is_acknowledged_survives_all_faults(
     planned = schedule(seed, ROUND_S, SESSION_MS / 1000, kinds)
     folder = tmp_path_factory.mktemp(f"history-{seed}-")
     result = play(seed, ROUND_S, planned, *places, folder, SESSION_MS)
-    gc.collect()
     results.append(result)
     tell(request, str(result))
     assert not result.counts, "\n".join([result.words, *result.told, f"logs are in {folder}"])

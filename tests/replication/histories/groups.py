@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
 
@@ -43,7 +44,8 @@ class Group:
         own = {"group.protocol": "consumer"} if self.protocol == "consumer" else {
             "session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 1000}  # fmt: skip
         found = consumer(self._site, self.name, **{
-            **own, "auto.offset.reset": "earliest", "max.poll.interval.ms": POLL_MS})  # fmt: skip
+            **own, "auto.offset.reset": "earliest", "max.poll.interval.ms": POLL_MS,
+            "on_commit": self._committed})  # fmt: skip
         found.subscribe(["log"])
         return found
 
@@ -63,17 +65,18 @@ class Group:
                 ends[each.partition()] = each.offset() + 1
         if not ends:
             return
-        try:
-            done = member.commit(
-                offsets=[TopicPartition("log", *each) for each in ends.items()],
-                asynchronous=False,
-            )  # fmt: skip
-        except KafkaException:
+        with suppress(KafkaException):
+            member.commit(offsets=[TopicPartition("log", *each) for each in ends.items()])
+
+    def _committed(self, error: Any, places: Collection[TopicPartition]) -> None:
+        """Called within `consume`. A commit that waits for its answer there sometimes waits for
+        ever (librdkafka 2.16), without a request on its way."""
+        if error is not None:
             return
         with self._guard:
             self.commits += 1
-            for place in done or ():
-                if place.error is None and place.offset == ends[place.partition]:
+            for place in places:
+                if place.error is None:
                     known = self._floors.get(place.partition, 0)
                     self._floors[place.partition] = max(known, place.offset)
 

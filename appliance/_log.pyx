@@ -267,6 +267,12 @@ cdef class Log(LogReplica):
             settings_apply(self.log.get(), &c_settings)
             log_tell(self.log.get())
 
+    def end_at_durable(self):
+        """Of one that failed, before it is closed to be opened again: what was not durable does not
+        return. Whoever waits for it is told."""
+        with nogil:
+            log_tell(self.log.get())
+
     def close(self):
         with nogil:
             log_close(self.log.get())

@@ -147,6 +147,12 @@ class StorageFull(ApplianceError):
     kafka_code = 56
 
 
+class StorageFullLate(ApplianceError):
+    """There was no room at a sync: what was written before it is lost, and was not acknowledged."""
+
+    kafka_code = 56
+
+
 class StorageIoFailed(ApplianceError):
     kafka_code = 56
 
@@ -204,6 +210,7 @@ _BY_CODE: dict[int, type[ApplianceError]] = {
     -60: StorageFull,
     -61: StorageIoFailed,
     -62: FilesExhausted,
+    -64: StorageFullLate,
 }
 
 

@@ -4,6 +4,11 @@ They leave the ISR at once. Then a new life begins: what they had fetched in the
 bring them back, and a leader cannot know that it counts no more (rule 8 of docs/replication.md).
 Failures come in rows, as each partition meets the disk by itself, and each new life has all that is
 led here elected anew: so there is one life for all that fail within a while.
+
+What failed for want of room has all that ever counted, and is opened again by itself, but not in
+the life in which it failed: it may lack what others fetched from it in that election, and would
+write something else there. Where nobody else who lives could lead it stays in the ISR, and leads
+again: when all disks are full at once, one replica must be left.
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
+from appliance._log import Log
 from appliance.data_dir.partition_names import Key
 from appliance.errors import ApplianceError
 from appliance.process import event_log
@@ -33,37 +39,63 @@ class FailedReplicas:
     def __init__(self, cluster: Cluster, topics: Topics) -> None:
         self._cluster = cluster
         self._topics = topics
-        self._known: set[Key] = set()
+        self._known: dict[Key, Log] = {}  # that others lead, or will
+        self._outlived: dict[Key, Log] = {}  # another life has begun since they failed
         self._renewed_s = -RENEWED_S
 
     async def run(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
             failed = self._failed()
-            self._known &= failed  # what is opened again may fail again
-            if failed - self._known and self._cluster.life:
-                await self._give_up(failed - self._known)
+            # By the log: what is opened again may fail again, between two looks.
+            self._known = common(self._known, failed)
+            self._outlived = common(self._outlived, failed)
+            if self._new() and self._cluster.life:
+                await self._give_up()
 
-    def _failed(self) -> set[Key]:
+    def may_reopen(self, key: Key, log: Log) -> bool:
+        """One that failed."""
+        topic = self._topics.get(key[0])
+        is_replicated = topic is not None and topic.is_replicated
+        return not is_replicated or self._outlived.get(key) is log
+
+    def _new(self) -> dict[Key, Log]:
+        failed = self._failed()
+        return {key: failed[key] for key in failed if self._known.get(key) is not failed[key]}
+
+    def _failed(self) -> dict[Key, Log]:
         return {
-            (topic.name, number)
+            (topic.name, number): log
             for topic in self._topics.values()
             if topic.is_replicated
             for number, log in enumerate(topic.logs)
             if log is not None and log.failed is not None
         }
 
-    async def _give_up(self, keys: set[Key]) -> None:
-        names = ", ".join(f"{topic}-{number}" for topic, number in sorted(keys)[:10])
-        events.error("replicas failed: others are to lead them", count=len(keys), which=names)
+    async def _give_up(self) -> None:
         try:
-            await self._cluster.resign(sorted(keys))
+            await self._resign()
+            since_s = time.monotonic() - self._renewed_s
+            await asyncio.sleep(max(TOGETHER_S, RENEWED_S - since_s))
+            await self._resign()
         except ApplianceError as error:
             events.error("replicas that failed are still in the ISR", error=error)
             return  # it is tried again
-        self._known |= keys
-        since_s = time.monotonic() - self._renewed_s
-        await asyncio.sleep(max(TOGETHER_S, RENEWED_S - since_s))
-        self._known |= self._failed()
+        outlived = dict(self._known)
         await self._cluster.renew()
+        self._outlived = outlived
         self._renewed_s = time.monotonic()
+
+    async def _resign(self) -> None:
+        new = self._new()
+        if not new:
+            return
+        names = ", ".join(f"{topic}-{number}" for topic, number in sorted(new)[:10])
+        events.error("replicas failed: others are to lead them", count=len(new), which=names)
+        whole = {key for key, log in new.items() if log.waits_for_room}
+        await self._cluster.resign(sorted(new), whole)
+        self._known |= new
+
+
+def common(known: dict[Key, Log], failed: dict[Key, Log]) -> dict[Key, Log]:
+    return {key: log for key, log in known.items() if failed.get(key) is log}

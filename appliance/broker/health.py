@@ -63,6 +63,7 @@ LOGS_S = 10.0  # between two looks at every log
 TROUBLE_MS = 60_000  # so long it is told of when descriptors ran out: a probe comes by in time
 NEARLY_ALL = 0.9  # of the descriptors
 GROUPS_TOLD = 10  # of a damaged partition of `__consumer_offsets`
+RESUMES = ": it is opened again by itself when there is room"
 IN_LEDGER = "entries of the ledger"  # alerts tell of each entry by itself
 
 
@@ -263,7 +264,7 @@ def of_logs(broker: Broker) -> Iterator[Finding]:
         if not broker.log_dir.away(*key)  # of those their directory tells
     ]
     failed = [
-        f"{topic}-{partition}: {each.failed_text}"
+        f"{topic}-{partition}: {each.failed_text}{RESUMES if each.waits_for_room else ''}"
         for (topic, partition), each in broker.log_dir.logs().items()
         if each.failed
     ]

@@ -104,6 +104,7 @@ class InCluster:
         topics, members, peers = broker.topics, ClusterMembers(broker, self.cluster), self._peers
         share_state = broker.share_partitions.state_coordinator
         broker.facts.cluster = self.facts
+        broker.reopening.may_reopen = self._failed.may_reopen
         topics.tell(self.roles)
         topics.cluster = self.topics
         ClusterSettings(broker, self.cluster, self.roles, self.fetchers)

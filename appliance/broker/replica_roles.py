@@ -281,7 +281,8 @@ class ReplicaRoles:
             await asyncio.sleep(min(max(left_s, 0.02), 0.1))
 
     def lost(self, node: int) -> Collection[Key]:
-        """What this broker should have by the cluster's word, and has not."""
+        """What this broker should have by the cluster's word, and has not. What waits for room has
+        all that counted."""
         assert self.cluster is not None
         found = []
         for name, known in self.cluster.topics.items():
@@ -289,9 +290,13 @@ class ReplicaRoles:
             is_here = topic is not None and topic.id.bytes == known.topic_id
             for number, replicas in enumerate(known.partitions):
                 log = self._topics.served_log(name, number) if is_here else None
-                if node in replicas and (log is None or log.failed is not None):
+                if node in replicas and (log is None or is_lost(log)):
                     found.append((name, number))
         return found
+
+
+def is_lost(log: Log) -> bool:
+    return log.failed is not None and not log.waits_for_room
 
 
 def _other(leader: int, us: int) -> int:

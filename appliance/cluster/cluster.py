@@ -154,10 +154,11 @@ class Cluster:
         """Begins another life, after a directory of logs was lost while the broker runs."""
         await self._membership.renew()
 
-    async def resign(self, keys: Collection[Key]) -> None:
+    async def resign(self, keys: Collection[Key], whole: Collection[Key] = ()) -> None:
         """Of a broker that runs on without these replicas, until its next life: others are elected
-        for those that it led, and wait for it no more."""
-        await self._now(self._membership.resign(keys))
+        for those that it led, and wait for it no more. `whole`: what counts is in them still, so
+        they stay in the ISR where nobody else who lives could lead."""
+        await self._now(self._membership.resign(keys, whole, {*self.brokers}))
 
     async def leave(self, timeout_s: float) -> bool:
         """Before a controlled stop: others lead what this broker led, where one of the ISR lives.

@@ -125,8 +125,9 @@ class Lives:
                 continue  # a former try whose answer was lost
             return int(stat.version) + 1
 
-    async def resign(self, key: Key) -> None:
-        """From the ISR and the eligible of a partition."""
+    async def resign(self, key: Key, unless_last_of: Collection[int] | None = None) -> None:
+        """From the ISR and the eligible of a partition. `unless_last_of`: not where none of these
+        would be left there."""
         name, number = key
         while True:
             topic = await self._reading.topic_node(name)
@@ -134,6 +135,9 @@ class Lives:
             if topic is None or state is None or self.node_id not in (*state.isr, *state.eligible):
                 return
             after = election.without(state, self.node_id)
+            left = {*after.isr, *after.eligible}
+            if unless_last_of is not None and left.isdisjoint(unless_last_of):
+                return
             change = self._session.change().check(paths.topic_id(topic.topic_id))
             change.set(paths.state(*key), forms.state_node(after), state.version)
             try:

@@ -95,9 +95,11 @@ class Membership:
         for each in self.readers:
             each()
 
-    async def resign(self, keys: Collection[Key]) -> None:
+    async def resign(
+        self, keys: Collection[Key], whole: Collection[Key], living: Collection[int]
+    ) -> None:
         for key in keys:
-            await self._lives.resign(key)
+            await self._lives.resign(key, living if key in whole else None)
         self._tell_resigned()
 
     def _tell_resigned(self) -> None:

@@ -249,6 +249,8 @@ class LogDir:
                 raise LogBusy(f"{log.name} is still read after {READERS_S:g} s, and cannot be "
                               "reopened before that ends: stop its consumers and exports")
             time.sleep(0.01)
+        if log.failed is not None:
+            log.end_at_durable()  # the thread that met the failure may not have come to that yet
         log.close()
         log.settle()
 

@@ -42,3 +42,4 @@ cdef enum Code:
     STORAGE_IO = -61               # EIO and whatever else is not in this list
     FILES_EXHAUSTED = -62          # EMFILE, ENFILE: retriable
     WOULD_WAIT = -63               # for the disk, on a thread that may not: stays in the core
+    STORAGE_FULL_LATE = -64        # ENOSPC, EDQUOT at a sync: what was written before is lost

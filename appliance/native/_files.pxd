@@ -59,6 +59,10 @@ cdef int64_t load_file(int directory_fd, const char* name, vector[uint8_t]* into
 cdef int sync_directory(int directory_fd) noexcept nogil
 cdef int sync_file(int fd) noexcept nogil
 
+# Of a sync, or of the start of a write-back, whose errno has this code: STORAGE_FULL_LATE or
+# STORAGE_IO.
+cdef int sync_code(int code) noexcept nogil
+
 # Makes the next reads of this file come from the disk. The code is that of the sync before it.
 cdef int drop_cache(int fd) noexcept nogil
 

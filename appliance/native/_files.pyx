@@ -11,7 +11,9 @@ from errno import errorcode as errno_names
 from libc.stdint cimport int64_t, uint8_t
 from libcpp.vector cimport vector
 
-from appliance.native._codes cimport FILES_EXHAUSTED, OK, STORAGE_FULL, STORAGE_IO, WOULD_WAIT
+from appliance.native._codes cimport (
+    FILES_EXHAUSTED, OK, STORAGE_FULL, STORAGE_FULL_LATE, STORAGE_IO, WOULD_WAIT,
+)
 from appliance.native._native cimport (
     EAGAIN, EDQUOT, EINTR, EMFILE, ENFILE, ENOSPC, EIO, EOPNOTSUPP, O_CLOEXEC, O_NOFOLLOW,
     O_NONBLOCK, O_RDONLY, POSIX_FADV_DONTNEED, POSIX_FADV_WILLNEED, S_ISREG,
@@ -225,8 +227,7 @@ cdef int64_t load_file(int directory_fd, const char* name, vector[uint8_t]* into
 cdef int sync_directory(int directory_fd) noexcept nogil:
     while fsync(directory_fd) < 0:
         if errno != EINTR:
-            failure_note(b"fsync of the directory", b"", errno)
-            return STORAGE_IO
+            return sync_code(failure_note(b"fsync of the directory", b"", errno))
     return OK
 
 
@@ -237,10 +238,13 @@ cdef int sync_file(int fd) noexcept nogil:
         if errno != EINTR:
             if mutant(b"second_sync_after_failure"):
                 return OK if fdatasync(fd) == 0 else STORAGE_IO
-            failure_note(b"fdatasync", b"", errno)
-            # Also ENOSPC: what was to find its place only now has none, and is lost.
-            return STORAGE_IO
+            return sync_code(failure_note(b"fdatasync", b"", errno))
     return OK
+
+
+cdef int sync_code(int code) noexcept nogil:
+    # What was to find its place only now has none, and is lost: no other try brings it back.
+    return STORAGE_FULL_LATE if code == STORAGE_FULL else STORAGE_IO
 
 
 cdef int drop_cache(int fd) noexcept nogil:

@@ -7,8 +7,8 @@ from appliance.native._codes cimport (
     BATCH_TIMESTAMP, BATCH_TOO_LARGE, BATCH_TORN, FILES_EXHAUSTED, LEADER_EPOCH_OLD,
     LEADER_EPOCH_UNKNOWN, LOG_CLOSED, LOG_FAILED, LOG_MIRRORED, NOT_LEADER, OFFSET_IN_HOLE,
     OFFSET_OUT_OF_RANGE, PRODUCER_EPOCH_OLD, PRODUCER_UNKNOWN, REPLICA_LIFE_OLD, REPLICA_UNKNOWN,
-    REPLICAS_TOO_FEW, SEQUENCE_OUT_OF_ORDER, STORAGE_FULL, STORAGE_IO, TIMED_OUT,
-    TXN_COORDINATOR_FENCED, TXN_STATE_INVALID, OK,
+    REPLICAS_TOO_FEW, SEQUENCE_OUT_OF_ORDER, STORAGE_FULL, STORAGE_FULL_LATE, STORAGE_IO,
+    TIMED_OUT, TXN_COORDINATOR_FENCED, TXN_STATE_INVALID, OK,
 )
 
 # ---- without the GIL ----
@@ -52,7 +52,7 @@ cdef int16_t kafka_error(int code) noexcept nogil:
         return 77
     if code == REPLICAS_TOO_FEW:
         return 19
-    if code in (LOG_FAILED, STORAGE_FULL, STORAGE_IO, FILES_EXHAUSTED):
+    if code in (LOG_FAILED, STORAGE_FULL, STORAGE_FULL_LATE, STORAGE_IO, FILES_EXHAUSTED):
         return 56
     if code == TIMED_OUT:
         return 7
@@ -114,6 +114,8 @@ cdef const char* kafka_message(int code) noexcept nogil:
         return b"the topic has mirror.source: only a mirror may write to it"
     if code == STORAGE_FULL:
         return b"the disk is full: writes resume when space is freed"
+    if code == STORAGE_FULL_LATE:
+        return b"the disk is full: what was written last is lost"
     if code == STORAGE_IO:
         return b"the disk reported an error"
     if code == FILES_EXHAUSTED:

@@ -3,7 +3,9 @@ accepting a batch, `_flush_policy` for its commit."""
 
 from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint64_t
 
-from appliance.native._codes cimport FILES_EXHAUSTED, LOG_FAILED, OK, STORAGE_FULL, STORAGE_IO
+from appliance.native._codes cimport (
+    FILES_EXHAUSTED, LOG_FAILED, OK, STORAGE_FULL, STORAGE_FULL_LATE, STORAGE_IO,
+)
 from appliance.native._descriptors cimport descriptors_relieve
 from appliance.native._native cimport ScopeLock, count_own, monotonic_ns
 from appliance.record._batch cimport (
@@ -232,7 +234,7 @@ cdef int _refused(PartitionLog* log, int code) noexcept nogil:
     """A failed write fails the log. A full disk or missing descriptors fail only the request."""
     if code == STORAGE_FULL:
         space_mark_full(log.storage.get())
-    elif code == LOG_FAILED or code == STORAGE_IO:
+    elif code in (LOG_FAILED, STORAGE_IO, STORAGE_FULL_LATE):
         log_fail(log, code)
         return LOG_FAILED
     return code

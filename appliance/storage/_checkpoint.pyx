@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t
 
-from appliance.native._codes cimport LOG_CLOSED, OK, STORAGE_IO
+from appliance.native._codes cimport LOG_CLOSED, OK, STORAGE_FULL_LATE, STORAGE_IO
 from appliance.native._native cimport ScopeLock, mutant
 from appliance.storage._checkpoint_journal cimport checkpoint_size, journal_put
 from appliance.storage._partition_log cimport log_fail
@@ -51,8 +51,8 @@ cdef int log_checkpoint_put(CommitPlan* plan) noexcept nogil:
     cdef Checkpoint* saved = &log.saved
     cdef ScopeLock lock
     # A failed sync is final; a full disk or no free descriptor is tried again at the next point.
-    if plan.indexes == STORAGE_IO:
-        log_fail(log, STORAGE_IO)
+    if plan.indexes in (STORAGE_IO, STORAGE_FULL_LATE):
+        log_fail(log, plan.indexes)
     if plan.indexes != OK:
         return plan.indexes
     lock.hold(log.saved_guard)

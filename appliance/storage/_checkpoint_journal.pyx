@@ -30,7 +30,7 @@ from appliance._crc cimport crc32c
 from appliance.native._bytes cimport (
     load_i16, load_i32, load_i64, load_u32, store_i16, store_i32, store_i64, store_u32,
 )
-from appliance.native._codes cimport OK
+from appliance.native._codes cimport OK, STORAGE_FULL, STORAGE_FULL_LATE
 from appliance.native._files cimport (
     drop_cache, file_size, open_file, read_whole, sync_directory, sync_file, write_whole,
 )
@@ -219,9 +219,7 @@ cdef int _rotate(Journal* journal) noexcept nogil:
     if code == OK:
         code = write_whole(journal.fds[other], image.data(), image.size(), 0)
     if code == OK and not mutant(b"journal_rotate_without_sync"):
-        code = sync_file(journal.fds[other])
-        if code != OK:
-            journal.failed = code
+        code = _sync(journal, other)
     if code != OK:
         return code
     journal.active = other
@@ -276,13 +274,27 @@ cdef int _commit(Journal* journal) noexcept nogil:
                        journal.pending.size(), journal.position)
     if code != OK:
         return code
-    code = sync_file(journal.fds[journal.active])
+    code = _sync(journal, journal.active)
+    if code == STORAGE_FULL:
+        return _rotate(journal)
     if code != OK:
-        journal.failed = code
         return code
     journal.position += journal.pending.size()
     _reached(journal)
     return OK
+
+
+cdef int _sync(Journal* journal, int which) noexcept nogil:
+    """Where it fails the file counts no more. What a full disk has failed has lost nothing that was
+    there before: all that is live is written anew, into the other file, and here not before that
+    one has it; the blocks, too."""
+    cdef int code = sync_file(journal.fds[which])
+    if code == STORAGE_FULL_LATE:
+        journal.sizes[which] = 0
+        return STORAGE_FULL
+    if code != OK:
+        journal.failed = code
+    return code
 
 
 cdef void journal_fail(Journal* journal, int code) noexcept nogil:

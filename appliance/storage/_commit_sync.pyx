@@ -13,8 +13,10 @@ counts only if the file system still takes writes after it.
 from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
 
-from appliance.native._codes cimport OK, STORAGE_IO
-from appliance.native._files cimport failure_errno, failure_note, sync_directory, sync_file
+from appliance.native._codes cimport OK
+from appliance.native._files cimport (
+    failure_errno, failure_note, sync_code, sync_directory, sync_file,
+)
 from appliance.native._histogram cimport times_note
 from appliance.native._native cimport (
     EINTR, EROFS, errno, monotonic_ns, mutant, pthread_create, pthread_join, pthread_setname_np,
@@ -98,11 +100,11 @@ cdef bint sync_file_system(Committer* committer) noexcept nogil:
 cdef void _fail_all(Committer* committer, vector[SyncJob]* jobs, int error) noexcept nogil:
     """An error that stands for the whole file system: the next sync will not tell it again."""
     cdef size_t i
-    failure_note(b"sync of the file system", b"", error)
+    cdef int code = sync_code(failure_note(b"sync of the file system", b"", error))
     for i in range(jobs.size()):
-        jobs.at(i).result = STORAGE_IO
+        jobs.at(i).result = code
         jobs.at(i).error = error
-    open_logs_fail_unsynced(&committer.open_logs, STORAGE_IO)
+    open_logs_fail_unsynced(&committer.open_logs, code)
 
 
 cdef void _sync_one(SyncJob* job) noexcept nogil:

@@ -13,10 +13,10 @@ from libcpp.vector cimport vector
 
 from cython.operator cimport dereference
 
-from appliance.native._codes cimport OK, STORAGE_IO
-from appliance.native._files cimport storage_code
+from appliance.native._codes cimport OK
+from appliance.native._files cimport failure_errno, failure_note, storage_code, sync_code
 from appliance.native._native cimport (
-    ScopeLock, errno, monotonic_ns, mutant, pthread_create, pthread_join, pthread_setname_np,
+    EROFS, ScopeLock, errno, monotonic_ns, mutant, pthread_create, pthread_join, pthread_setname_np,
     wait_until,
 )
 from appliance.native._wake_soon cimport wake_soon
@@ -255,7 +255,8 @@ cdef void _store_indexes(Committer* committer, vector[CommitPlan]* plans) noexce
     """Two files of each segment that was sealed since: at a stop of many logs one sync for all."""
     cdef size_t i
     cdef int64_t files = 0
-    cdef bint is_together, is_durable
+    cdef bint is_together
+    cdef int code = OK
     for i in range(plans.size()):
         if plans[0][i].result == OK:
             files += 2 * log_unfinished(plans[0][i].log.get())
@@ -265,9 +266,11 @@ cdef void _store_indexes(Committer* committer, vector[CommitPlan]* plans) noexce
             log_store_indexes(&plans[0][i], not is_together)
     if not is_together:
         return
-    is_durable = (sync_file_system(committer)
-                  and storage_takes_writes(committer.storage.get()))
-    if not is_durable:
-        open_logs_fail_unsynced(&committer.open_logs, STORAGE_IO)
+    if not sync_file_system(committer):
+        code = sync_code(storage_code(failure_errno()))
+    elif not storage_takes_writes(committer.storage.get()):
+        code = failure_note(b"sync of the file system", b"", EROFS)
+    if code != OK:
+        open_logs_fail_unsynced(&committer.open_logs, code)
     for i in range(plans.size()):
-        log_finish_indexes(&plans[0][i], is_durable)
+        log_finish_indexes(&plans[0][i], code == OK)

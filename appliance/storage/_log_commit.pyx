@@ -75,6 +75,10 @@ cdef void log_commit_end(CommitPlan* plan) noexcept nogil:
     log.committing_ns.store(0)
     if plan.truncations != log.truncations.load():
         return
+    if log.failed.load() != OK:
+        # A write met an error meanwhile, and the end limit may be in the journal by now.
+        plan.result = LOG_FAILED
+        return
     for i in range(plan.segments.size()):
         plan.segments[i].get().synced_size = max(plan.segments[i].get().synced_size, plan.sizes[i])
     if plan.end_offset > log.durable_offset.load():

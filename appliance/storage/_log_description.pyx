@@ -7,7 +7,7 @@ from libc.stdint cimport int64_t
 from libcpp.unordered_map cimport unordered_map
 from libcpp.vector cimport vector
 
-from appliance.native._codes cimport OK
+from appliance.native._codes cimport FILES_EXHAUSTED, OK, STORAGE_FULL, STORAGE_FULL_LATE
 from appliance.native._files cimport error_of, failure_forget, failure_note, failure_text
 from appliance.native._native cimport ScopeLock, monotonic_ns
 from appliance.storage._checkpoint_journal cimport Hole
@@ -86,6 +86,17 @@ cdef class LogView:
         """Why this log takes no more appends; None while it does."""
         cdef int64_t code = self.log.get().failed.load()
         return None if code == OK else type(from_code(code, "")).__name__
+
+    @property
+    def waits_for_room(self):
+        """It failed for want of room, or of descriptors: once there is some, what is durable can be
+        opened again, and nothing speaks against the disk."""
+        cdef int64_t code = self.log.get().failed.load()
+        return code in (STORAGE_FULL, STORAGE_FULL_LATE, FILES_EXHAUSTED)
+
+    @property
+    def is_closed(self):
+        return self.log.get().is_closed.load()
 
     @property
     def failed_text(self):

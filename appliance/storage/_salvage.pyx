@@ -12,7 +12,9 @@ loses those bytes: a crash in between leaves both, and the next start does the r
 from libc.stdint cimport INT64_MAX, int64_t
 from libcpp.string cimport string
 
-from appliance.native._codes cimport BATCH_TORN, OK, STORAGE_FULL, STORAGE_IO
+from appliance.native._codes cimport (
+    BATCH_TORN, OK, STORAGE_FULL, STORAGE_FULL_LATE, STORAGE_IO,
+)
 from appliance.native._files cimport (
     NAME_SIZE, copy_whole, file_name, file_size, open_file, storage_code, sync_directory, sync_file,
 )
@@ -225,7 +227,7 @@ cdef int salvage_cut(PartitionLog* log, size_t slot, bint keeps_all, string* asi
     if end > position and is_kept:
         code = _with_reserve(log, segment, file.get().fd, position, end, stamp, aside)
         # What was never promised is given up where it cannot be kept, or read, rather than the log.
-        if code != OK and (keeps_all or code not in (STORAGE_FULL, STORAGE_IO)):
+        if code != OK and (keeps_all or code not in (STORAGE_FULL, STORAGE_FULL_LATE, STORAGE_IO)):
             return code
         recovered.aside_bytes += end - position if code == OK else 0
     while log.segments.size() > slot + 1:

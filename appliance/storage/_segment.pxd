@@ -76,7 +76,7 @@ cdef bint segment_rest(Segment* segment, int64_t before_ns, bint keeps_index) no
 cdef void segment_close(Segment* segment) noexcept nogil
 
 # Writes one stamped batch at the end. After a failure the file is truncated to its old size; if
-# this fails, too: LOG_FAILED.
+# this fails, too: LOG_FAILED, or STORAGE_FULL_LATE.
 cdef int segment_append(Segment* segment, const uint8_t* data, const BatchHeader* header,
                         int64_t index_interval) noexcept nogil
 

@@ -10,11 +10,13 @@ Invariants
 from libc.stdint cimport int64_t, uint8_t
 from libcpp.memory cimport make_shared
 
-from appliance.native._codes cimport LOG_CLOSED, LOG_FAILED, OFFSET_OUT_OF_RANGE, OK
+from appliance.native._codes cimport LOG_CLOSED, LOG_FAILED, OFFSET_OUT_OF_RANGE, OK, STORAGE_IO
 from appliance.native._descriptors cimport (
     DirectoryRef, FileRef, directory_hold, file_own, open_counted,
 )
-from appliance.native._files cimport NAME_SIZE, failure_note, file_name, write_whole
+from appliance.native._files cimport (
+    NAME_SIZE, failure_note, file_name, sync_code, write_whole,
+)
 from appliance.native._native cimport (
     ENOENT, EROFS, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, ScopeLock, errno, ftruncate, unlinkat,
     zeroed,
@@ -145,8 +147,8 @@ cdef int segment_append(Segment* segment, const uint8_t* data, const BatchHeader
     if code != OK:
         # No reader has seen these bytes: the visible size ends before them.
         if ftruncate(file.get().fd, position) < 0:
-            failure_note(b"truncate", b"", errno)
-            return LOG_FAILED
+            code = sync_code(failure_note(b"truncate", b"", errno))
+            return LOG_FAILED if code == STORAGE_IO else code
         return code
     segment_note(segment, header, position, index_interval)
     return OK

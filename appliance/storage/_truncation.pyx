@@ -27,7 +27,8 @@ from appliance.storage._holes cimport holes_cut, holes_place
 from appliance.storage._index cimport AbortedTxn
 from appliance.storage._index_files cimport log_store_aborted
 from appliance.storage._leader_epochs cimport epochs_cut
-from appliance.storage._partition_log cimport PartitionLog
+from appliance.storage._log_commit cimport log_tell
+from appliance.storage._partition_log cimport PartitionLog, log_fail
 from appliance.storage._producers cimport (
     producers_first_open, producers_load_snapshot, producers_note, producers_note_marker,
     producers_store,
@@ -80,11 +81,14 @@ cdef int log_truncate(PartitionLog* log, int64_t offset, int64_t election) noexc
     log.truncations.fetch_add(1)
     code = _truncate_locked(log, offset)
     log.truncations.fetch_add(1)
-    if code != OK:
-        # Half of it is done, on disk and here. Recovery can finish it, this life cannot.
-        log.failed.store(code)
-        return LOG_FAILED
-    return OK
+    if code == OK:
+        return OK
+    # Half of it is done, on disk and here. Recovery can finish it, this life cannot.
+    log_fail(log, code)
+    guard.release()
+    saved.release()
+    log_tell(log)
+    return LOG_FAILED
 
 
 cdef int _truncate_locked(PartitionLog* log, int64_t offset) noexcept nogil:

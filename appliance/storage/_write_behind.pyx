@@ -7,9 +7,9 @@ watermarks, for which no commit waits.
 from libc.stdint cimport int64_t
 from libcpp.vector cimport vector
 
-from appliance.native._codes cimport OK, STORAGE_IO
+from appliance.native._codes cimport OK
 from appliance.native._descriptors cimport FileRef
-from appliance.native._files cimport failure_note, storage_code
+from appliance.native._files cimport failure_note, storage_code, sync_code
 from appliance.native._native cimport (
     EDQUOT, EIO, ENOSPC, EROFS, SYNC_FILE_RANGE_WRITE, ScopeLock, errno, pthread_create,
     pthread_join, pthread_setname_np, sync_file_range,
@@ -108,6 +108,8 @@ cdef void _start_writing(PartitionLog* log) noexcept nogil:
     # gets it now: where that fails the bytes may be dropped, and the sync has nothing to report.
     if sync_file_range(file.get().fd, position, size, SYNC_FILE_RANGE_WRITE) < 0:
         if errno in (EIO, ENOSPC, EDQUOT, EROFS):
-            failure_note(b"write", b"", errno)
-            log_fail(log, STORAGE_IO)
+            code = sync_code(failure_note(b"write", b"", errno))
+            log.guard.lock()  # no commit may be counting just now
+            log_fail(log, code)
+            log.guard.unlock()
             log_tell(log)

@@ -5,6 +5,8 @@
     no topic's              it could not be set aside. Nothing deletes from it; tried again
     failed                  a sync or a write of an open log failed. Never tried again by itself (a
                             second sync would succeed over a hole), but on an operator's word
+    failed for want of room opened again by a timer when there is some: nothing speaks against the
+                            disk. What was not durable does not return (log-format.md, invariant 7)
 
     a directory of log.dirs  could not be opened. Tried again; its partitions are not, one by one
     not made                a directory that is missing could not be made anew. Tried again
@@ -21,6 +23,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from appliance._log import Log
 from appliance.config import LogConfig, topic_config
 from appliance.data_dir.partition_names import Key, directory_name
 from appliance.data_dir.record_dir import RecordDir
@@ -65,6 +68,7 @@ class Reopening:
         self._change = change
         self._clock_ms = clock_ms
         self.directories = DirectoryReopening(topics, transactions, change)
+        self.may_reopen: Callable[[Key, Log], bool] = lambda key, log: True  # one that failed
         self._attempts: dict[Job, Attempts] = {}
 
     async def run(self, stops_within: Callable[[int], Awaitable[bool]]) -> None:
@@ -72,16 +76,18 @@ class Reopening:
         stop or a change of any topic waits for no more than one."""
         while not await stops_within(self._wait_ms()):
             now_ms = self._clock_ms()
-            for job in [job for job, each in self._attempts.items() if each.due_ms <= now_ms]:
+            for job in [each for each in self._jobs() if self._attempts_at(each).due_ms <= now_ms]:
                 if await stops_within(0):
                     return
                 await self._attempt(job)
 
     def _wait_ms(self) -> int:
-        jobs = self._jobs()
-        self._attempts = {each: self._attempts_at(each) for each in jobs}
-        first_ms = min((each.due_ms for each in self._attempts.values()), default=None)
-        return RETRY_MIN_MS if first_ms is None else max(0, first_ms - self._clock_ms())
+        jobs, now_ms = self._jobs(), self._clock_ms()
+        self._attempts = {
+            job: each for job, each in self._attempts.items() if job in jobs or each.due_ms > now_ms
+        }
+        first_ms = min((self._attempts_at(each).due_ms for each in jobs), default=None)
+        return RETRY_MIN_MS if first_ms is None else max(0, first_ms - now_ms)
 
     def _attempts_at(self, job: Job) -> Attempts:
         return self._attempts.setdefault(job, Attempts(self._clock_ms() + RETRY_MIN_MS))
@@ -96,8 +102,21 @@ class Reopening:
         undeleted = self._topics.undeleted
         closed = {each for each in self._log_dir.unopened if each[0] not in undeleted}
         unserved = {each for each in self._topics.unserved() if not self._log_dir.away(*each)}
-        keys = {*closed, *unserved, *self._log_dir.unowned}
+        keys = {*closed, *unserved, *self._without_room(), *self._log_dir.unowned}
         return [*self._log_dir.offline(), *sorted(keys), *sorted(undeleted)]
+
+    def _without_room(self) -> set[Key]:
+        """Those that failed for want of it, where there is some by now."""
+        found = {
+            key: log
+            for key, log in self._log_dir.logs().items()
+            if log.waits_for_room and not log.is_closed and key[0] in self._topics
+        }
+        return {
+            key
+            for key, log in found.items()
+            if self.may_reopen(key, log) and not self._log_dir.is_full_for([key])
+        }
 
     async def retry(self) -> int:
         """All of it at once; of all that is not open, how much is now."""
@@ -108,7 +127,7 @@ class Reopening:
         await self._change(self._open((topic, partition)))
 
     async def _attempt(self, job: Job) -> bool:
-        tried = self._attempts_at(job)
+        tried, had_failed = self._attempts_at(job), job in self._without_room()
         try:
             is_done: bool = await self._change(self._try(job))
         except ApplianceError as error:
@@ -116,7 +135,7 @@ class Reopening:
                 events.warning("still not opened", log=shown(job), error=error)
             tried.why, is_done = str(error), False
             self._tell(job, error)
-        if is_done:
+        if is_done and not had_failed:  # which may fail again, and again
             self._attempts.pop(job, None)
         else:
             tried.delay_ms = min(2 * tried.delay_ms, RETRY_MAX_MS)
@@ -152,7 +171,8 @@ class Reopening:
             events.warning("no topic's partition was set aside", log=shown(job), path=place)
             return True
         topic = topics.get(job[0])
-        if topic is None or (job not in log_dir.unopened and job[1] not in topic.unserved):
+        waiting = {*log_dir.unopened, *self._without_room()}
+        if topic is None or (job not in waiting and job[1] not in topic.unserved):
             return False
         await self._open(job)
         return True

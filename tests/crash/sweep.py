@@ -27,7 +27,7 @@ from appliance.errors import ApplianceError, LogClosed, LogFailed, TimedOut
 from .checks import judge, observe, open_logs
 from .facts import Facts
 from .producer_lives import end
-from .session import START_MS, Session, read_batches
+from .session import START_MS, Session, config_of, read_batches
 from .told import told
 from .trace import NEVER, Note, Recorder, read_entries
 
@@ -114,12 +114,30 @@ class Sweep:
         if failed and (not fired or is_harmless):
             wrong.append(f"failed although it could go on: {failed[0]!r}")
         if session.dir:
+            wrong += stopped(session)
+            wrong += self._open_again(session)
             wrong += finish(session)
         self.recorder.note({"do": "verify", "place": str(session.root)})
         if not (session.root / "checkpoint.0").exists():
             open_logs(session.root).close()
         seen = observe(session.root, needs_notes=False)
         return wrong + seen.problems + judge(seen, Facts(notes.notes), NEVER - 1)
+
+
+    def _open_again(self, session: Session) -> list[str]:
+        """What failed for want of room, as a timer does: the fault is over."""
+        waiting = [log for log in session.dir.logs().values() if log.waits_for_room]
+        if not waiting:
+            return []
+        self.recorder.note({"do": "open"})
+        session.note(do="open")
+        wrong = []
+        for log in waiting:
+            place = (log.topic, log.partition)
+            error = session.attempt(partial(session.dir.reopen, *place, config_of(*place)))
+            wrong += [f"{log.name} is not opened again: {error!r}"] if error else []
+        session.note(did="open", logs=session.ends())
+        return wrong
 
 
 def still_open(place: Path) -> list[str]:
@@ -204,18 +222,26 @@ def acts_of(session: Session, log: Any, topic: str) -> list[Callable[[], Any]]:
     ]
 
 
+def stopped(session: Session) -> list[str]:
+    wrong = []
+    for log in session.dir.logs().values():
+        if log.failed is None:
+            continue
+        wrong += [] if log.failed.strip() else ["a log stopped without a reason"]
+        if not any(log.name in each for each in told(session.dir)):
+            wrong.append(f"{log.name} stopped, and health says {told(session.dir)}")
+        error = session.attempt(partial(append_one, session, log))
+        if not isinstance(error, LogFailed):
+            wrong.append(f"a log that stopped answered an append with {error!r}")
+    return wrong
+
+
 def finish(session: Session) -> list[str]:
     """The fault is over: a log that did not stop accepts records again; then all is closed."""
     wrong = []
     session.dir.engine.poll()  # the work of a timer: writes resume by themselves
     for log in session.dir.logs().values():
         if log.failed is not None:
-            wrong += [] if log.failed.strip() else ["a log stopped without a reason"]
-            if not any(log.name in each for each in told(session.dir)):
-                wrong.append(f"{log.name} stopped, and health says {told(session.dir)}")
-            error = session.attempt(partial(append_one, session, log))
-            if not isinstance(error, LogFailed):
-                wrong.append(f"a log that stopped answered an append with {error!r}")
             continue
         error = session.attempt(partial(append_one, session, log))
         is_half_deleted = isinstance(error, LogClosed)
@@ -241,9 +267,11 @@ def second_syncs(trace: Path) -> list[str]:
     failed: dict[str, str] = {}
     for entry in read_entries(trace):
         if entry.operation == "note":
-            failed.clear()  # "verify": a new life
+            failed.clear()  # "verify", "open": a new life
+        name = Path(entry.path).name
+        if entry.operation == "write" and entry.offset == 0 and name.startswith("checkpoint."):
+            failed.pop(entry.path, None)  # another generation: no byte of the lost ones counts
         if entry.operation in ("sync", "sync_all"):
-            name = Path(entry.path).name
             is_data_dir = name.isdigit()  # a name made after a failed sync is a write of its own
             is_kept = name.endswith(".log") or name.startswith("checkpoint.")
             key = entry.path if is_kept else str(entry.handle)

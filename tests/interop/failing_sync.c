@@ -2,8 +2,9 @@
 //
 //   SYNC_WAITS   while a file of this name is there, a sync of that log waits: records are written and
 //                not durable
-//   SYNC_FAILS   while a file of this name is there, it fails. What was written stays where it is, as
-//                on a disk that took it all the same.
+//   SYNC_FAILS   while a file of this name is there, it fails, with the errno that stands in it as a
+//                number, or EIO. What was written stays where it is, as on a disk that took it all
+//                the same.
 //   SYNC_BELOW   whose files: a part of their path
 
 #define _GNU_SOURCE
@@ -33,13 +34,24 @@ static int is_of_log(int fd) {
     return strstr(path, below) != NULL;
 }
 
+static int error_of_sync(void) {
+    FILE *file = fopen(getenv("SYNC_FAILS"), "re");
+    int error = EIO;
+    if (file) {
+        if (fscanf(file, "%d", &error) != 1)
+            error = EIO;
+        fclose(file);
+    }
+    return error;
+}
+
 static int sync_by(const char *name, int fd) {
     int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, name);
     if (is_of_log(fd)) {
         while (is_there("SYNC_WAITS"))
             usleep(LOOK_MICROSECONDS);
         if (is_there("SYNC_FAILS")) {
-            errno = EIO;
+            errno = error_of_sync();
             return -1;
         }
     }

@@ -8,6 +8,7 @@ docs/decisions/failed-sync-answer.md has the effects of other errors.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -25,6 +26,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from appliance.client.producer import Producer
 from appliance.client.producer_config import ProducerConfig
+from appliance.topics.reopening import RETRY_MIN_MS
 from tests.interop import kafka_jars
 from tests.interop.clients import CLIENTS, Client, Record
 from tests.interop.kafka_tools import TOOLS
@@ -82,14 +84,24 @@ class Failing:
     def hold_syncs(self) -> None:
         self._waits.touch()
 
-    def fail(self) -> None:
+    def fail(self, error: int = errno.EIO) -> None:
         """Makes the disk fail, with waiting requests."""
-        self._fails.touch()
+        part = self._fails.with_suffix(".part")
+        part.write_text(f"{error}")
+        part.rename(self._fails)
         self._waits.unlink(missing_ok=True)
+
+    def mend(self) -> None:
+        self._fails.unlink()
 
     @property
     def has_failed(self) -> bool:
         return self._log()["failed"] is not None
+
+    def findings(self) -> list[str]:
+        """Of logs, by health."""
+        found = self._broker.get("/api/v1/health")[1]["findings"]
+        return [each["text"] for each in found if each["area"] == "logs"]
 
     @property
     def end_offset(self) -> int:
@@ -225,6 +237,39 @@ def test_what_librdkafka_sends_again_under_a_new_epoch_is_there_once(broker: Fai
     assert told.producer.flush(DEADLINE_S) == 0
     assert told.failed[:2] == ["b", "c"]
     assert values(broker.address, TOPIC) == told.acknowledged
+
+
+def test_what_a_full_disk_has_failed_is_opened_again_when_there_is_room(broker: Failing) -> None:
+    """Without a restart and without a word. The producer numbers nothing, and sends all again: what
+    it was told as not written must not come back."""
+    told = Told(broker, **{"acks": "all", "max.in.flight": 1})
+    told.send("a")
+    until(lambda: told.has(told.acknowledged, 1), DEADLINE_S)
+    broker.hold_syncs()
+    told.send("b", "c")
+    until(lambda: told.has([], 0) and broker.end_offset == 3, DEADLINE_S)
+    broker.fail(errno.ENOSPC)
+    until(lambda: broker.findings() != [], DEADLINE_S)
+    assert "ENOSPC" in broker.findings()[0]
+    broker.mend()
+    told.send("d")
+    assert told.producer.flush(DEADLINE_S) == 0
+    assert (told.acknowledged, told.failed) == (["a", "b", "c", "d"], [])
+    assert values(broker.address, TOPIC) == told.acknowledged
+    until(lambda: broker.findings() == [], DEADLINE_S)
+
+
+def test_what_an_io_error_has_failed_waits_for_a_person(broker: Failing) -> None:
+    told = Told(broker, **{"message.timeout.ms": 1000 * int(DEADLINE_S)})
+    broker.hold_syncs()
+    told.send("a")
+    until(lambda: told.has([], 0) and broker.end_offset == 1, DEADLINE_S)
+    broker.fail()
+    until(lambda: broker.has_failed, DEADLINE_S)
+    broker.mend()
+    pause(3 * RETRY_MIN_MS / 1000)
+    assert broker.has_failed
+    assert "EIO" in broker.findings()[0]
 
 
 @pytest.mark.parametrize("is_commit", [True, False], ids=["commit", "abort"])

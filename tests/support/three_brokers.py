@@ -177,19 +177,25 @@ class Brokers:
         return f"127.0.0.1:{self._ports[node]}"
 
     def produce(
-        self, topic: str, values: list[str], partition: int = 0, node: int = 0, **given: object
+        self,
+        topic: str,
+        values: list[str],
+        partition: int = 0,
+        node: int = 0,
+        deadline_s: float = DEADLINE_S,
+        **given: object,
     ) -> None:
         """All are acknowledged when this returns. `node`: the broker that is asked first."""
         address = self.address(node) if node else self.bootstrap
         config = {"bootstrap.servers": address, "acks": "all",
-                  "message.timeout.ms": 1000 * int(DEADLINE_S), **given}  # fmt: skip
+                  "message.timeout.ms": 1000 * int(deadline_s), **given}  # fmt: skip
         producer, faults = Producer(config), []
         for value in values:
             producer.produce(
                 topic, value, partition=partition,
                 on_delivery=lambda error, _: faults.append(error) if error else None,
             )  # fmt: skip
-        assert producer.flush(DEADLINE_S) == 0
+        assert producer.flush(deadline_s) == 0
         assert faults == []
 
     def consume(

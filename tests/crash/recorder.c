@@ -404,24 +404,6 @@ static void cache_write(struct handle *handle, int fd, off_t position, size_t si
     pthread_mutex_unlock(&guard);
 }
 
-// A good sync makes dirty bytes safe, a failed one makes them lost; `handle` NULL means every file.
-static void cache_sync(struct handle *handle, int is_good) {
-    size_t kept = 0;
-    pthread_mutex_lock(&guard);
-    for (size_t i = 0; i < dirty_count; i++) {
-        struct dirty *dirty = &dirties[i];
-        int is_covered =
-            !handle || (dirty->device == handle->device && dirty->inode == handle->inode);
-        if (is_covered && !is_good) dirty->is_lost = 1;
-        if (is_covered && is_good && !dirty->is_lost)
-            free(dirty->old);
-        else
-            dirties[kept++] = *dirty;
-    }
-    dirty_count = kept;
-    pthread_mutex_unlock(&guard);
-}
-
 static int is_rewritten(size_t at) {
     struct dirty *old = &dirties[at];
     for (size_t i = at + 1; i < dirty_count; i++) {
@@ -432,6 +414,25 @@ static int is_rewritten(size_t at) {
             return 1;
     }
     return 0;
+}
+
+// A good sync makes dirty bytes safe, a failed one makes them lost until they are written again;
+// `handle` NULL means every file.
+static void cache_sync(struct handle *handle, int is_good) {
+    size_t kept = 0;
+    pthread_mutex_lock(&guard);
+    for (size_t i = 0; i < dirty_count; i++) {
+        struct dirty *dirty = &dirties[i];
+        int is_covered =
+            !handle || (dirty->device == handle->device && dirty->inode == handle->inode);
+        if (is_covered && !is_good) dirty->is_lost = 1;
+        if (is_covered && is_good && (!dirty->is_lost || is_rewritten(i)))
+            free(dirty->old);
+        else
+            dirties[kept++] = *dirty;
+    }
+    dirty_count = kept;
+    pthread_mutex_unlock(&guard);
 }
 
 // The kernel forgets its pages: what a failed sync covered and nobody wrote again is as before.

@@ -27,7 +27,7 @@ from appliance.errors import ApplianceError, LogClosed, LogFailed, TimedOut
 from .checks import judge, observe, open_logs
 from .facts import Facts
 from .producer_lives import end
-from .session import START_MS, Session, config_of, read_batches
+from .session import START_MS, Session, config_of, offsets_of, read_batches
 from .told import told
 from .trace import NEVER, Note, Recorder, read_entries
 
@@ -130,14 +130,21 @@ class Sweep:
         if not waiting:
             return []
         self.recorder.note({"do": "open"})
-        session.note(do="open")
         wrong = []
         for log in waiting:
-            place = (log.topic, log.partition)
-            error = session.attempt(partial(session.dir.reopen, *place, config_of(*place)))
+            error = session.attempt(partial(reopen, session, log))
             wrong += [f"{log.name} is not opened again: {error!r}"] if error else []
-        session.note(did="open", logs=session.ends())
         return wrong
+
+
+def reopen(session: Session, log: Any) -> None:
+    """What was not durable goes with it, as in a truncation."""
+    place = (log.topic, log.partition)
+    facts = {"log": log.name, "to": log.durable_offset}
+    session.note(do="truncate", end=log.log_end_offset, **facts)
+    fresh = session.dir.reopen(*place, config_of(*place))
+    offsets = offsets_of(fresh)
+    session.note(did="truncate", start=fresh.log_start_offset, offsets=offsets, **facts)
 
 
 def still_open(place: Path) -> list[str]:

@@ -199,7 +199,7 @@ async def create_topic(call: Call) -> TopicAnswer:
         call.rights.check(Operation.CREATE, TOPIC, body["name"])
     partitions, factor = body.get("partitions", DEFAULT), body.get("replication_factor", DEFAULT)
     configs = plain_texts(body.get("configs", {}))
-    call.broker.topics.check_new(body["name"])
+    await call.broker.topics.check_new(body["name"])
     call.broker.members.check_factor(body["name"], factor)
     await call.broker.topics.create(body["name"], partitions, configs, factor)
     return await answer_of(call, body["name"])
@@ -212,7 +212,7 @@ async def change_topic(call: Call) -> TopicAnswer:
         call.rights.check(Operation.ALTER_CONFIGS, TOPIC, name)
     if "partitions" in body:
         call.rights.check(Operation.ALTER, TOPIC, name)
-    broker.topics.named(name)
+    await broker.topics.sought(name)
     if changes := changes_to(plain_texts(body.get("configs", {}))):
         check_own(name)
         await broker.configs.alter_topic(name, changes)

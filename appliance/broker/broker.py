@@ -186,7 +186,7 @@ class Broker:
         self, name: str, partitions: int, configs: dict[str, str], factor: int
     ) -> None:
         """Of Kafka Streams: a topic like any other, for an application."""
-        self.topics.check_new(name)
+        await self.topics.check_new(name)
         self.members.check_factor(name, factor)
         await self.topics.create(name, partitions, configs, factor)
 

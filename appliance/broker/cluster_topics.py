@@ -10,18 +10,25 @@ import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from appliance.cluster import placement
+from appliance.cluster import forms, placement
 from appliance.config.topic_config import Configs
 from appliance.data_dir.partition_names import Key
 from appliance.errors import ApplianceError, TimedOut
 from appliance.process import event_log
 from appliance.topics.replicated_topics import ReplicatedTopics, Wanted
-from appliance.topics.topic import DEFAULT, Topic, TopicUnknown
+from appliance.topics.topic import (
+    DEFAULT,
+    PartitionsInvalid,
+    Topic,
+    TopicUnavailable,
+    TopicUnknown,
+    check_more,
+)
 from appliance.topics.topics import Moving, NewTopic, Topics
 
 if TYPE_CHECKING:
     from appliance.cluster.cluster import Cluster
-    from appliance.cluster.forms import TopicConfig
+    from appliance.cluster.forms import ClusterTopic, TopicConfig
 
 events = event_log.named("replication")
 
@@ -58,6 +65,29 @@ class ClusterTopics:
 
     # Asked
 
+    async def hear_of(self, name: str) -> None:
+        if not forms.TOPIC_NAME.fullmatch(name):
+            return
+        before = self._cluster.topics.get(name)
+        is_there = bool(await self._cluster.hear_of(name))
+        gone = before.topic_id if before and not is_there else b""
+
+        def agrees(topic: Topic | None) -> bool:
+            known = self._cluster.topics.get(name)
+            if known is None:
+                return topic is None
+            if topic is None and name in self.troubles:
+                raise TopicUnavailable(f"{name} cannot be had here: {self.troubles[name]}")
+            if known.topic_id == gone or topic is None:
+                return False
+            is_whole = len(topic.logs) >= len(known.partitions) or name in self.troubles
+            return topic.id.bytes == known.topic_id and is_whole
+
+        await self._until(name, agrees)
+
+    async def hear_of_id(self, topic_id: uuid.UUID) -> None:
+        await self.hear_of(await self._cluster.name_of(topic_id.bytes))
+
     async def create(self, wanted: NewTopic) -> Topic:
         replicas = wanted.replicas or self._place(wanted)
         is_left_to_us = wanted.factor == DEFAULT and not wanted.replicas
@@ -82,21 +112,29 @@ class ClusterTopics:
     async def create_partitions(
         self, topic: Topic, total: int, replicas: Sequence[Sequence[int]]
     ) -> None:
-        known = self._cluster.topics.get(topic.name)
-        if known is None:
-            raise TopicUnknown(f"there is no topic {topic.name!r}")
-        count = len(known.partitions)
-        if not replicas:
-            factor = len(known.partitions[0])
-            replicas = placement.place(total - count, factor, self._racks(), first_partition=count)
-        await self._cluster.add_partitions(topic.name, replicas)
+        def more(known: ClusterTopic) -> Sequence[Sequence[int]]:
+            count = len(known.partitions)
+            check_more(topic.name, total, count)
+            if not replicas:
+                factor = len(known.partitions[0])
+                return placement.place(total - count, factor, self._racks(), first_partition=count)
+            if len(replicas) != total - count:
+                raise PartitionsInvalid(
+                    f"{topic.name}: got replicas of {len(replicas)} partitions, and it has {count} "
+                    f"by now: wanted those of {total - count}"
+                )
+            return replicas
+
+        await self._cluster.add_partitions(topic.name, more)
         await self._until(topic.name, lambda topic: topic is None or len(topic.logs) >= total)
         await self._cluster.settled(topic.name, HEARD_S)
 
     async def delete(self, name: str) -> None:
-        topic_id = self._topics.named(name).id
-        await self._cluster.delete_topic(name)
-        await self._until(name, lambda topic: topic is None or topic.id != topic_id)
+        topic_id = await self._cluster.delete_topic(name)
+        known = self._topics.get(name)
+        if known is None or known.id.bytes != topic_id:  # it was made anew, unheard of here
+            await self.hear_of(name)
+        await self._until(name, lambda topic: topic is None or topic.id.bytes != topic_id)
 
     async def configure(self, topic: Topic, after: Callable[[Configs], Configs]) -> None:
         """Somebody else's change of the same topic is not overwritten: ours comes after it."""

@@ -7,6 +7,7 @@ The library for ZooKeeper takes a start 50 ms, and few want it: it is imported w
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import (
     AsyncIterator,
     Callable,
@@ -43,6 +44,12 @@ class TopicsOfCluster(ApplianceError):
 
 class NotJoined:
     """A cluster of which nothing was heard yet: its clients are told to ask again."""
+
+    async def hear_of(self, name: str) -> None:
+        raise self._refusal(name)
+
+    async def hear_of_id(self, topic_id: uuid.UUID) -> None:
+        raise self._refusal(f"the topic with id {topic_id}")
 
     async def create(self, wanted: NewTopic) -> Topic:
         raise self._refusal(wanted.name)

@@ -37,7 +37,7 @@ from appliance.cluster.membership import Membership
 from appliance.cluster.requests import Asking
 from appliance.cluster.session import Session
 from appliance.cluster.telling import Telling
-from appliance.cluster.topic_writes import TopicWrites
+from appliance.cluster.topic_writes import More, TopicWrites
 from appliance.cluster.view import Listener, View
 from appliance.config import ZooKeeperConfig
 from appliance.errors import ApplianceError, Refused
@@ -284,6 +284,14 @@ class Cluster:
         """Nodes that were passed over, and why."""
         return self._view.reading.troubles
 
+    async def hear_of(self, name: str) -> bytes:
+        """See `View.hear_of`. It asks ZooKeeper."""
+        return await self._now(self._view.hear_of(name))
+
+    async def name_of(self, topic_id: bytes) -> str:
+        """See `View.name_of`. It asks ZooKeeper."""
+        return await self._now(self._view.name_of(topic_id))
+
     async def producer_ids(self) -> range:
         """A block that no broker had before."""
         try:
@@ -358,7 +366,8 @@ class Cluster:
             self._topic_writes.create(name, assignment, configs, topic_id, wanted_factor)
         )
 
-    async def add_partitions(self, name: str, more: Sequence[Sequence[int]]) -> ClusterTopic:
+    async def add_partitions(self, name: str, more: More) -> ClusterTopic:
+        """`more` is asked with the topic as ZooKeeper has it."""
         return await self._now(self._topic_writes.extend(name, more))
 
     async def reassign(
@@ -379,9 +388,9 @@ class Cluster:
 
         return await self._view.until(is_known, timeout_s)
 
-    async def delete_topic(self, name: str) -> None:
-        """Asks the controller for it: see `gone`."""
-        await self._now(self._topic_writes.ask_to_delete(name))
+    async def delete_topic(self, name: str) -> bytes:
+        """Asks the controller for it: see `gone`. The id of what goes."""
+        return await self._now(self._topic_writes.ask_to_delete(name))
 
     async def set_configs(
         self, name: str, values: Mapping[str, str], version: int

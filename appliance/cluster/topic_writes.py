@@ -21,6 +21,10 @@ from appliance.protocol.errors import ErrorCode
 TOPIC_BYTES_MAX, CONFIG_BYTES_MAX = 700_000, 200_000
 
 
+# Replicas of the partitions that a topic is to have beside those which it has.
+More = Callable[[ClusterTopic], Sequence[Sequence[int]]]
+
+
 class TopicWrites:
     def __init__(self, session: Session, reading: Reading) -> None:
         self._session, self._reading = session, reading
@@ -56,11 +60,12 @@ class TopicWrites:
                 continue  # the config that was left over came or went just now
             return topic
 
-    async def extend(self, name: str, more: Sequence[Sequence[int]]) -> ClusterTopic:
-        """By these partitions."""
-        added = tuple(map(tuple, more))
+    async def extend(self, name: str, more: More) -> ClusterTopic:
         return await self._change(
-            name, lambda topic: replace(topic, partitions=(*topic.partitions, *added))
+            name,
+            lambda topic: replace(
+                topic, partitions=(*topic.partitions, *map(tuple, more(topic)))
+            ),
         )
 
     async def reassign(
@@ -103,7 +108,8 @@ class TopicWrites:
                 continue  # somebody else changed it
             return after
 
-    async def ask_to_delete(self, name: str) -> None:
+    async def ask_to_delete(self, name: str) -> bytes:
+        """The id of what goes."""
         topic = await self._read(name)
         change = self._session.change().check(paths.topic(name), topic.version)
         change.check(paths.topic_id(topic.topic_id))
@@ -112,10 +118,11 @@ class TopicWrites:
             await change.commit()
         except ChangeRefused as refused:
             if isinstance(refused.error, NodeExistsError):
-                return  # it was asked for already
+                return topic.topic_id  # it was asked for already
             if not isinstance(refused.error, (BadVersionError, NoNodeError)):
                 raise
-            await self.ask_to_delete(name)  # it has changed just now, or is gone
+            return await self.ask_to_delete(name)  # it has changed just now, or is gone
+        return topic.topic_id
 
     async def set_configs(
         self, name: str, topic_id: bytes, values: Mapping[str, str], version: int

@@ -245,6 +245,33 @@ class View:
         if notice.stopping:
             self.note_stopping(notice.by, notice.stopping)
 
+    async def hear_of(self, name: str) -> bytes:
+        """The id of the topic that ZooKeeper has of that name by now, which is known here when it
+        returns; empty: it has none. That one is gone shows here with the notice of it."""
+        await self._session.sync()
+        async with self._reading:  # else a deletion that is heard meanwhile would be undone
+            node = await self.reading.topic_node(name)
+            known = self.table.topics.get(name)
+            if paths.topic(name) in self.reading.troubles:
+                return self.table.topic_id(name)
+            if node is None or node.topic_id in self.table.deleted:
+                return b""
+            if known is None or (known.topic_id, known.version) != (node.topic_id, node.version):
+                news = await self.reading.topic(name)
+                if news is None:
+                    return b""
+                self.table.apply(news)
+        self.tell()
+        return self.table.topic_id(name)
+
+    async def name_of(self, topic_id: bytes) -> str:
+        """Of the topic that ZooKeeper has under that id by now; empty: none."""
+        await self._session.sync()
+        name = await self.reading.node(
+            paths.topic_id(topic_id), lambda data, stat: data.decode("ascii", "replace")
+        )
+        return name or ""
+
     def set_leaving(self, leaving: Mapping[int, int]) -> None:
         if leaving != self.leaving:
             self.leaving = dict(leaving)

@@ -159,16 +159,28 @@ def check_writer(topic: Topic, mirror_source: str) -> None:
     )
 
 
-def check_new_name(name: str, taken: Collection[str]) -> None:
+def clashing(name: str, taken: Collection[str]) -> str | None:
     """Names that differ in `.` and `_` only are one name in many a tool for metrics."""
-    check_name(name)
     if name in taken:
-        raise TopicExists(f"topic {name} exists already")
+        return name
     alike = name.replace(".", "_")
-    if alike != name or "_" in name:
-        for each in taken:
-            if each.replace(".", "_") == alike:
-                raise TopicNameInvalid(f"{name} collides with {each}: '.' and '_' count as one")
+    if alike == name and "_" not in name:
+        return None
+    return next((each for each in taken if each.replace(".", "_") == alike), None)
+
+
+def check_new_name(name: str, taken: Collection[str]) -> None:
+    check_name(name)
+    found = clashing(name, taken)
+    if found == name:
+        raise TopicExists(f"topic {name} exists already")
+    if found is not None:
+        raise TopicNameInvalid(f"{name} collides with {found}: '.' and '_' count as one")
+
+
+def check_more(name: str, total: int, count: int) -> None:
+    if total <= count:
+        raise PartitionsInvalid(f"{name}: got {total} partitions, wanted more than its {count}")
 
 
 def check_partitions(name: str, partitions: int, others: int, limits: TopicsConfig) -> int:

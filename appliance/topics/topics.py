@@ -25,15 +25,16 @@ from appliance.process.detached_tasks import Changes
 from appliance.topics import topic_directories
 from appliance.topics.topic import (
     DEFAULT,
-    PartitionsInvalid,
     Topic,
     TopicDeletionDisabled,
     TopicExists,
     TopicUnavailable,
     TopicUnknown,
+    check_more,
     check_new_name,
     check_own,
     check_partitions,
+    clashing,
 )
 from appliance.topics.topic_announcements import TopicTable, put
 from appliance.topics.topic_rows import TopicRow, TopicRows
@@ -65,6 +66,12 @@ class Moving(NamedTuple):
 class Cluster(Protocol):
     """Where topics are the cluster's: who decides of them, in ZooKeeper. Each returns when this
     broker knows of it."""
+
+    async def hear_of(self, name: str) -> None:
+        """What any broker was told of a topic of that name until now is known when it returns."""
+        ...
+
+    async def hear_of_id(self, topic_id: uuid.UUID) -> None: ...
 
     async def create(self, wanted: NewTopic) -> Topic: ...
 
@@ -155,11 +162,30 @@ class Topics(dict[str, Topic]):
 
     # Made, extended, deleted
 
-    def check_new(self, name: str) -> None:
+    async def check_new(self, name: str) -> None:
         """Asked first: many a client makes what it wants at each start, and goes on if it is there,
         however few brokers live by then."""
         check_own(name)
+        if found := clashing(name, self):
+            await self._hear_of(found)
         check_new_name(name, self)
+
+    async def sought(self, name: str) -> Topic:
+        """`named`, for who is to change it."""
+        if name not in self:
+            await self._hear_of(name)
+        return self.named(name)
+
+    async def name_sought(self, topic_id: uuid.UUID) -> str | None:
+        if topic_id not in self._names and self.cluster is not None:
+            await self.cluster.hear_of_id(topic_id)
+        return self.name_of(topic_id)
+
+    async def _hear_of(self, name: str) -> None:
+        """Before somebody is refused for what is here, or is not: another broker may have told him
+        otherwise just now."""
+        if self.cluster is not None:
+            await self.cluster.hear_of(name)
 
     def validate(
         self, name: str, partitions: int = DEFAULT, configs: Configs = NO_CONFIGS
@@ -186,6 +212,7 @@ class Topics(dict[str, Topic]):
     ) -> Topic:
         check_own(name)
         if self.cluster is not None:
+            await self.check_new(name)
             count, (kept, _) = self._validate(name, partitions, configs)
             return await self.cluster.create(NewTopic(name, count, kept, factor, replicas))
         return await self._change(self._create(name, partitions, configs))
@@ -222,13 +249,18 @@ class Topics(dict[str, Topic]):
         if name not in self:
             await self._create(name, partitions, configs)
 
-    def validate_partitions(self, name: str, total: int) -> Topic:
+    async def check_more(self, name: str, total: int) -> Topic:
         """Whether it could have so many now."""
         check_own(name)
+        topic = await self.sought(name)
+        if total <= len(topic.logs):  # another broker may have made it anew, with fewer
+            await self._hear_of(name)
+        return self._validate_partitions(name, total)
+
+    def _validate_partitions(self, name: str, total: int) -> Topic:
         topic = self.named(name)
         count = len(topic.logs)
-        if total <= count:
-            raise PartitionsInvalid(f"{name}: got {total} partitions, wanted more than its {count}")
+        check_more(name, total, count)
         check_partitions(name, total, self._partitions() - count, self.limits)
         return topic
 
@@ -236,13 +268,14 @@ class Topics(dict[str, Topic]):
         self, name: str, total: int, replicas: Sequence[Sequence[int]] = NO_REPLICAS
     ) -> None:
         if self.cluster is not None:
-            topic = self.validate_partitions(name, total)
+            topic = await self.check_more(name, total)
             await self.cluster.create_partitions(topic, total, replicas)
             return
+        check_own(name)
         await self._change(self._create_partitions(name, total))
 
     async def _create_partitions(self, name: str, total: int) -> None:
-        topic = self.validate_partitions(name, total)
+        topic = self._validate_partitions(name, total)
         row = TopicRow(name, topic.id, len(topic.logs))
         config = topic_config.to_log_config(topic.configs, self.base)
         extend = topic_directories.extend
@@ -255,7 +288,7 @@ class Topics(dict[str, Topic]):
         if not self.limits.may_delete:
             raise TopicDeletionDisabled(f"{name}: delete.topic.enable is false")
         if self.cluster is not None and name not in self.undeleted:
-            await self.cluster.delete(self.named(name).name)
+            await self.cluster.delete((await self.sought(name)).name)
             return
         await self.remove(name)
 
@@ -288,7 +321,7 @@ class Topics(dict[str, Topic]):
         if self.cluster is None:
             await self._change(self._configure(name, after, validate_only))
             return
-        topic = self.named(name)
+        topic = await self.sought(name)
         self._checked(topic.configs, after)
         if not validate_only:
             await self.cluster.configure(topic, lambda configs: self._checked(configs, after)[0])

@@ -88,7 +88,8 @@ class Chaos:
         if name in broker.topics and self.random.random() < 0.3:
             await broker.delete_topic(name)
         elif name in broker.topics:
-            await broker.add_partitions(name, [self.random.sample(NODES, 2)])
+            replicas = self.random.sample(NODES, 2)
+            await broker.add_partitions(name, lambda topic: [replicas])
         else:
             await broker.create_topic(name, [self.random.sample(NODES, 3) for _ in range(3)])
 

@@ -37,7 +37,7 @@ def test_topics_are_made_extended_configured_and_deleted_by_any_broker(
             with pytest.raises(Refused, match="topic t is in the cluster") as exists:
                 await one.create_topic("t", [[1]])
             assert exists.value.kafka_code == ErrorCode.TOPIC_ALREADY_EXISTS
-            await one.add_partitions("t", [[1, 2], [2]])
+            await one.add_partitions("t", lambda topic: [[1, 2], [2]])
             await until(lambda: ("t", 2) in two.states)
             assert (await one.settled("t", 20), len(two.topics["t"].partitions)) == (True, 3)
             assert two.states["t", 0].leader_epoch == 0, "the old ones are as they were"

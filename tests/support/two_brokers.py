@@ -191,6 +191,12 @@ class Agreed:
             broker.topics, broker.change, lambda name: broker.topics.show(broker.topics[name])
         )
 
+    async def hear_of(self, name: str) -> None:
+        raise AssertionError("nobody is refused here")
+
+    async def hear_of_id(self, topic_id: uuid.UUID) -> None:
+        raise AssertionError("nobody is refused here")
+
     async def create(self, wanted: NewTopic) -> Topic:
         topic_id = self._ids.setdefault(wanted.name, uuid.uuid4())
         here = frozenset(range(wanted.partitions))

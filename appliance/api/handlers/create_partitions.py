@@ -14,7 +14,6 @@ from collections import Counter
 from appliance.access.acls import Operation
 from appliance.api.handlers.authorization import check_topic
 from appliance.api.handlers.call import Call
-from appliance.api.handlers.partition_lookup import find_topic
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError, Refused
 from appliance.protocol import ErrorCode
@@ -22,6 +21,7 @@ from appliance.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
 )
+from appliance.topics.topic import check_name
 
 KEY = 37
 VERSIONS = (0, 3)
@@ -53,10 +53,8 @@ async def _create(
         if is_twice:
             raise Refused(ErrorCode.INVALID_REQUEST, f"{asked.name} is named twice")
         check_topic(call, Operation.ALTER, asked.name)
-        _check(broker, asked)
-        if validate_only:
-            broker.topics.validate_partitions(asked.name, asked.count)
-        else:
+        await _check(broker, asked)
+        if not validate_only:
             replicas = [each.broker_ids for each in asked.assignments or ()]
             await broker.topics.create_partitions(asked.name, asked.count, replicas)
     except ApplianceError as error:
@@ -64,14 +62,11 @@ async def _create(
     return answer
 
 
-def _check(broker: Broker, asked: Asked) -> None:
-    topic = find_topic(broker, asked.name)
+async def _check(broker: Broker, asked: Asked) -> None:
+    if asked.name not in broker.topics:
+        check_name(asked.name)
+    topic = await broker.topics.check_more(asked.name, asked.count)
     more = asked.count - len(topic.logs)
-    if more <= 0:
-        raise Refused(
-            ErrorCode.INVALID_PARTITIONS,
-            f"{asked.name} has {len(topic.logs)} partitions, got {asked.count}, wanted more",
-        )
     if asked.assignments is not None:
         holders = [each.broker_ids for each in asked.assignments]
         # nothing is made for `more`: it is what the client says, up to 2^31 - 1

@@ -4,7 +4,8 @@
 if it places every partition on brokers that there are: on this one, if it is none of a cluster. A
 topic that occurs twice is refused, the others are created, up to `max.topics.per.request`; the rest
 gets POLICY_VIOLATION. Only the broker creates internal topics: INVALID_TOPIC_EXCEPTION. One that is
-there is TOPIC_ALREADY_EXISTS, whatever else is wrong, as in Kafka.
+there is TOPIC_ALREADY_EXISTS, whatever else is wrong, as in Kafka: a broker of a cluster asks
+ZooKeeper first, for another one may have deleted it just now.
 
 Rights: CREATE on the topic or on the cluster; DESCRIBE_CONFIGS on the topic to be told its configs.
 
@@ -61,7 +62,7 @@ async def _create(
             raise Refused(ErrorCode.INVALID_REQUEST, f"{asked.name} is named twice")
         if not may_cluster(call, Operation.CREATE):
             check_topic(call, Operation.CREATE, asked.name)
-        broker.topics.check_new(asked.name)
+        await broker.topics.check_new(asked.name)
         partitions = _partitions(broker, asked)
         configs = _configs(asked)
         if validate_only:

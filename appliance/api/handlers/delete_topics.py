@@ -44,7 +44,7 @@ async def _delete(broker: Broker, call: Call, asked: Asked, is_twice: bool) -> A
     try:
         if is_twice:
             raise Refused(ErrorCode.INVALID_REQUEST, "the topic is named twice")
-        name = _name(broker, asked)
+        name = await _name(broker, asked)
         _check_rights(broker, call, name, answer)
         if name in broker.topics:
             answer.name, answer.topic_id = name, broker.topics[name].id
@@ -70,10 +70,11 @@ def _may(call: Call, operation: Operation, name: str) -> bool:
     return may_cluster(call, Operation.DELETE) or may_topic(call, operation, name)
 
 
-def _name(broker: Broker, asked: Asked) -> str:
+async def _name(broker: Broker, asked: Asked) -> str:
     if (asked.name is None) == (asked.topic_id == NO_UUID):
         raise Refused(ErrorCode.INVALID_REQUEST, "wanted either the name or the id of a topic")
     if asked.name is not None:
         return asked.name
     # also of one that is not served
-    return broker.topics.name_of(asked.topic_id) or find_topic_of_id(broker, asked.topic_id).name
+    name = await broker.topics.name_sought(asked.topic_id)
+    return name or find_topic_of_id(broker, asked.topic_id).name

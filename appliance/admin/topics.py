@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any, TypedDict, cast
 
 from typing_extensions import NotRequired
@@ -31,10 +32,12 @@ from appliance.config.config_words import in_words
 from appliance.errors import Refused
 from appliance.protocol import ErrorCode
 from appliance.storage._log_metrics import LogFacts, log_facts
+from appliance.topics.deleted_everywhere import await_start
 from appliance.topics.known_end import check_end_is_known, check_led
 from appliance.topics.topic import DEFAULT, Topic, check_own
 
 FLUSH_SECONDS_MAX = 30.0  # to empty a topic, unsynced records must become durable within this time
+EMPTIED_S = 30.0  # the same of followers; by then one that is silent is not in sync any more
 
 
 class TopicRow(TypedDict):
@@ -240,7 +243,10 @@ async def empty_topic(call: Call) -> Emptied:
     before = await leaders.offsets(topic, dict.fromkeys(elsewhere, EARLIEST))
     logs = [topic.log(each) for each in numbers if each not in elsewhere]
     before |= {log.partition: log.log_start_offset for log in logs}
-    await asyncio.to_thread(empty, logs)
+    ends = await asyncio.to_thread(empty, logs)
+    until_s = time.monotonic() + EMPTIED_S
+    for log, end in zip(logs, ends, strict=True):
+        await await_start(log, end, until_s)
     after = await leaders.delete_all(topic, elsewhere)
     after |= {log.partition: log.log_start_offset for log in logs}
     return {
@@ -252,16 +258,20 @@ async def empty_topic(call: Call) -> Emptied:
     }
 
 
-def empty(logs: list[Log]) -> None:
+def empty(logs: list[Log]) -> list[int]:
+    """Up to which offsets."""
     for log in logs:
         check_end_is_known(log)
+    ends = []
     for log in logs:
         log.ask_commit()
     for log in logs:
         if log.durable_offset < log.log_end_offset:
             log.flush(FLUSH_SECONDS_MAX)
-        log.delete_before(log.high_watermark)
+        ends.append(log.high_watermark)
+        log.delete_before(ends[-1])
         check_led(log)
+    return ends
 
 
 ORDERS = (

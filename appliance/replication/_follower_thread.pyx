@@ -393,18 +393,45 @@ cdef void _take_partition(Follower* it, const uint8_t* topic_id,
 cdef void _settle(Follower* it) noexcept nogil:
     """All is on its way to the disk already: the first wait is for the commit of all."""
     cdef int64_t until_ns = monotonic_ns() + SETTLE_NS
-    cdef PartitionLog* log
     cdef size_t i
     for i in range(0 if mutant(b"follower_counts_unsynced") else it.settling.size()):
         _await(it, it.settling[i].get(), until_ns)
-    for i in range(it.shortening.size()):
-        log = it.shortening[i].get().log.get()
-        if (it.shortening[i].get().leader_start <= log_high_watermark(log)
-                and not followed_is_maintained(it.shortening[i].get())):
-            # What cannot be deleted now is when the leader tells of more.
-            log_advance_start(log, it.shortening[i].get().leader_start)
     it.settling.clear()
-    it.shortening.clear()
+    _shorten(it)
+
+
+cdef void _shorten(Follower* it) noexcept nogil:
+    """The leader tells its start once. What cannot be deleted now is after the next answer: whoever
+    had it deleted waits for that."""
+    cdef vector[FollowedRef] later
+    cdef Followed* each
+    cdef PartitionLog* log
+    cdef size_t i
+    for i in range(it.shortening.size()):
+        each = it.shortening[i].get()
+        log = each.log.get()
+        if each.leader_start <= log.log_start_offset.load() or not _is_followed(it, each):
+            continue
+        if each.leader_start <= log_high_watermark(log) and not followed_is_maintained(each):
+            log_advance_start(log, each.leader_start)
+        elif not _has(&later, each):
+            later.push_back(it.shortening[i])
+    it.shortening.swap(later)
+
+
+cdef bint _is_followed(Follower* it, Followed* each) noexcept nogil:
+    cdef ScopeLock lock
+    lock.hold(it.guard)
+    entry = it.followed.find(followed_key(<const uint8_t*>each.topic_id.data(), each.partition))
+    return entry != it.followed.end() and dereference(entry).second.get() == each
+
+
+cdef bint _has(const vector[FollowedRef]* all_of_them, const Followed* each) noexcept nogil:
+    cdef size_t i
+    for i in range(all_of_them.size()):
+        if all_of_them.at(i).get() == each:
+            return True
+    return False
 
 
 cdef void _await(Follower* it, Followed* each, int64_t until_ns) noexcept nogil:

@@ -12,12 +12,14 @@ import confluent_kafka
 import confluent_kafka.admin
 import kafka
 import pytest
+import requests
 
 from appliance import config
 from appliance._log import Log
+from appliance.admin import topics
 from appliance.replication._replica_fetcher import Fetcher
 from appliance.server import Server
-from tests.support.logs import everything, one_log
+from tests.support.logs import batch, everything, one_log
 from tests.support.replica_site import REPLICATION
 
 COUNT = 500
@@ -49,7 +51,9 @@ def served(data: Path) -> Iterator[tuple[Server, str]]:
 
 
 @contextmanager
-def led(server: Server, address: str, follower: Log) -> Iterator[Log]:
+def led(
+    server: Server, address: str, follower: Log, is_followed: bool = True
+) -> Iterator[Log]:
     """The log of `t`-0, once it is led and followed."""
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": address})
     admin.create_topics([confluent_kafka.admin.NewTopic("t", 1, 1)])["t"].result()
@@ -61,7 +65,8 @@ def led(server: Server, address: str, follower: Log) -> Iterator[Log]:
     host, _, port = address.rpartition(":")
     fetcher = Fetcher(1, host, int(port), 2, 7, REPLICATION)
     fetcher.add(topic.id.bytes, "t", 0, follower)
-    fetcher.start()
+    if is_followed:
+        fetcher.start()
     try:
         yield log
     finally:
@@ -120,3 +125,83 @@ def test_a_consumer_does_not_see_what_the_follower_lacks(tmp_path: Path) -> None
         log.set_in_sync(1, [], [], 1)
         assert next(consumer).value == b"not yet"
         consumer.close()
+
+
+# What is deleted
+
+
+def delete(address: str, offset: int, timeout_s: float = 20) -> int:
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": address})
+    where = confluent_kafka.TopicPartition("t", 0, offset)
+    (deleted,) = admin.delete_records([where], operation_timeout=timeout_s).values()
+    return int(deleted.result(40).low_watermark)
+
+
+def empty(server: Server) -> requests.Response:
+    url = f"http://{server.admin_address}/api/v1/topics/t/empty"
+    return requests.post(url, timeout=40)
+
+
+def test_what_is_deleted_is_deleted_at_the_follower(tmp_path: Path) -> None:
+    """When it is answered: the leader may die in the next moment."""
+    with (
+        served(tmp_path / "1") as (server, address),
+        one_log(tmp_path / "2") as follower,
+        led(server, address, follower),
+    ):
+        produce_by_librdkafka(address)
+        assert (delete(address, 3), follower.log_start_offset) == (3, 3)
+        emptied = empty(server)
+        assert emptied.json()["partitions"][0] == {
+            "partition": 0, "from_offset": 3, "to_offset": COUNT}  # fmt: skip
+        assert follower.log_start_offset == COUNT
+
+
+def test_a_follower_that_was_busy_deletes_it_then(tmp_path: Path) -> None:
+    """Its leader tells the start once, and something else has the log's files just then."""
+    with (
+        served(tmp_path / "1") as (server, address),
+        one_log(tmp_path / "2") as follower,
+        led(server, address, follower),
+    ):
+        produce_by_librdkafka(address)
+        is_over = threading.Event()
+
+        def keep_busy() -> None:
+            while not is_over.is_set():
+                follower.retain(keep_from=0)
+
+        busy = [threading.Thread(target=keep_busy) for _ in range(2)]
+        for each in busy:
+            each.start()
+        threading.Timer(1.5, is_over.set).start()
+        assert (delete(address, 3), follower.log_start_offset) == (3, 3)
+        is_over.set()
+        for each in busy:
+            each.join()
+
+
+def test_who_cannot_be_waited_for_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topics, "EMPTIED_S", 0.2)
+    with (
+        served(tmp_path / "1") as (server, address),
+        one_log(tmp_path / "2") as follower,
+        led(server, address, follower, is_followed=False) as log,
+    ):
+        log.set_in_sync(1, [], [], 1)
+        log.append_durable(batch("a", "b"))
+        assert delete(address, 1) == 1, "nobody else is in sync"
+        log.set_in_sync(1, [2], [], 1)
+        with pytest.raises(confluent_kafka.KafkaException) as refused:
+            delete(address, 2, timeout_s=0.2)
+        assert refused.value.args[0].code() == confluent_kafka.KafkaError.REQUEST_TIMED_OUT
+        refusal = empty(server)
+        assert refusal.status_code == 504
+        assert "t-0: what is before offset 2 is deleted here" in refusal.text
+        assert "brokers [2]" in refusal.text
+        log.set_in_sync(1, [], [2], 1)
+        assert empty(server).status_code == 504, "who joins may lead next"
+        log.set_in_sync(1, [], [], 1)
+        assert empty(server).json()["partitions"][0]["to_offset"] == 2

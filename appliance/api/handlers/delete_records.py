@@ -4,6 +4,9 @@ Readers lose the records below at once; disk space is freed by whole segments. A
 start changes nothing and returns the start. A ListOffsets that the same connection sends after it,
 without waiting for the response, returns the new start.
 
+The response waits, within the timeout, until the start is at all replicas in sync, so that the
+next leader does not show the records again: REQUEST_TIMED_OUT says that one may.
+
 If the offset is above the durable end, written records are made durable first, within the timeout:
 a client with an acknowledgement of acks=1 may delete them. A new leader that does not know its high
 watermark yet answers LEADER_NOT_AVAILABLE where that decides, and one that is deposed meanwhile
@@ -17,6 +20,9 @@ Kafka).
 
 from __future__ import annotations
 
+import time
+from typing import NamedTuple
+
 from appliance._log import Log
 from appliance.access.acls import Operation
 from appliance.api.handlers.authorization import allowed_topic
@@ -26,6 +32,7 @@ from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError, Refused
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+from appliance.topics.deleted_everywhere import await_start
 from appliance.topics.known_end import check_led, end_unknown, knows_end
 
 KEY = 21
@@ -37,34 +44,53 @@ Asked = DeleteRecordsRequest.DeleteRecordsPartition
 Answer = DeleteRecordsResponse.DeleteRecordsPartitionResult
 
 
+class Deletion(NamedTuple):
+    answer: Answer
+    log: Log | None  # None: it was refused
+    offset: int  # what is before it is deleted here
+
+
 async def handle(
     broker: Broker, request: DeleteRecordsRequest, call: Call
 ) -> DeleteRecordsResponse:
-    answers = []
+    deletions: list[tuple[str, list[Deletion]]] = []
     async with call.turn():
         for topic in request.topics:  # Python 3.10 awaits in no comprehension within another
-            partitions = [
+            own = [
                 await _partition(broker, topic.name, asked, request.timeout_ms, call)
                 for asked in topic.partitions
             ]
-            answers.append(
-                DeleteRecordsResponse.DeleteRecordsTopicResult(
-                    name=topic.name, partitions=partitions
-                )
-            )
+            deletions.append((topic.name, own))
+    answers = []
+    for name, own in deletions:
+        told = [await _everywhere(each, request.timeout_ms, call) for each in own]
+        answers.append(DeleteRecordsResponse.DeleteRecordsTopicResult(name=name, partitions=told))
     return DeleteRecordsResponse(topics=answers)
 
 
 async def _partition(
     broker: Broker, topic: str, asked: Asked, timeout_ms: int, call: Call
-) -> Answer:
+) -> Deletion:
     answer = Answer(partition_index=asked.partition_index, low_watermark=-1)
     try:
         log = find_log(
             allowed_topic(broker, call, Operation.DELETE, topic), asked.partition_index
         )
         _check_policy(broker, topic)
-        await call.on_thread(_delete, log, asked.offset, call.seconds_left(timeout_ms))
+        offset = await call.on_thread(_delete, log, asked.offset, call.seconds_left(timeout_ms))
+        return Deletion(answer, log, offset)
+    except ApplianceError as error:
+        answer.error_code = error.kafka_code
+    return Deletion(answer, None, -1)
+
+
+async def _everywhere(deletion: Deletion, timeout_ms: int, call: Call) -> Answer:
+    answer, log, offset = deletion
+    if log is None:
+        return answer
+    try:
+        until_s = time.monotonic() + call.seconds_left(timeout_ms)
+        await await_start(log, offset, until_s)
         answer.low_watermark = log.log_start_offset
     except ApplianceError as error:
         answer.error_code = error.kafka_code
@@ -79,14 +105,17 @@ def _check_policy(broker: Broker, topic: str) -> None:
         raise Refused(ErrorCode.POLICY_VIOLATION, f"{topic} has cleanup.policy {policy}")
 
 
-def _delete(log: Log, offset: int, seconds: float) -> None:
+def _delete(log: Log, offset: int, seconds: float) -> int:
+    """Up to which offset."""
     is_within = HIGH_WATERMARK < offset <= log.high_watermark
     if not is_within and not knows_end(log):
         raise end_unknown(log, ErrorCode.LEADER_NOT_AVAILABLE)  # which clients try again for
     if not is_within and log.high_watermark < log.log_end_offset:
         _make_durable(log, seconds)
-    log.delete_before(_target(log, offset))
+    target = _target(log, offset)
+    log.delete_before(target)
     check_led(log)
+    return target
 
 
 def _make_durable(log: Log, seconds: float) -> None:

@@ -123,11 +123,15 @@ def of_groups(broker: Broker) -> Values:
     found: Values = {}
     groups = broker.lag.snapshot().groups
     for each in groups:
+        if each.unknown_partitions:
+            continue  # what is known alone looks as if the group had caught up
         found[f"group/{each.group}/lag_records"] = each.records
         if each.seconds is not None:
             found[f"group/{each.group}/lag_seconds"] = each.seconds
     if groups:
-        found["broker/lag_records"] = max(each.records for each in groups)
+        whole = [each.records for each in groups if not each.unknown_partitions]
+        if whole:
+            found["broker/lag_records"] = max(whole)
         known = [each.seconds for each in groups if each.seconds is not None]
         if known:
             found["broker/lag_seconds"] = max(known)

@@ -22,7 +22,7 @@ from appliance.admin.shown_message import AS, FULL, shown
 from appliance.admin.topic_lookup import topic_of
 from appliance.admin.topic_schemas import decoders_of
 from appliance.catalog import kafka_uuid
-from appliance.topics.known_end import is_new_leader
+from appliance.topics.known_end import is_watermark_stale
 from appliance.topics.topic import Topic
 
 NOT_SERVED = -1  # the end of a partition that is not open
@@ -86,14 +86,14 @@ def events_of(found: list[ScannedRecord], decoders: Decoders, is_full: bool) -> 
 
 
 def end_of(log: Log | None) -> int:
-    return NOT_SERVED if log is None or is_new_leader(log) else log.last_stable_offset
+    return NOT_SERVED if log is None or is_watermark_stale(log) else log.last_stable_offset
 
 
 def news(topic: Topic, ends: dict[int, int]) -> list[Range]:
-    """What came since; `ends` is moved. Of a new leader's log it is told when its end is known."""
+    """What came since; `ends` is moved. Of a log whose end is not known yet it is told then."""
     found = []
     for number, log in enumerate(topic.logs):
-        if log is not None and is_new_leader(log):
+        if log is not None and is_watermark_stale(log):
             continue
         before, end = ends.get(number, 0), end_of(log)
         if end > before != NOT_SERVED:

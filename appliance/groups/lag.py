@@ -14,7 +14,9 @@ groups begin the broker knows itself.
 
 In a cluster there are partitions that other brokers have alone. Their leaders are asked where they
 end, once in a round for all groups; the age of a record there is the time since a round first knew
-of it. What a leader does not tell is in no sum, and is counted as unknown.
+of it. What a leader does not tell is in no sum, and is counted as unknown. So is what is here and
+whose watermark is not known yet: that of before would be no lag at all. The past has no sample of a
+topic then.
 
 All groups are measured every `group.lag.interval.seconds`, some at a time: the event loop compares
 numbers, a thread beside it reads the disk. Readers get the last round, which costs them nothing.
@@ -45,7 +47,7 @@ from appliance._log import Log
 from appliance.config import GroupsConfig
 from appliance.errors import ApplianceError
 from appliance.groups.lag_elsewhere import Elsewhere, Ends
-from appliance.groups.lag_history import History, LagSample, Series
+from appliance.groups.lag_history import History, LagSample, Measured, Series
 from appliance.groups.records import Partition
 from appliance.groups.states import GroupRefused
 from appliance.machine.believed_time import WallClock
@@ -53,6 +55,7 @@ from appliance.process import event_log
 from appliance.protocol import ErrorCode
 from appliance.record import _batch
 from appliance.storage._read_from_python import FileSlice
+from appliance.topics.known_end import is_watermark_stale
 
 logger = event_log.named("groups.lag")
 
@@ -78,7 +81,7 @@ class PartitionLag(NamedTuple):
     topic: str
     partition: int
     committed: int | None  # the next offset to read; None: nothing was committed yet
-    start: int | None  # None: unknown, for another broker does not tell
+    start: int | None  # None: unknown, for another broker has not told
     end: int | None  # the high watermark; None: the same
     records: int  # end - committed, or from where it would begin; never below 0, which is unknown
     lost: int  # of these, records that were deleted before they were read
@@ -105,7 +108,7 @@ class GroupLag(NamedTuple):
 
     @property
     def unknown_partitions(self) -> int:
-        """In no sum: other brokers do not tell where they end, or where a share group begins."""
+        """In no sum: other brokers have not told where they end, or where a share group begins."""
         return sum(each.end is None for each in self.partitions)
 
 
@@ -170,7 +173,7 @@ class PartitionProgress(NamedTuple):
     partition: Partition
     log: Log | None  # None: others have it, or it is not known where the group is
     committed: int | None
-    ends: Ends | None  # None: they do not tell
+    ends: Ends | None  # None: others have not told
     begins_at_end: bool
 
     @property
@@ -366,7 +369,9 @@ class Lag:
         """None of a partition that is not served, or no more."""
         log, elsewhere = self._find_log(*place), self.elsewhere
         ends: Ends | None
-        if log is not None:
+        if log is not None and is_watermark_stale(log):  # first: it may get known meanwhile
+            log = ends = None
+        elif log is not None:
             ends = Ends(log.log_start_offset, log.high_watermark)
         elif elsewhere is not None and elsewhere.is_there(place):
             ends = elsewhere.ends(place)
@@ -480,10 +485,12 @@ def _largest(lags: Iterable[PartitionLag]) -> float | None:
     return max(known, default=None)
 
 
-def _series(groups: Iterable[GroupLag]) -> Iterator[tuple[Series, tuple[int, float | None]]]:
+def _series(groups: Iterable[GroupLag]) -> Iterator[tuple[Series, Measured | None]]:
     for group in groups:
         by_topic: dict[str, list[PartitionLag]] = {}
         for each in group.partitions:
             by_topic.setdefault(each.topic, []).append(each)
         for topic, lags in by_topic.items():
-            yield (group.group, topic), (sum(each.records for each in lags), _largest(lags))
+            records = sum(each.records for each in lags)
+            is_known = all(each.end is not None for each in lags)
+            yield (group.group, topic), (records, _largest(lags)) if is_known else None

@@ -15,6 +15,7 @@ NOT_KNOWN_MS = -1
 FIELDS = 3  # time, records, milliseconds of lag
 
 Series = tuple[str, str]  # group and topic
+Measured = tuple[int, float | None]  # records and seconds
 
 
 class LagSample(NamedTuple):
@@ -30,19 +31,23 @@ class History:
         self._series_max = series_max
         self._rings: dict[Series, array[int]] = {}
 
-    def add(self, at_ms: int, measured: Mapping[Series, tuple[int, float | None]]) -> None:
-        """One round. What is not in it is gone, with all of its past."""
+    def add(self, at_ms: int, measured: Mapping[Series, Measured | None]) -> None:
+        """One round. What is not in it is gone, with all of its past; None is unknown, and gets no
+        sample."""
         self._forget(measured.keys())
         self.left_out = 0
-        for series, (records, seconds) in measured.items():
+        for series, values in measured.items():
             ring = self._rings.get(series)
             if ring is None:
                 if len(self._rings) >= self._series_max:
                     self.left_out += 1
                     continue
                 ring = self._rings[series] = array("q")
+            if values is None:
+                continue
             if len(ring) >= self._fields_max:
                 del ring[:FIELDS]
+            records, seconds = values
             lag_ms = NOT_KNOWN_MS if seconds is None else round(seconds * 1000)
             ring.extend((at_ms, min(records, LONG_MAX), min(lag_ms, LONG_MAX)))
 

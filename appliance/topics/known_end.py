@@ -24,6 +24,15 @@ def is_new_leader(log: Log) -> bool:
     return log.high_watermark < log.leads_from
 
 
+def is_watermark_stale(log: Log) -> bool:
+    """Its watermark is from before: it leads, and has not heard of its followers, or it was opened,
+    and no leader has told it anything since. That of other followers is some milliseconds old."""
+    if is_new_leader(log):
+        return True
+    begins_anew = log.high_watermark <= log.log_start_offset < log.log_end_offset
+    return begins_anew and log.role in ("follower", "nobody")
+
+
 def check_end_is_known(log: Log) -> None:
     if not knows_end(log):
         raise end_unknown(log)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from appliance._log import Log
-from appliance.admin import message_filter, message_scan, topics
-from appliance.admin.live_messages import news
+from appliance.admin import history_values, message_filter, message_scan, topics
+from appliance.admin.live_messages import end_of, news
 from appliance.admin.message_ranges import Range
 from appliance.admin.offset_reset import bounds_here
 from appliance.api.handlers import (
@@ -25,10 +25,13 @@ from appliance.api.handlers.list_offsets import EARLIEST, LARGEST, LATEST, Asked
 from appliance.broker.partition_leaders import PartitionLeaders
 from appliance.bulk_http.leader_range import LeaderRange
 from appliance.bulk_http.range_read import log_of
+from appliance.config import GroupsConfig
 from appliance.errors import NotLeader, Refused
+from appliance.groups.lag import GroupProgress, Lag
+from appliance.groups.records import Partition
 from appliance.protocol import ErrorCode
 from appliance.share.reading import reset_offset
-from appliance.topics.known_end import knows_end
+from appliance.topics.known_end import is_watermark_stale, knows_end
 from appliance.topics.topic import Topic
 from tests.support.logs import NOW, batch, one_log
 
@@ -224,3 +227,72 @@ def test_who_follows_live_gets_what_came_when_it_is_known(log: Log) -> None:
     gets_known(log)
     assert [(each.first, each.end) for each in news(topic, ends)] == [(2, COUNT)]
     assert ends == {0: COUNT}
+
+
+def test_a_replica_that_was_just_opened_shows_no_old_messages_as_new(log: Log) -> None:
+    """Its watermark goes from the start to what counts when its leader speaks."""
+    log.follow(EPOCH + 1, OTHER)
+    topic: Any = SimpleNamespace(logs=[log])
+    ends = {0: end_of(log)}
+    assert news(topic, ends) == []
+    log.tell_replicated(EPOCH + 1, 2)
+    assert news(topic, ends) == []
+    log.tell_replicated(EPOCH + 1, COUNT)
+    assert [(each.first, each.end) for each in news(topic, ends)] == [(2, COUNT)]
+
+
+# Lag of groups
+
+
+@pytest.mark.parametrize("role", ["leader", "follower", "nobody"])
+def test_the_lag_of_a_group_is_not_told_by_a_watermark_of_before(
+    log: Log, role: str
+) -> None:
+    """It would be none."""
+    if role == "follower":
+        log.follow(EPOCH + 1, OTHER)
+    elif role == "nobody":
+        log.follow(EPOCH + 1, -1)
+    assert is_watermark_stale(log)
+    world = World(log)
+    (unknown,) = asyncio.run(world.lag.of_group("g")).partitions
+    assert (unknown.committed, unknown.end, unknown.records, unknown.seconds) == (1, None, 0, None)
+    assert world.lag.records_of("g", {"t"}).unknown_partitions == 1
+    if role == "leader":
+        gets_known(log)
+    else:
+        log.follow(EPOCH + 2, OTHER)
+        log.tell_replicated(EPOCH + 2, COUNT)
+    (known,) = asyncio.run(world.lag.of_group("g")).partitions
+    assert (known.end, known.records) == (COUNT, COUNT - 1)
+
+
+def test_the_past_of_a_lag_has_no_sample_of_what_is_unknown(log: Log) -> None:
+    world = World(log)
+    gets_known(log)
+    asyncio.run(world.lag.round())
+    log.append(batch("e"))
+    log.lead(EPOCH + 1, ME, [OTHER], [ME, OTHER], 1)
+    asyncio.run(world.lag.round())
+    broker: Any = SimpleNamespace(lag=world.lag)
+    assert history_values.of_groups(broker) == {}
+    (samples,) = world.lag.history("g").topics.values()
+    assert [each.records for each in samples] == [COUNT - 1]
+    log.set_in_sync(EPOCH + 1, [ME], [], 1)
+    log.flush(LATE_S)
+    asyncio.run(world.lag.round())
+    (samples,) = world.lag.history("g").topics.values()
+    assert [each.records for each in samples] == [COUNT - 1, COUNT]
+    assert history_values.of_groups(broker)["group/g/lag_records"] == COUNT
+
+
+class World:
+    """A group that has read one record of the log."""
+
+    def __init__(self, log: Log) -> None:
+        progress = GroupProgress("classic", {Partition("t", 0): 1})
+        source: Any = SimpleNamespace(
+            groups_that_read=lambda: ["g"], progress=lambda group: progress
+        )
+        loaded: Any = None
+        self.lag = Lag(GroupsConfig(), lambda *_: log, [source], loaded, lambda: NOW)

@@ -33,7 +33,7 @@ from appliance.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsResponse,
 )
-from appliance.topics.known_end import is_new_leader
+from appliance.topics.known_end import is_watermark_stale
 from appliance.topics.topic import Topic
 
 KEY = 90
@@ -131,7 +131,7 @@ async def _ask_leaders(
 
 
 def _epoch_and_end(broker: Broker, topic: Topic, partition: int) -> tuple[int, int | None]:
-    """None: another broker leads it, and does not tell; or this one does, and is new."""
+    """None: another broker leads it, and does not tell; or nobody has told this one yet."""
     check_partition(topic, partition)
     elsewhere, place = broker.lag.elsewhere, Partition(topic.name, partition)
     if elsewhere is None:
@@ -142,4 +142,4 @@ def _epoch_and_end(broker: Broker, topic: Topic, partition: int) -> tuple[int, i
         ends = elsewhere.ends(place)
         return epoch, None if ends is None else ends.end
     log = topic.log(partition)
-    return epoch, None if is_new_leader(log) else log.high_watermark
+    return epoch, None if is_watermark_stale(log) else log.high_watermark

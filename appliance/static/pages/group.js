@@ -105,10 +105,13 @@ function Remove({ group, onClose }) {
 /** One line for the group: the sum of the records, and the largest lag in time of its topics. */
 function summed(topics) {
   const each = Object.values(topics);
-  const times = [...new Set(each.flatMap((samples) => samples.map((one) => one.at_ms)))].sort(
-    (a, b) => a - b,
-  );
   const at = each.map((samples) => new Map(samples.map((one) => [one.at_ms, one])));
+  // What was unknown has no sample: a sum without it would look as if the group had caught up.
+  const begins = each.map((samples) => samples[0]?.at_ms ?? Infinity);
+  const isWhole = (time) => at.every((samples, i) => begins[i] > time || samples.has(time));
+  const times = [...new Set(each.flatMap((samples) => samples.map((one) => one.at_ms)))]
+    .filter(isWhole)
+    .sort((a, b) => a - b);
   const all = times.map((time) => at.map((samples) => samples.get(time)).filter(Boolean));
   return [
     times.map((time) => time / 1000),

@@ -53,6 +53,7 @@ class Problem(NamedTuple):
     partition: int
     offset: int
     what: str
+    end_offset: int = 0  # from there on it was read again
 
 
 @dataclass
@@ -61,6 +62,7 @@ class Look:
 
     found: list[ScannedRecord] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    deleted: list[Range] = field(default_factory=list)  # before they were read
     left: list[Range] = field(default_factory=list)  # not read yet
     offsets: int = 0  # read
     bytes: int = 0
@@ -122,20 +124,26 @@ def _read(
     while first < piece.end:
         if bounds is not None and seen.is_over(bounds):
             return piece._replace(first=first)
-        first = max(first, log.log_start_offset)  # retention may delete meanwhile
+        start = min(log.log_start_offset, piece.end)
+        if first < start:  # retention may delete meanwhile
+            seen.deleted.append(Range(piece.partition, first, start))
+            first = start
         if first >= piece.end:
             return None
         knows_less = is_behind(log, piece.end)  # first: it may get known meanwhile
         try:
             data = log.read(first, READ_BYTES, "stable")
         except (OffsetInHole, BatchCorrupt, BatchTorn) as error:
-            seen.problems.append(Problem(piece.partition, first, str(error)))
-            first = _behind(log, first)
+            end = _behind(log, first)
+            told = min(end, piece.end)
+            seen.problems.append(Problem(piece.partition, first, str(error), told))
+            first = end
             continue
         if not data:
             # Where what counts is known the asked end is too far.
             if knows_less:
-                seen.problems.append(Problem(piece.partition, first, unknown(log, piece.end)))
+                text = unknown(log, piece.end)
+                seen.problems.append(Problem(piece.partition, first, text, piece.end))
             return None
         begin = first
         for info in batches_in(data):
@@ -147,7 +155,7 @@ def _read(
             if not info.is_control and not any(
                 p == info.producer_id and a <= info.base_offset < b for p, a, b in aborted
             ):
-                first = _take(log, batch, room, wanted, bounds, seen)
+                first = _take(log, batch, room, info.next_offset, wanted, bounds, seen)
             if first < info.next_offset and bounds is not None and seen.is_over(bounds):
                 seen.offsets += first - begin
                 return piece._replace(first=first)
@@ -176,14 +184,16 @@ def _behind(log: Log, offset: int) -> int:
 
 
 def _take(
-    log: Log, batch: memoryview, piece: Range, wanted: Filter, bounds: Bounds | None, seen: Look
-) -> int:
+    log: Log, batch: memoryview, piece: Range, next_offset: int, wanted: Filter,
+    bounds: Bounds | None, seen: Look,
+) -> int:  # fmt: skip
     """Takes what matches; returns the first unread offset."""
     try:
         found = records(batch, size_max=BATCH_BYTES_MAX)
     except ApplianceError as error:
         log.note_damaged(piece.first, batch)
-        seen.problems.append(Problem(piece.partition, piece.first, str(error)))
+        end = min(next_offset, piece.end)
+        seen.problems.append(Problem(piece.partition, piece.first, str(error), end))
         return piece.first
     for record in found:
         if not piece.first <= record.offset < piece.end:

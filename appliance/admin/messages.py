@@ -69,7 +69,7 @@ async def list_messages(call: Call) -> Messages:
         "left_offsets": offsets_of(seen.left),
         "next": cursor_of(topic, seen.left) or None,
         "is_complete": not seen.left,
-        "problems": [{"partition": a, "offset": b, "what": c} for a, b, c in seen.problems],
+        "problems": [{"partition": a, "offset": b, "what": c} for a, b, c, _ in seen.problems],
     }
 
 

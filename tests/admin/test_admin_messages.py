@@ -15,10 +15,11 @@ from typing import Any
 import pyarrow
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from pyarrow import parquet
 
-from appliance.admin import message_filter, message_scan, shown_message
-from appliance.errors import RequestInvalid
+from appliance.admin import message_filter, message_replay, message_scan, shown_message
+from appliance.errors import RequestInvalid, TimedOut
 from appliance.record._records import Record
 from appliance.testing import RunningBroker
 from tests.support.rest import PREFIX, Rest
@@ -315,6 +316,77 @@ def test_a_replay_is_tried_first(rest: Rest, appliance_broker: RunningBroker) ->
         400, "invalid_request")
 
 
+def test_a_replay_says_what_it_did_not_read(
+    rest: Rest, appliance_broker: RunningBroker
+) -> None:
+    rest.post("/topics", {"name": "again"})
+    made = producer(appliance_broker)
+    for value in (b"a" * 50, b"b" * 50, b"c" * 50):
+        made.produce("orders", value)
+        assert made.flush(DEADLINE_S) == 0
+    cursor = rest.get("/topics/orders/range")["cursor"]
+    damage(appliance_broker, b"bbb")
+    body = {"to_topic": "again", "cursor": cursor, "dry_run": False}
+    done = rest.post("/topics/orders/replay", body)
+    (bad,) = done["unread"]
+    assert (bad["partition"], bad["first_offset"], bad["end_offset"]) == (0, 1, 2)
+    assert (done["count"], done["unread_offsets"], done["stopped"]) == (2, 1, None)
+    delete_before(appliance_broker, 1)
+    (gone, bad) = rest.post("/topics/orders/replay", {**body, "dry_run": True})["unread"]
+    assert gone == {"partition": 0, "first_offset": 0, "end_offset": 1,
+                    "what": "deleted before it was read"}  # fmt: skip
+    assert (bad["first_offset"], bad["end_offset"]) == (1, 2)
+
+
+def test_a_replay_that_stops_is_gone_on_with(
+    rest: Rest, appliance_broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was written before is not written again; of the piece at which it stopped nobody knows,
+    and that is said."""
+    rest.post("/topics", {"name": "orders", "partitions": 2})
+    rest.post("/topics", {"name": "again"})
+    produce(appliance_broker, 20)
+    write, fails = message_replay.append, iter([False, False, True, True])
+
+    async def slow(*given: Any) -> Any:
+        done = await write(*given)
+        if next(fails, False):
+            raise TimedOut("the others do not answer")
+        return done
+
+    monkeypatch.setattr(message_replay, "append", slow)
+    monkeypatch.setattr(message_replay, "PIECE_MESSAGES", 4)
+    body = {"to_topic": "again", "dry_run": False}
+    first = rest.post("/topics/orders/replay", body)
+    assert (first["count"], first["stopped"]) == (8, (
+        "8 messages of this step are in again, and of the next 4 some may be, which are there "
+        "twice when it is tried again: the others do not answer"))  # fmt: skip
+    rest_of_it = {**body, "cursor": first["next"]}
+    refusal = rest.ask("POST", "/topics/orders/replay", rest_of_it)
+    assert refusal.status == 504
+    assert "of the next 4 some may be, which are there twice" in refusal.body["error"]["message"]
+    last = rest.post("/topics/orders/replay", rest_of_it)
+    assert (last["count"], last["next"], last["stopped"]) == (12, None, None)
+    found = rest.get("/topics/again/messages", limit=100, **{"from": "oldest"})["messages"]
+    keys = [each["key"]["text"] for each in found]
+    assert len({*keys}) == 20
+    assert len(keys) == 20 + 2 * 4, "no more than it said"
+
+
+def damage(broker: RunningBroker, where: bytes) -> None:
+    (file,) = (broker.data_dir / "orders-0").glob("*.log")
+    at = file.read_bytes().index(where)
+    with file.open("r+b") as log:
+        log.seek(at)
+        log.write(b"B")
+
+
+def delete_before(broker: RunningBroker, offset: int) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    (deleted,) = admin.delete_records([TopicPartition("orders", 0, offset)]).values()
+    assert deleted.result(DEADLINE_S).low_watermark == offset
+
+
 # Following
 
 def test_new_messages_are_followed(rest: Rest, appliance_broker: RunningBroker) -> None:
@@ -453,11 +525,7 @@ def test_an_export_of_damage_does_not_end_as_if_it_were_whole(
     for value in (b"a" * 50, b"b" * 50):
         made.produce("orders", value)
         assert made.flush(DEADLINE_S) == 0
-    (file,) = (appliance_broker.data_dir / "orders-0").glob("*.log")
-    at = file.read_bytes().index(b"bbb")
-    with file.open("r+b") as log:
-        log.seek(at)
-        log.write(b"B")
+    damage(appliance_broker, b"bbb")
     with pytest.raises((http.client.IncompleteRead, ConnectionError)):
         exported(rest, "jsonl")
 

@@ -72,6 +72,7 @@ function rangesOf(letters) {
 
 async function replayed(letters, to) {
   let total = 0;
+  let unread = 0;
   for (const [topic, ranges] of rangesOf(letters)) {
     for (let cursor = ranges.join(","); cursor;) {
       const part = await api(`/topics/${encodeURIComponent(topic)}/replay`, {
@@ -79,10 +80,12 @@ async function replayed(letters, to) {
         body: { to_topic: to, cursor, dry_run: false },
       });
       total += part.count;
+      unread += part.unread_offsets;
       cursor = part.next;
+      if (part.stopped) throw new Error(`${some(total, "record")} written: ${part.stopped}`);
     }
   }
-  return total;
+  return { total, unread };
 }
 
 export function DeadLetters({ of, run, onClose }) {
@@ -117,7 +120,13 @@ export function DeadLetters({ of, run, onClose }) {
           </p>
         `
       }
-      ${done !== null && html`<p role="status">${some(done, "record")} written to ${to}</p>`}
+      ${done !== null && html`<p role="status">${some(done.total, "record")} written to ${to}</p>`}
+      ${
+        done?.unread > 0 &&
+        html`<p class="notice">
+          ${some(done.unread, "offset")} could not be read, and are left out
+        </p>`
+      }
     <//>
   `;
 }

@@ -157,6 +157,7 @@ function Preview({ found }) {
       ${" "}
       ${some(found.scanned_offsets, "offset")}.${found.first.length ? " First messages:" : ""}
     </p>
+    <${NotRead} offsets=${found.unread_offsets} what=${found.unread[0]?.what} />
     ${
       found.first.length > 0 &&
       html`
@@ -191,12 +192,26 @@ function Preview({ found }) {
   `;
 }
 
+function NotRead({ offsets, what }) {
+  return (
+    offsets > 0 &&
+    html`<p class="notice">
+      ${some(offsets, "offset")} could not be read, and are left out: ${what}
+    </p>`
+  );
+}
+
 export function Replay({ topic, partitions, partition, where, onClose }) {
   const range = useRange(topic, partition);
   const [to, setTo] = useState("");
   const [preview, setPreview] = useState(null);
-  const [done, setDone] = useState(null);
-  useEffect(() => setPreview(null), [range.found?.cursor, to]);
+  const [done, setDone] = useState(null); // what was written and what was not read
+  const [left, setLeft] = useState(null); // the cursor behind that: a second try goes on there
+  useEffect(() => {
+    setPreview(null);
+    setDone(null);
+    setLeft(null);
+  }, [range.found?.cursor, to]);
   const send = async () => {
     const cursor = await range.cursor();
     const body = { to_topic: to, cursor, filter: where };
@@ -206,15 +221,23 @@ export function Replay({ topic, partitions, partition, where, onClose }) {
       );
       return false;
     }
-    for (let next = cursor, total = 0; next;) {
+    let sum = done ?? { count: 0, unread: 0, what: "" };
+    for (let next = left ?? cursor; next;) {
       const part = await api(`${pathOf(topic)}/replay`, {
         method: "POST",
         body: { ...body, cursor: next, dry_run: false },
       });
-      total += part.count;
+      sum = {
+        count: sum.count + part.count,
+        unread: sum.unread + part.unread_offsets,
+        what: sum.what || part.unread[0]?.what,
+      };
       next = part.next;
-      setDone(total);
+      setDone(sum);
+      setLeft(next ?? "");
+      if (part.stopped) throw new Error(part.stopped);
     }
+    return sum.unread > 0 && left !== "" ? false : undefined; // first it is read
   };
   return html`
     <${Dialog} title=${`Replay messages of ${topic}`}
@@ -227,7 +250,8 @@ export function Replay({ topic, partitions, partition, where, onClose }) {
         </label>
         <${Range} range=${range} partitions=${partitions} where=${where} />
         ${preview && html`<${Preview} found=${preview} />`}
-        ${done !== null && html`<p role="status">${some(done, "message")} written</p>`}
+        ${done !== null && html`<p role="status">${some(done.count, "message")} written</p>`}
+        ${done !== null && html`<${NotRead} offsets=${done.unread} what=${done.what} />`}
       </div>
     <//>
   `;

@@ -13,6 +13,7 @@ from appliance.cli.moves.replicate import replicate
 from appliance.cli.moves.status import status
 from appliance.cli.remote.output import put_json, table
 from appliance.config import Ensemble
+from appliance.config.given_twice import given_twice
 from appliance.config.zookeeper import url_of
 from appliance.process.exit_codes import (
     FAILED,
@@ -38,9 +39,12 @@ ADMIN_PORT = 8780
 
 def urls(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[int, str]:
     try:
-        return dict(map(url_of, given))
+        found = [*map(url_of, given)]
     except ValueError as error:
         raise click.BadParameter(f"got {str(error)!r}, wanted ID=http://HOST:PORT") from None
+    if number := given_twice(str(each) for each, _ in found):
+        raise click.BadParameter(f"broker {number} is given twice, wanted once")
+    return dict(found)
 
 
 @click.group(cls=CommandGroup, invoke_without_command=True)

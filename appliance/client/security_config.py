@@ -160,6 +160,8 @@ def of_pairs(pairs: Iterable[str], prefix: str = "") -> SecurityConfig:
                 f"{prefix}{PASSWORD}: everybody on the machine can read a command line, use "
                 f"{PASSWORD}.file or {PASSWORD}.env"
             )
+        if known[name] in given:
+            raise ConfigInvalid(f"{prefix}{name}: given twice, wanted once")
         given[known[name]] = text
     try:
         return SecurityConfig(**given)

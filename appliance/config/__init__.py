@@ -22,8 +22,8 @@ access        logins and rights
 delegation_tokens  how long tokens are good that users hand on
 broker        directory, addresses and timers; it holds the parts above
 
-Below them `setting`, what a setting is, `addresses`, `listeners` and `names`; above them `sources`,
-where values come from. Names are Kafka's where Kafka has the setting. The table in
+Below them `setting`, what a setting is, `addresses`, `listeners`, `names` and `given_twice`; above
+them `sources`, where values come from. Names are Kafka's where Kafka has the setting. The table in
 `docs/operations.md` is printed by `python -m appliance.config`.
 """
 

@@ -19,6 +19,7 @@ else:
     import tomli as tomllib
 
 from appliance.config.broker import PARTS, BrokerConfig, settings
+from appliance.config.given_twice import given_twice
 from appliance.config.setting import ENVIRONMENT_PREFIX, PARSED, SettingInvalid, settings_of
 
 # read by setup.py, the crash tests and commands: not settings of a running broker
@@ -110,6 +111,14 @@ def from_pairs(pairs: Iterable[str]) -> Iterator[Given]:
         yield Given("--set", name.strip(), value)
 
 
+def checked(given: Iterable[Given]) -> list[Given]:
+    """Of one command line: also an older name and the one of now are the same."""
+    found = [*given]
+    if name := given_twice(each.named_anew().name for each in found):
+        raise SettingInvalid(f"--set {name}: given twice, wanted once")
+    return found
+
+
 def load(
     file: Path | None = None,
     environment: Mapping[str, str] | None = None,
@@ -120,7 +129,7 @@ def load(
     told = (
         *(from_file(file) if file else ()),
         *from_environment(environment or {}),
-        *from_pairs(pairs),
+        *checked(from_pairs(pairs)),
         *(Given("flag", name, text) for name, text in (flags or {}).items() if text is not None),
     )
     given = [each.named_anew() for each in told]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from appliance.config.addresses import NO_ENSEMBLE, Ensemble
+from appliance.config.given_twice import given_twice
 from appliance.config.names import NO_NAMES, Names
 from appliance.config.setting import HOUR_MS, SECOND_MS, Part, SettingInvalid, setting
 from appliance.config.tls import NO_FILE
@@ -116,11 +117,12 @@ class ZooKeeperConfig(Part):
     def __post_init__(self) -> None:
         self._check_login()
         try:
-            dict(map(url_of, self.cluster_pages.all))
+            urls = [*map(url_of, self.cluster_pages.all)]
         except ValueError as error:
             told = f"got {str(error)!r}, wanted ID=http://HOST:PORT"
             raise SettingInvalid(f"cluster.admin.urls: {told}") from None
-
+        if number := given_twice(str(each) for each, _ in urls):
+            raise SettingInvalid(f"cluster.admin.urls: broker {number} is given twice, wanted once")
 
     def _check_login(self) -> None:
         if self.auth_mechanism != CERTIFICATE:

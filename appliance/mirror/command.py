@@ -164,6 +164,8 @@ def all_parsed(pairs: Iterable[str]) -> dict[str, Any]:
             of_sides.setdefault(side, []).append(rest)
         else:
             name, value = parsed(pair)
+            if name in made:
+                raise click.UsageError(f"--set {name}: given twice, wanted once")
             made[name] = value
     for side, given in of_sides.items():
         made[f"{side}_security"] = of_pairs(given, f"--set {side}.")

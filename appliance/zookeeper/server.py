@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from appliance.config import Address
+from appliance.config.given_twice import given_twice
 from appliance.errors import ApplianceError
 from appliance.process.bound_child import bound
 from appliance.zookeeper.jaas import flag_of, settings_of
@@ -108,6 +109,8 @@ def _peer(number: int, word: str) -> Peer:
 
 
 def settings_in(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    if twice := given_twice(each.partition("=")[0] for each in words):
+        raise ZooKeeperUnavailable(f"{twice!r} is given twice, wanted once")
     for word in words:
         name, equals, value = word.partition("=")
         if not name or not equals or "\n" in word:

@@ -10,7 +10,7 @@ import click
 
 from appliance.cli.remote.api import PREFIX, Answer, Api, asks_a_broker, shows_an_answer
 from appliance.cli.remote.output import put_json, table
-from appliance.cli.remote.topic import setting, split
+from appliance.cli.remote.topic import setting, values_of
 from appliance.process.exit_codes import FAILED, UNHEALTHY, Command, Failed
 from appliance.process.spoken import duration, size, some
 
@@ -95,7 +95,7 @@ def get_config(api: Api, text: str) -> Answer:
 @shows_an_answer
 def set_config(api: Api, pairs: tuple[str, ...]) -> Answer:
     """Change settings that need no restart. NAME= restores the configured value."""
-    changes = {name: value or None for name, value in map(split, pairs)}
+    changes = {name: value or None for name, value in values_of(pairs).items()}
     answer = api.ask("PATCH", "/settings", {"configs": changes})
     yield answer
     yield from (setting(each) for each in answer["settings"] if each["name"] in changes)

@@ -10,6 +10,7 @@ from appliance.cli.remote.api import Answer, Api, asks_a_broker, part, shows_an_
 from appliance.cli.remote.offset_range import time_ms
 from appliance.cli.remote.output import put_json, table
 from appliance.cli.remote.topic import YES
+from appliance.config.given_twice import given_twice
 from appliance.process.exit_codes import NOT_FOUND, Command, Failed
 from appliance.process.spoken import duration, some
 
@@ -110,6 +111,8 @@ def reset_group(
     TO is earliest, latest, an OFFSET, a shift (+100, -100), a time (@2026-11-21T08:00, @-1h), or
     group:NAME for the committed offsets of that group."""
     body: dict[str, Any] = target(to)
+    if twice := given_twice(topics):
+        raise click.UsageError(f"--topic {twice}: given twice, wanted once")
     if topics:
         body["topics"] = [{"topic": each} for each in topics]
     path = f"/groups/{part(name)}/reset"

@@ -86,6 +86,8 @@ def set_quotas(api: Api, values: tuple[str, ...], **whom: Any) -> Answer:
         name, sign, value = each.partition("=")
         if not (name and sign and value):
             raise click.UsageError(f"got {each!r}, wanted NAME=VALUE: producer_byte_rate=10MiB")
+        if name in wanted:
+            raise click.UsageError(f"{name} is given twice, wanted once")
         wanted[name] = value
     yield from changed(api, entity(whom), wanted)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 
 from appliance.cli.remote.api import Answer, Api, part, shows_an_answer, sure
 from appliance.cli.remote.output import cell, table
+from appliance.config.given_twice import given_twice
 from appliance.process.exit_codes import FAILED, NOT_FOUND, Command, Failed
 from appliance.process.spoken import duration, moment, size, some
 
@@ -192,7 +193,7 @@ def create_topic(
     api: Api, name: str, partitions: int | None, factor: int | None, pairs: tuple[str, ...]
 ) -> Answer:
     """Create a topic."""
-    body: dict[str, Any] = {"name": name, "configs": dict(map(split, pairs))}
+    body: dict[str, Any] = {"name": name, "configs": values_of(pairs)}
     if partitions is not None:
         body["partitions"] = partitions
     if factor is not None:
@@ -215,7 +216,7 @@ def alter_topics(
     api: Api, names: tuple[str, ...], partitions: int | None, pairs: tuple[str, ...], dry_run: bool
 ) -> Answer:
     """Change configs of topics, or add partitions to one."""
-    configs = {key: value or None for key, value in map(split, pairs)}
+    configs = {key: value or None for key, value in values_of(pairs).items()}
     if len(names) > 1 or dry_run:
         if partitions is not None:
             raise click.UsageError("--partitions is for one topic, and without --dry-run")
@@ -299,6 +300,12 @@ def empty_topic(api: Api, name: str, is_sure: bool) -> Answer:
     yield done
     count = sum(each["to_offset"] - each["from_offset"] for each in done["partitions"])
     yield f"{name} emptied of {some(count, 'record')}"
+
+
+def values_of(pairs: Sequence[str]) -> dict[str, str]:
+    if name := given_twice(split(each)[0] for each in pairs):
+        raise click.BadParameter(f"{name} is given twice, wanted once")
+    return dict(map(split, pairs))
 
 
 def split(pair: str) -> tuple[str, str]:

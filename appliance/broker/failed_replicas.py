@@ -50,7 +50,7 @@ class FailedReplicas:
             # By the log: what is opened again may fail again, between two looks.
             self._known = common(self._known, failed)
             self._outlived = common(self._outlived, failed)
-            if self._new() and self._cluster.life:
+            if len(self._outlived) < len(failed) and self._cluster.life:
                 await self._give_up()
 
     def may_reopen(self, key: Key, log: Log) -> bool:

@@ -42,7 +42,9 @@ class Appliances:
         """A topic named without an appliance must be at each: one left out would be missed."""
         if self.chosen.pattern:
             matches = re.compile(self.chosen.pattern).fullmatch
-            return [name for name in self.endpoints[appliance].topics() if matches(name)]
+            found = self.endpoints[appliance].topics()
+            return [name for name in found
+                    if matches(name) or (appliance and matches(f"{appliance}/{name}"))]
         if not appliance:
             return list(self.names)
         here = [name for name in self.names if appliance_in(name) in ("", appliance)]

@@ -66,7 +66,8 @@ ROWS = (
     Row("subscribe", "", "batch, stream", "Topics, `a,b`. One of `subscribe`, `subscribePattern`, "
         "`assign`."),
     Row("subscribePattern", "", "batch, stream", "Topics whose whole name matches; evaluated again "
-        "for every query, and for every batch of a stream."),
+        "for every query, and for every batch of a stream. Of several appliances both names "
+        "count: `clicks.*` is of each of them, `north/.*` of one."),
     Row("assign", "", "batch, stream", '`{"a": [0, 1], "b": [2]}`: these partitions.'),
     Row("startingOffsets", "earliest; stream: latest", "batch, stream",
         '`earliest`, `latest`, or `{"a": {"0": 23, "1": -2}}`: -2 is the earliest, -1 the latest. '

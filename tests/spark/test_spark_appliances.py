@@ -67,6 +67,7 @@ def test_rows_have_the_name_of_their_appliance(topics: Topics, both: dict[str, s
         ({"subscribe": "south/clicks"}, {("south", 0): (0, 7)}),
         ({"subscribePattern": "cli.*"},
          {("north", 0): (0, 5), ("north", 1): (0, 3), ("south", 0): (0, 7)}),
+        ({"subscribePattern": "(south|west)/cli.*"}, {("south", 0): (0, 7)}),
         ({"assign": '{"clicks": [0], "north/clicks": [1]}'},
          {("north", 1): (0, 3), ("south", 0): (0, 7)}),
         ({"subscribe": CLICKS, "startingOffsets": json.dumps(

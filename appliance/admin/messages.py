@@ -11,9 +11,15 @@ from appliance.admin.message_ranges import Range, cursor_of, first_ranges, range
 from appliance.admin.message_scan import ScannedRecord, looked
 from appliance.admin.rights import READ_TOPIC
 from appliance.admin.route import Call, Param, get
+from appliance.admin.schema_registry import WAIT_SECONDS, WAIT_SECONDS_MAX
 from appliance.admin.shown_message import AS, FULL, Message, shown
 from appliance.admin.topic_lookup import readable, topic_of
 from appliance.admin.topic_schemas import decoders_of
+
+SCHEMA_WAIT = Param(
+    "schema_wait_ms", int, "How long a schema registry may take, for who cannot look again.",
+    int(WAIT_SECONDS * 1000), minimum=0, maximum=WAIT_SECONDS_MAX * 1000,
+)  # fmt: skip
 
 
 class Problem(TypedDict):
@@ -57,7 +63,8 @@ async def list_messages(call: Call) -> Messages:
         found.sort(key=lambda each: (-each.record.timestamp, each.partition, -each.record.offset))
         found, kept_back = found[: call.params["limit"]], found[call.params["limit"] :]
         seen.left = with_back(seen.left, kept_back, ranges)
-    decoders = await decoders_of(call, topic, [each.record for each in found])
+    records, wait_s = [each.record for each in found], call.params["schema_wait_ms"] / 1000
+    decoders = await decoders_of(call, topic, records, wait_s)
     is_full = call.params["full"]
     return {
         "messages": await asyncio.to_thread(
@@ -107,6 +114,7 @@ ROUTES = [
             Param("cursor", str, "Where to go on: `next` of the look before."),
             FULL,
             *AS,
+            SCHEMA_WAIT,
         ),
         reads_messages=True,
         rights=(READ_TOPIC,),

@@ -28,7 +28,8 @@ from appliance.process import event_log
 
 log = event_log.named("schema registry")
 
-WAIT_SECONDS = 1.0  # of a page
+WAIT_SECONDS = 1.0  # of a page; who cannot look again may wait longer
+WAIT_SECONDS_MAX = 30  # less than clients wait for an answer
 AGAIN_SECONDS = 10.0  # from a failure of the registry to the next attempt
 UNUSABLE_SECONDS = 30.0  # that a schema is said to be missing or bad before it is asked for again
 KEPT_MAX = 500  # schemas, and
@@ -65,13 +66,15 @@ class Registry:
     def _is_away(self) -> bool:
         return bool(self._away) and time.monotonic() < self._failed_at + AGAIN_SECONDS
 
-    async def known(self, keys: Iterable[SchemaKey]) -> dict[SchemaKey, Kept]:
+    async def known(
+        self, keys: Iterable[SchemaKey], wait_s: float = WAIT_SECONDS
+    ) -> dict[SchemaKey, Kept]:
         """All of them, each with a schema or why there is none."""
         wanted = list(dict.fromkeys(keys))
         tasks = [] if self._is_away else self._tasks(wanted)
         if tasks:
-            await asyncio.wait(tasks, timeout=WAIT_SECONDS)
-        return {each: self._told(each) for each in wanted}
+            await asyncio.wait(tasks, timeout=wait_s)
+        return {each: self._told(each, wait_s) for each in wanted}
 
     def _tasks(self, wanted: list[SchemaKey]) -> list[asyncio.Task[None]]:
         """Of one page."""
@@ -84,15 +87,15 @@ class Registry:
         kept = self._kept.get(key)
         return kept is None or (kept.until is not None and time.monotonic() >= kept.until)
 
-    def _told(self, key: SchemaKey) -> Kept:
+    def _told(self, key: SchemaKey, wait_s: float) -> Kept:
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
         if self.problem is not None:
             return Kept(problem=f"the registry is away: {self.problem}")
         if key in self._asking:
-            return Kept(problem=f"{self.place} has not answered in {WAIT_SECONDS:g} s; a later "
-                                "look may have it")  # fmt: skip
+            return Kept(problem=f"{self.place} has not answered in {wait_s:g} s; a later look "
+                                "may have it")  # fmt: skip
         return Kept(problem=f"not asked for: a page asks for {ASKED_MAX} schemas, all together for "
                             f"{WAITING_MAX}; a later look may have it")  # fmt: skip
 

@@ -19,7 +19,7 @@ from appliance.admin.registry_ids import SchemaKey, schema_named
 from appliance.admin.registry_look import RegistryLook
 from appliance.admin.rights import ALTER_TOPIC_CONFIGS, DESCRIBE_TOPIC
 from appliance.admin.route import OPERATOR, Call, delete, get, put
-from appliance.admin.schema_registry import Registry
+from appliance.admin.schema_registry import WAIT_SECONDS, Registry
 from appliance.admin.topic_lookup import topic_of
 from appliance.admin.topic_schema_rows import TopicSchema, TopicSchemaRows
 from appliance.config import SchemaRegistryConfig
@@ -88,9 +88,11 @@ def built(form: str, text: str, message: str) -> Decoder:
     return AvroDecoder(text) if form == "avro" else ProtobufDecoder(text, message)
 
 
-async def decoders_of(call: Call, topic: Topic, records: Iterable[Record]) -> Decoders:
-    """The decoders of the topic, and for other parts those of the registry for these records;
-    none for parts that the request wants as plain text."""
+async def decoders_of(
+    call: Call, topic: Topic, records: Iterable[Record], wait_s: float = WAIT_SECONDS
+) -> Decoders:
+    """The decoders of the topic, and for other parts those of the registry for these records,
+    for which it is waited so long; none for parts that the request wants as plain text."""
     rows = await asyncio.to_thread(TopicSchemaRows(call.broker.catalog).of, topic.name)
 
     def build() -> Decoders:
@@ -104,12 +106,13 @@ async def decoders_of(call: Call, topic: Topic, records: Iterable[Record]) -> De
         return Decoders(decoders.get("key"), decoders.get("value"))
 
     decoders = await asyncio.to_thread(build) if rows else Decoders()
-    decoders.registry = await look_of(call, topic, records, decoders)
+    decoders.registry = await look_of(call, topic, records, decoders, wait_s)
     return decoders
 
 
 async def look_of(
-    call: Call, topic: Topic, records: Iterable[Record], decoders: Decoders
+    call: Call, topic: Topic, records: Iterable[Record], decoders: Decoders,
+    wait_s: float = WAIT_SECONDS,
 ) -> RegistryLook | None:
     registry = call.schemas.registry
     if registry is None:
@@ -117,7 +120,7 @@ async def look_of(
     wanted = [part for part in PARTS if call.params[f"{part}_as"] == "auto"]
     parts = [part for part in wanted if getattr(decoders, part) is None]
     keys = await asyncio.to_thread(keys_named, parts, records)
-    known = await registry.known(keys)
+    known = await registry.known(keys, wait_s)
     described = call.described_topics()
 
     def may_tell(subject: str) -> bool:

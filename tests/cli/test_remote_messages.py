@@ -23,13 +23,14 @@ import pyarrow.parquet
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from appliance.admin.schema_registry import WAIT_SECONDS
 from appliance.cli.remote import offset_range
 from appliance.cli.remote.access import Access
 from appliance.cli.remote.api import Api
 from appliance.process import progress_bar
 from appliance.process.exit_codes import Command, Failed
 from appliance.testing import RunningBroker, running_broker
-from tests.admin.test_schema_registry import by_schema
+from tests.admin.test_schema_registry import Held, by_schema
 from tests.support.registry_schemas import Recording, recorded
 from tests.support.registry_servers import RepeatingRegistry
 from tests.support.rest import Rest
@@ -96,6 +97,23 @@ def test_records_are_decoded_by_the_registry_unless_plain_ones_are_wanted(tmp_pa
             '{"name": "Ada"}', "people-value")  # fmt: skip
         plain = json.loads(shell.out("consume people --json --plain -n 1"))
         assert (plain["value"], "value_schema" in plain) == (good.decode(), False)
+
+
+def test_a_slow_registry_is_waited_for(tmp_path: Path) -> None:
+    registry = RepeatingRegistry(recorded("karapace"))
+    value = struct.pack(">BI", 0, registry.ids["people-value"]) + b'{"name": "Ada"}'
+    held = Held(registry)
+    settings = {"schema.registry.url": registry.url}
+    with closing(registry), running_broker(tmp_path, settings) as broker:
+        shell = Shell(broker.admin)
+        shell.out("topic create people")
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        producer.produce("people", value)
+        assert producer.flush(30) == 0
+        slow = threading.Timer(1.5 * WAIT_SECONDS, held.let_go)  # longer than a page waits
+        slow.start()
+        assert shell.out("consume people") == '{"name": "Ada"}\n'
+        slow.join()
 
 
 def test_names_in_a_registry_do_nothing_to_a_terminal(tmp_path: Path) -> None:

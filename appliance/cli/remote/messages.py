@@ -23,6 +23,7 @@ from appliance.process.spoken import size as in_bytes
 from appliance.process.spoken import some
 
 BATCH = 500  # messages in one request
+SCHEMA_WAIT_MS = 10_000  # what is printed cannot be decoded later
 BATCH_BYTES = 2 << 20  # as JSON; the broker accepts a body of 4 MiB
 COPY_BYTES = 64 << 10  # of a file at once
 TOPIC = click.argument("topic", metavar="TOPIC")
@@ -265,7 +266,7 @@ def stored(
     while True:
         answer = api.get(
             f"/topics/{part(topic)}/messages", cursor=cursor, partition=partition,
-            limit=1000, full=True, **{"from": at.begin}, **query,
+            limit=1000, full=True, schema_wait_ms=SCHEMA_WAIT_MS, **{"from": at.begin}, **query,
         )  # fmt: skip
         for each in answer["problems"]:
             place = f"partition {each['partition']} offset {each['offset']}"

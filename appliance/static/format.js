@@ -14,6 +14,11 @@ export function bytes(value) {
 
 export const rate = (value) => (missing(value) ? dash : `${bytes(value)}/s`);
 
+// Between two lines of a chart: what is round in the unit that is written beside them.
+const powers = (base, from, to) =>
+  Array.from({ length: to - from }, (_, at) => base ** (from + at));
+bytes.steps = rate.steps = powers(2, 0, 50);
+
 export function count(value) {
   if (missing(value)) return dash;
   return typeof value === "string"
@@ -51,6 +56,19 @@ export function duration(seconds) {
   if (s < 365 * 86400) return two(Math.floor(s / 86400), "d", Math.floor((s % 86400) / 3600), "h");
   return `${(s / 86400 / 365).toFixed(1)}${NB}years`;
 }
+
+const MINUTE = 60;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+duration.steps = [
+  ...powers(10, -4, 1).flatMap((each) =>
+    [1, 2, 5].map((times) => Number((each * times).toPrecision(1))),
+  ),
+  ...[10, 15, 30],
+  ...[1, 2, 5, 10, 15, 30].map((each) => each * MINUTE),
+  ...[1, 2, 3, 6, 12].map((each) => each * HOUR),
+  ...[1, 2, 5, 10, 30, 100, 365].map((each) => each * DAY),
+];
 
 const pad = (value, size = 2) => String(value).padStart(size, "0");
 

@@ -63,6 +63,65 @@ def test_a_month_is_shown_in_its_range_and_zone(
         assert axe(page) == []
 
 
+# The share of a chart's width that its line takes.
+DRAWN = """(chart) => {
+  const canvas = chart.querySelector("canvas");
+  const [width, height] = [canvas.width, canvas.height];
+  const colours = canvas.getContext("2d").getImageData(0, 0, width, height).data;
+  const line = getComputedStyle(document.documentElement).getPropertyValue("--plot-1").trim();
+  const wanted = [1, 3, 5].map((at) => parseInt(line.slice(at, at + 2), 16));
+  let drawn = 0;
+  for (let x = 0; x < width; x++)
+    for (let y = 0; y < height; y++)
+      if (wanted.every((each, at) => colours[4 * (y * width + x) + at] === each)) {
+        drawn++;
+        break;
+      }
+  return drawn / width;
+}"""
+# What charts have at their axes.
+WRITTEN = """window.written = [];
+const before = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function (text, ...others) {
+  window.written.push(text);
+  return before.call(this, text, ...others);
+};"""
+
+
+@pytest.fixture
+def hour(tmp_path: Path) -> Iterator[RunningBroker]:
+    """A broker with an hour behind it, as one measures itself: some numbers once a minute only."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    now_s = int(time.time())
+    past = History(folder, 30, 1000)
+    for seconds in range(0, HOUR_S, 10):
+        past.add(now_s - seconds, {
+            "broker/in_bytes_per_s": 300_000.0, "broker/out_bytes_per_s": 90_000.0,
+            "broker/free_bytes": 5e9,
+            **({} if seconds % 60 else {"broker/lag_records": 700.0, "broker/logs_bytes": 3e9}),
+        })  # fmt: skip
+    past.close(now_s)
+    with running_broker(folder) as running:
+        yield running
+
+
+def test_what_is_measured_once_a_minute_is_a_line_among_steps_of_ten_seconds(
+    browser: Browser, hour: RunningBroker
+) -> None:
+    with opened(browser, hour) as console:
+        console.page.add_init_script(WRITTEN)
+        page = console.open("history?last=1h")
+        for title in ("Consumer lag, records", "Disk"):
+            chart = page.locator("section", has=page.get_by_role("heading", name=title))
+            expect(chart.locator("canvas")).to_be_visible()
+            assert chart.locator(".chart").evaluate(DRAWN) > 0.5, title
+        expect(chart.locator(".legend")).to_contain_text(re.compile(r"logs\s+2\.8.GiB"))
+        sizes = [each for each in page.evaluate("window.written") if each.endswith("iB/s")]
+        assert len(sizes) > 2
+        assert [each for each in sizes if "." in each] == [], "round in the unit that they have"
+
+
 def test_a_topic_has_a_history_and_a_range_of_its_own(
     browser: Browser, month: RunningBroker
 ) -> None:

@@ -8,6 +8,7 @@ import { TimeRange, rangeOf } from "../parts/time_range.js";
 import { bytes, count, duration, rate, short } from "../format.js";
 
 const ms = (value) => duration(value === null ? null : value / 1000);
+ms.steps = duration.steps.map((each) => Number((each * 1000).toPrecision(3)));
 const processors = (value) => (value === null ? "–" : value.toFixed(2));
 const lines = (...names) => Object.fromEntries(names);
 
@@ -79,8 +80,23 @@ function subjectOf({ topic, group }) {
   return { path: "/history", name: "", page: "", charts: OF_BROKER };
 }
 
+/** A series at `times`, which others may have more of: between two of its values, or for a while
+    behind its last, it is undefined; where it was not measured for longer than usual, null. */
+function valuesAt(times, series, value, step_s) {
+  const own = series.at_s;
+  const pauses = own.slice(1).map((at, index) => at - own[index]);
+  const usual = pauses.sort((a, b) => a - b)[Math.floor(pauses.length / 2)] ?? 0;
+  const longest = 2 * Math.max(usual, step_s);
+  let next = 0;
+  return times.map((second) => {
+    while (own[next] < second) next++;
+    if (own[next] === second) return series[value][next];
+    return (own[next] ?? second) - own[next - 1] <= longest ? undefined : null;
+  });
+}
+
 /** [seconds[], values[]…]; a step that is missing is a gap in the line. */
-export function aligned(data, names, value) {
+function aligned(data, names, value) {
   const each = names.map((name) => data.series[name]);
   const seconds = [...new Set(each.flatMap((one) => one.at_s))].sort((a, b) => a - b);
   const times = [];
@@ -89,13 +105,7 @@ export function aligned(data, names, value) {
     if (last !== undefined && at - last > 2 * data.step_s) times.push(last + data.step_s);
     times.push(at);
   }
-  return [
-    times,
-    ...each.map((one) => {
-      const at = new Map(one.at_s.map((second, index) => [second, one[value][index]]));
-      return times.map((second) => at.get(second) ?? null);
-    }),
-  ];
+  return [times, ...each.map((one) => valuesAt(times, one, value, data.step_s))];
 }
 
 function One({ chart, data, value }) {

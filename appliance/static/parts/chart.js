@@ -12,13 +12,25 @@ const tick = (second, splits) =>
     ? time(second * 1000).slice(5, 10)
     : time(second * 1000).slice(11);
 
+const isKnown = (value) => value !== null && value !== undefined;
+
+/** At a time for which others have a value, that of before; null: there is a gap. */
+function valueAt(values, index) {
+  let at = index;
+  while (at > 0 && values[at] === undefined) at--;
+  return values[at] ?? null;
+}
+
+/** A value beside the chart's lines: "64 KiB/s". */
+const inWords = (value, unit) => unit(value).replace(/\.0(?=\D)/, "");
+
 const SPIKE = 5;
 /** Where the chart ends: one value that is many times the others must not flatten them. Infinity:
     there is none. */
 export function ceiling(values) {
   const all = values
     .flat()
-    .filter((each) => each !== null)
+    .filter(isKnown)
     .sort((a, b) => a - b);
   const usual = all[Math.floor((all.length - 1) * 0.97)] ?? 0;
   return usual > 0 && all.at(-1) > SPIKE * usual ? 1.5 * usual : Infinity;
@@ -28,7 +40,7 @@ function highest(data, series) {
   let found = { value: -Infinity };
   series.forEach((name, index) =>
     data[index + 1].forEach((value, at) => {
-      if (value !== null && value > found.value) found = { value, name, second: data[0][at] };
+      if (isKnown(value) && value > found.value) found = { value, name, second: data[0][at] };
     }),
   );
   return found;
@@ -59,7 +71,12 @@ function options(series, unit, width, height, limit) {
         values: (_, splits) => splits.map((second) => tick(second, splits)),
         space: 66,
       },
-      { ...axis, size: 74, values: (_, splits) => splits.map(unit) },
+      {
+        ...axis,
+        size: 74,
+        values: (_, splits) => splits.map((value) => inWords(value, unit)),
+        ...(unit.steps && { incrs: unit.steps }),
+      },
     ],
     series: [
       {},
@@ -74,7 +91,8 @@ function options(series, unit, width, height, limit) {
   };
 }
 
-/** `data` is [seconds[], values of the first series[], …], null for a gap. `unit` formats a value.
+/** `data` is [seconds[], values of the first series[], …]: null for a gap, undefined where only
+    others have a value. `unit` formats a value; `unit.steps` are round ones.
     `idle`: what to say when all values are 0. `span`: the time shown, if not that of the data. */
 export function Chart({ label, series, data, unit, height = 190, idle, span }) {
   const box = useRef();
@@ -90,8 +108,9 @@ export function Chart({ label, series, data, unit, height = 190, idle, span }) {
   limit.current.span = span;
   const isIdle =
     idle && newest >= 0 && data.slice(1).every((each) => each.every((value) => !value));
+  const isShort = newest < 1 && !span; // a line has two ends
   useEffect(() => {
-    if (asTable || isIdle) return undefined;
+    if (asTable || isIdle || isShort) return undefined;
     const holder = box.current;
     const made = new uPlot(
       options(series, unit, holder.clientWidth, height, limit.current),
@@ -106,12 +125,12 @@ export function Chart({ label, series, data, unit, height = 190, idle, span }) {
       made.destroy();
       plot.current = undefined;
     };
-  }, [asTable, isIdle, theme, series.join()]);
+  }, [asTable, isIdle, isShort, theme, series.join()]);
   useEffect(() => {
     plot.current?.setData(data);
   }, [data, isWhole]);
   const pointed = at === null ? newest : Math.min(at, newest);
-  const values = series.map((name, index) => `${name} ${unit(data[index + 1][pointed])}`);
+  const values = series.map((name, index) => `${name} ${unit(valueAt(data[index + 1], pointed))}`);
   const said =
     newest < 0 ? "no data yet" : `${time(data[0][pointed] * 1000)}: ${values.join(", ")}`;
   const onKey = (event) => {
@@ -132,7 +151,10 @@ export function Chart({ label, series, data, unit, height = 190, idle, span }) {
           ${series.map(
             (name, index) => html`
               <span class=${`swatch-${index + 1}`}>
-                ${name} <b class="num">${newest < 0 ? "–" : unit(data[index + 1][pointed])}</b>
+                ${name}${" "}
+                <b class="num">
+                  ${newest < 0 ? "–" : unit(valueAt(data[index + 1], pointed))}
+                </b>
               </span>
             `,
           )}
@@ -175,6 +197,7 @@ export function Chart({ label, series, data, unit, height = 190, idle, span }) {
             <div class="chart" ref=${box} role="img" tabindex="0"
                 aria-label=${`${label}. ${said}. Arrow keys move along the line.`}
                 onKeyDown=${onKey} onBlur=${() => setAt(null)}></div>
+            ${isShort && html`<p class="muted idle">The line begins with the next look.</p>`}
           `
       }
       ${

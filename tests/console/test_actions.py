@@ -294,6 +294,9 @@ def test_the_log_and_the_audit_trail_are_searched(console: Console) -> None:
     page.get_by_label("Filter the table").fill("exports/daily")
     row = page.locator("#audit tbody tr", has_text="PUT /api/v1/exports/daily").last
     expect(row).to_contain_text("Define export daily: topics orders, target /lake")
+    expect(row.get_by_text("done 200")).to_be_in_viewport(ratio=1)
+    row.get_by_text("show").click()
+    expect(row.locator("details")).to_contain_text('"target": "/lake"')
 
 
 def test_a_group_that_reads_is_not_put_elsewhere_and_one_hears_why(

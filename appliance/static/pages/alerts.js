@@ -81,13 +81,15 @@ function Test({ me, isOn, onSent }) {
       ? ""
       : "Alerts go nowhere yet.";
   return html`
-    <${Act} why=${why || (state.isBusy ? "It is being sent." : "")} onClick=${send}>
-      Send a test
-    <//>
-    <span role="status">
-      ${state.isBusy && "Sending…"}
-      ${state.sent?.deliveries.map((each) => html`<${Delivery} of=${each} />`)}
-    </span>
+    <div class="actions">
+      <span role="status">
+        ${state.isBusy && "Sending…"}
+        ${state.sent?.deliveries.map((each) => html`<${Delivery} of=${each} />`)}
+      </span>
+      <${Act} why=${why || (state.isBusy ? "It is being sent." : "")} onClick=${send}>
+        Send a test
+      <//>
+    </div>
     ${state.error && html`<p class="notice bad" role="alert">${state.error}</p>`}
   `;
 }

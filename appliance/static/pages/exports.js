@@ -121,7 +121,7 @@ export function Exports({ me }) {
   };
   return html`
     <${Head} title="Exports">
-      <${Act} why=${why} onClick=${() => setOpen(true)}>New export<//>
+      <${Act} class="primary" why=${why} onClick=${() => setOpen(true)}>New export<//>
     <//>
     <section class="card">
       <${Loaded} from=${exports}>

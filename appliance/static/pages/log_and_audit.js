@@ -34,14 +34,25 @@ const AUDIT = [
       each.words
         ? html`
           ${each.words}
-          <p class="muted desk"><code>${each.action}</code></p>
+          <p class="muted desk breaks"><code>${each.action}</code></p>
         `
-        : html`<code>${each.action}</code>`,
+        : html`<code class="breaks">${each.action}</code>`,
   },
   { name: "peer", title: "From" },
   { name: "port", title: "Port" },
   { name: "mechanism", title: "Login by", cell: (each) => each.mechanism || "–" },
-  { name: "details", title: "Details", long: true },
+  {
+    name: "details",
+    title: "Details",
+    cell: (each) =>
+      each.details &&
+      html`
+        <details>
+          <summary>show</summary>
+          <code class="breaks">${each.details}</code>
+        </details>
+      `,
+  },
   {
     name: "outcome",
     title: "Outcome",
@@ -54,7 +65,8 @@ const AUDIT = [
 export function Records({ route }) {
   const isAudit = route.query.tab === "audit";
   const answer = useApi(isAudit ? "/audit" : "/log", 3);
-  const rows = (data) => (isAudit ? data.entries : data.lines);
+  const rows = (data) =>
+    isAudit ? data.entries.map((each) => ({ ...each, key: each.id })) : data.lines;
   return html`
     <${Head} title="Log and audit" />
     <nav class="tabs" aria-label="Log or audit trail">

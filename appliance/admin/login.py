@@ -39,6 +39,11 @@ DAY_MS = 86_400_000
 DEVICE_COOKIE = "appliance_device"
 DEVICE_SECONDS = 365 * 86_400  # a browser is known for so long since its last login
 DAYS_MAX = 3650  # of a token: longer is for ever, and should say so
+FIRST_USER = (
+    "there are no users yet, and the first is made by the link that the broker printed at its "
+    "start (`journalctl -u appliance` has it), or while the broker is stopped by `appliance user "
+    "create NAME --admin --data-dir DIR`"
+)
 
 Role = Literal["viewer", "operator", "admin"]
 UserRole = Literal["none", "viewer", "operator", "admin"]  # none: the user is of Kafka alone
@@ -293,7 +298,7 @@ def list_users(call: Call) -> UserList:
 async def create_user(call: Call) -> UserList:
     users, body = users_of(call), call.body
     if users.is_open:
-        raise Denied(HTTPStatus.FORBIDDEN, "setup_required", "the first user is made by the link")
+        raise Denied(HTTPStatus.FORBIDDEN, "setup_required", FIRST_USER)
     await users.make(body["name"], body["role"], body["password"], body.get("may_read", True))
     return list_users(call)
 

@@ -94,6 +94,13 @@ def admin_shell(appliance_broker: RunningBroker) -> Shell:
     return Shell(appliance_broker.admin, made["token"])
 
 
+def test_who_makes_the_first_user_hears_how(shell: Shell) -> None:
+    refused = shell.run("user create bob --password-file -", text="a long enough password\n")
+    assert refused.exit_code == 4
+    for word in ("printed at its start", "journalctl -u appliance", "create NAME --admin"):
+        assert word in refused.stderr
+
+
 def test_users_tokens_and_sessions(admin_shell: Shell) -> None:
     shell = admin_shell
     twice = f"{PASSWORD}\n{PASSWORD}\n"

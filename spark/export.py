@@ -10,15 +10,12 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from appliance.cli.remote.access import Access, with_access
-from appliance.cli.remote.api import refused, unreached
 from appliance.cli.remote.output import cell
 from appliance.cli.remote.output import table as table_of
 from appliance.process import event_log
@@ -32,37 +29,29 @@ from appliance_spark import (
     export_manifest,
     export_outcome,
     export_run,
-    export_schema,
+    export_schema_command,
     export_tasks,
     export_verify,
     export_when,
 )
-from appliance_spark.export_broker import AdminPort, BrokerRefused, BrokerUnreachable
-from appliance_spark.export_layout import ExportFailed, Target, target_path, text_of
+from appliance_spark.export_broker import AdminPort
+from appliance_spark.export_command_options import (
+    Commands,
+    with_bounds,
+    with_broker,
+    with_json,
+    with_json_lines,
+    with_roots,
+    with_schema,
+    with_spark,
+    with_table,
+    with_target,
+)
+from appliance_spark.export_layout import ExportFailed, Target, target_path
 from appliance_spark.export_scheduler import Scheduler, definitions_of
-from appliance_spark.export_session import MASTER, Sessions, progress
+from appliance_spark.export_session import Sessions, progress
 
 FAILED, FOUND = 1, 10  # as `appliance health`: 10 means that something is wrong
-
-
-class Command(click.Command):
-    """An error ends a command with one line, as in our other commands, not with a trace."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except BrokerRefused as error:
-            raise refused(error, error.status) from error
-        except BrokerUnreachable as error:
-            raise unreached(error) from error
-        except UnicodeEncodeError as error:
-            raise click.UsageError(f"got {error.object!r}, which is not UTF-8") from error
-        except (ExportFailed, OSError) as error:
-            raise click.ClickException(str(error)) from error
-
-
-class Commands(click.Group):
-    command_class = Command
 
 
 @click.group(cls=Commands)
@@ -70,70 +59,7 @@ def export() -> None:
     """Topics to Parquet files, each record once."""
 
 
-Function = Callable[..., Any]
-
-
-def options(*given: Function) -> Callable[[Function], Function]:
-    def add(command: Function) -> Function:
-        for option in reversed(given):
-            command = option(command)
-        return command
-
-    return add
-
-
-def with_broker(command: Function) -> Function:
-    """The command gets `broker` and `retries`."""
-
-    @wraps(command)
-    def with_port(access: Access, **given: Any) -> Any:
-        broker = AdminPort(access.address, access.token, access.ca_file)
-        return command(broker=broker, **given)
-
-    retries = click.option("--retries", default=export_run.RETRIES, show_default=True,
-                           help="Retries of a worker without progress.")
-    return with_access(retries(with_port))
-
-
-with_spark = options(
-    click.option("--master", default=MASTER, show_default=True, help="Any Spark master."),
-    click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark config; repeatable."),
-)
-with_target = click.option(
-    "--target", required=True, metavar="DIR",
-    help="A folder that all Spark workers see under the same path.")
-with_schema = options(
-    click.option("--partition-by", default="timestamp", show_default=True,
-                 help="timestamp, append or field:NAME (of JSON or Avro)."),
-    click.option("--schema", "mode", type=click.Choice(["raw", "json", "avro"]), default="raw",
-                 show_default=True),
-    click.option("--schema-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-                 help="The schema as JSON; JSON without one is inferred and pinned."),
-    click.option("--framing", type=click.Choice(["confluent", "none"]), default="confluent",
-                 show_default=True, help="Header before an Avro value."),
-    click.option("--isolation", type=click.Choice(["read_committed", "read_uncommitted"]),
-                 default="read_committed", show_default=True),
-)
-with_table = options(
-    click.option("--table-name", metavar="NAMESPACE.NAME",
-                 help=f"Name of the Iceberg tables; default {export_iceberg.NAME}."),
-    click.option("--catalog", multiple=True, metavar="KEY=VALUE",
-                 help="name=… of pyiceberg's configuration, or type=, uri= and warehouse=; "
-                      "without it an SQLite file in the target."),
-)
-with_bounds = options(
-    click.option("--from", "first", default="earliest", show_default=True,
-                 help="Start of a new target: earliest, latest, an offset, @TIME, or a map."),
-    click.option("--to", "end", default="latest", show_default=True),
-)
-
-
-with_roots = click.option(
-    "--root", multiple=True, envvar="APPLIANCE_EXPORT_ROOTS", metavar="DIR",
-    type=click.Path(path_type=Path),
-    help="Allowed parent of the targets of exports defined in the broker; repeatable.")
-with_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-with_json_lines = click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+export.add_command(export_schema_command.schema)
 
 
 def now_ms() -> int:
@@ -360,38 +286,6 @@ def compact(target: str, target_bytes: int, grace_s: int, master: str,
         click.echo(json.dumps(done))
         return
     click.echo(f"{done['merged']} files merged into {done['into']}; {done['deleted']} deleted")
-
-
-@export.command()
-@click.argument("topic")
-@with_target
-@click.option("--set", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="Use this schema from the next run on and infer nothing more.")
-@click.option("--infer-again", "infers", is_flag=True,
-              help="Infer the schema again from a sample of the whole log.")
-@click.option("--keep-old-files", "keeps_files", is_flag=True,
-              help="Even if a field has another type in existing files.")
-@with_broker
-@with_json
-def schema(topic: str, target: str, file: Path | None, infers: bool, keeps_files: bool,
-           broker: AdminPort, retries: int, as_json: bool) -> None:
-    """Show, set or infer again the JSON schema of TOPIC in a target."""
-    into = Target(target_path(target))
-    if file and infers:
-        raise click.UsageError("--set does not go with --infer-again")
-    if file or infers:
-        export_manifest.load_known(into)  # the lock would create a misspelt folder
-        with into.locked():
-            manifest = export_manifest.load_known(into)
-            found = (export_run.inferred(manifest, topic, broker, retries)
-                     if infers else export_run.given_schema("json", text_of(file) if file else ""))
-            manifest = export_schema.put(manifest, topic, found, keeps_files)
-            export_manifest.save(into, manifest)
-    shown = export_schema.shown(export_manifest.load_known(into), topic)
-    if as_json:
-        click.echo(json.dumps(shown))
-        return
-    click.echo(export_schema.as_text(shown))
 
 
 @export.command()

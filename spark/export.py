@@ -19,7 +19,7 @@ import click
 from appliance.cli.remote.output import cell
 from appliance.cli.remote.output import table as table_of
 from appliance.process import event_log
-from appliance.process.option_types import FiniteRange
+from appliance.process.option_types import FiniteRange, Size
 from appliance_spark import (
     export_compact,
     export_definition,
@@ -270,14 +270,16 @@ def dead_letters(topics: tuple[str, ...], target: str, limit: int, as_json: bool
 
 @export.command()
 @with_target
-@click.option("--target-bytes", default=export_compact.TARGET_BYTES, show_default=True)
+@click.option("--target-bytes", type=Size(1), metavar="SIZE",
+              help="Size of merged files; default: --file-bytes of the last run, or "
+                   f"{export_compact.TARGET_BYTES}.")
 @click.option("--grace", "grace_s", default=export_compact.GRACE_MS // 1000, show_default=True,
               help="Seconds until a replaced file is deleted.")
 @with_spark
 @with_json
-def compact(target: str, target_bytes: int, grace_s: int, master: str,
+def compact(target: str, target_bytes: int | None, grace_s: int, master: str,
             conf: tuple[str, ...], as_json: bool) -> None:
-    """Merge small files of an hour, and delete replaced files after the grace."""
+    """Merge small files of a folder, and delete replaced files after the grace."""
     spark = Sessions(master, conf)
     with progress(spark, "compact") as say:
         done = export_compact.compact(

@@ -11,6 +11,8 @@ import click
 
 from appliance.cli.remote.access import Access, with_access
 from appliance.cli.remote.api import refused, unreached
+from appliance.export import export_options
+from appliance.process.option_types import Size
 from appliance_spark import export_iceberg, export_run
 from appliance_spark.export_broker import AdminPort, BrokerRefused, BrokerUnreachable
 from appliance_spark.export_layout import ExportFailed
@@ -70,6 +72,13 @@ with_target = click.option(
     "--target", required=True, metavar="DIR",
     help="A folder that all Spark workers see under the same path.")
 with_schema = options(
+    click.option("--layout", type=click.Choice(export_options.LAYOUTS),
+                 help="A folder for each hour or day; default: as the target, a new one by hour."),
+    click.option("--zone", metavar="ZONE",
+                 help="Whose clocks tell hour and day, such as Europe/Berlin; default: as the "
+                      "target, a new one UTC."),
+    click.option("--file-bytes", type=Size(export_options.FILE_BYTES_MIN), metavar="SIZE",
+                 help="Cut files near this size, such as 128MiB; default: no file is cut."),
     click.option("--partition-by", default="timestamp", show_default=True,
                  help="timestamp, append or field:NAME (of JSON or Avro)."),
     click.option("--schema", "mode", type=click.Choice(["raw", "json", "avro"]), default="raw",

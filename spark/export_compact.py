@@ -1,4 +1,4 @@
-"""Merges small files of an hour, and exports lost files again: the same records in other files,
+"""Merges small files of a folder, and exports lost files again: the same records in other files,
 which readers see as another generation. No file is rewritten in place.
 
 Readers that have resolved the old generation continue with it: it is deleted after a grace.
@@ -21,6 +21,7 @@ from appliance_spark import (
 from appliance_spark.export_layout import ExportFailed, Target
 from appliance_spark.export_run import opened, sweep
 from appliance_spark.export_verify import damaged
+from appliance_spark.export_write import Writing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,7 +35,7 @@ Say = Callable[[str], None]
 
 def compact(
     target: Target, spark: Callable[[], SparkSession], now_ms: int,
-    target_bytes: int = TARGET_BYTES, grace_ms: int = GRACE_MS, say: Say = lambda text: None,
+    target_bytes: int | None = None, grace_ms: int = GRACE_MS, say: Say = lambda text: None,
 ) -> dict[str, int]:
     export_manifest.load_known(target)  # an empty folder does not become a target
     with target.locked():
@@ -43,7 +44,8 @@ def compact(
         export_iceberg.check(manifest)
         export_iceberg.follow(target, manifest, say)  # before it removes files that the table uses
         deleted = _delete_replaced(target, manifest, now_ms - grace_ms)
-        tasks = _tasks(manifest, target_bytes)
+        tasks = _tasks(
+            manifest, target_bytes or export_manifest.file_bytes(manifest) or TARGET_BYTES)
         if not tasks and not manifest["retired"]:
             return {"merged": 0, "into": 0, "deleted": deleted}
         staging = target.staging / f"compact-{manifest['sequence'] + 1:06d}"
@@ -135,7 +137,7 @@ def repair(
         manifest = opened(target)
         sweep(target, manifest)
         export_iceberg.check(manifest)
-        lost = [file for file, _ in damaged(target, manifest, spark())]
+        lost = _with_parts(manifest, [file for file, _ in damaged(target, manifest, spark())])
         if not lost:
             return []
         staging = target.staging / f"repair-{manifest['sequence'] + 1:06d}"
@@ -148,6 +150,22 @@ def repair(
         return sorted(file["path"] for file in new)
 
 
+def _with_parts(manifest: dict[str, Any], lost: list[File]) -> list[File]:
+    """And the other files with records of the same ranges in the same folders: a range is made
+    again as a whole."""
+    keys, found = set[tuple[Any, ...]](), list[File]()
+    while len(found) < len(lost):
+        found = lost
+        keys |= {key for file in found for key in _keys(file)}
+        lost = [file for file in manifest["files"] if not keys.isdisjoint(_keys(file))]
+    return found
+
+
+def _keys(file: File) -> list[tuple[Any, ...]]:
+    return [(*key, file["folder"], file["is_dead_letter"])
+            for key in export_manifest.ranges([file])]
+
+
 def _made_again(
     manifest: dict[str, Any], lost: list[File], spark: SparkSession, reading: export_tasks.Reading,
     staging: Path,
@@ -156,24 +174,21 @@ def _made_again(
     ways = {run["partition_by"] for run in manifest["runs"]}
     if len(ways) != 1:
         raise ExportFailed(f"this target was partitioned by {sorted(ways)}: one wanted")
-    wanted = {(*key, file["folder"], file["is_dead_letter"])
-              for file in lost for key in export_manifest.ranges([file])}
+    wanted = {key for file in lost for key in _keys(file)}
     versions = {key: file.get("schema_version", 0)
                 for file in lost for key in export_manifest.ranges([file])}
     tasks = [
         {"topic": topic, "partition": partition, "from": start, "to": end,
          "topic_id": manifest["topics"][topic]["topic_id"],
+         "layout": manifest["topics"][topic].get("layout"),
          "schema": export_manifest.schema_of(
              manifest["topics"][topic], versions[topic, partition, start, end])}
         for topic, partition, start, end in sorted({key[:4] for key in wanted})
     ]
-    work = partial(export_tasks.write, reading, str(staging), ways.pop())
+    writing = Writing(ways.pop(), export_manifest.file_bytes(manifest))
+    work = partial(export_tasks.write, reading, str(staging), writing)
     made = [file for done in export_tasks.spread(spark, tasks, work) for file in done["files"]]
     for file in made:
         if version := versions[next(iter(export_manifest.ranges([file])))]:
             file["schema_version"] = version
-    return [
-        file for file in made
-        if (*next(iter(export_manifest.ranges([file]))), file["folder"], file["is_dead_letter"])
-        in wanted
-    ]
+    return [file for file in made if not wanted.isdisjoint(_keys(file))]

@@ -21,6 +21,7 @@ OPTIONS: dict[str, Any] = {
     "grace_seconds": GRACE_MS // 1000, "hold_bytes": 0, "split_bytes": SPLIT_BYTES,
     "dead_letter_share": DEAD_LETTER_SHARE, "schema_json": None, "framing": "confluent",
     "table": None, "table_name": None, "catalog": None,
+    "layout": None, "zone": None, "file_bytes": None,
 }
 
 
@@ -39,6 +40,7 @@ def of_command(given: dict[str, Any]) -> Definition:
             "schema_json": text_of(file) if file else None,
             "table": given["table"], "table_name": given["table_name"],
             "catalog": catalog_of(given["catalog"]),
+            "layout": given["layout"], "zone": given["zone"], "file_bytes": given["file_bytes"],
         },
     }
 
@@ -73,6 +75,9 @@ def job_of(definition: Definition, broker: AdminPort) -> Job:
         partition_by=definition.get("partition_by") or "timestamp",
         accept_loss=options["accept_loss"],
         split_bytes=options["split_bytes"],
+        layout=options["layout"],
+        zone=options["zone"],
+        file_bytes=options["file_bytes"],
     )
     mode = definition.get("schema") or "raw"
     return Job(

@@ -37,7 +37,8 @@ Manifest = dict[str, Any]
 
 def top_of(path: str) -> str:
     """The folder of a data file's topic: the path before date, hour and name."""
-    return path.rsplit("/", 3)[0]
+    words = path.split("/")
+    return "/".join(words[:2 if words[0] == DEAD_LETTERS else 1])
 
 
 def number_of(manifest: Manifest, top: str) -> int:

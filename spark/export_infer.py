@@ -113,7 +113,7 @@ def thinned(tally: Tally) -> tuple[Tally, int]:
 
 def _without(tally: Tally, least: int) -> Tally:
     made = {**tally, "fields": {name: _without(each, least)
-                                for name, each in tally["fields"].items() if _seen(each) > least}}
+                                for name, each in tally["fields"].items() if seen(each) > least}}
     if "item" in tally:
         made["item"] = _without(tally["item"], least)
     return made
@@ -124,7 +124,7 @@ def _names(tally: Tally) -> int:
     return below + (_names(tally["item"]) if "item" in tally else 0)
 
 
-def _seen(tally: Tally) -> int:
+def seen(tally: Tally) -> int:
     return sum(tally["votes"].values())
 
 
@@ -135,32 +135,32 @@ def wanted(objects: int) -> int:
     return max(math.ceil(FIELD_SHARE * objects), 2 if objects >= MANY else 1)
 
 
-def decided(tally: Tally) -> Type:
-    """"null": its type is unknown yet."""
+def decided(tally: Tally, majority: float = MAJORITY) -> Type:
+    """"null": its type is unknown yet. With a majority of 1 all values must have the type."""
     votes = Counter({word: count for word, count in tally["votes"].items() if word != "null"})
     numbers = votes["long"] + votes["double"]
-    if votes["double"] >= wanted(numbers):
+    if votes["double"] >= (1 if majority == 1 else wanted(numbers)):
         votes["double"], votes["long"] = numbers, 0
     if not votes:
         return "null"
     word, count = max(sorted(votes.items()), key=lambda each: each[1])
-    if count < MAJORITY * _seen_values(tally):
+    if count < majority * _seen_values(tally):
         return "string"
     if word == "list":
-        item = decided(tally["item"])
+        item = decided(tally["item"], majority)
         return "null" if item == "null" else {"list": item}
-    return _columns(tally) if word == "fields" else word
+    return _columns(tally, majority) if word == "fields" else word
 
 
 def _seen_values(tally: Tally) -> int:
     return sum(count for word, count in tally["votes"].items() if word != "null")
 
 
-def _columns(tally: Tally) -> Type:
+def _columns(tally: Tally, majority: float) -> Type:
     """The columns of an object below the top."""
     fields: dict[str, Type] = {}
     taken: set[str] = set()
-    for each in sorted(_candidates(tally, (), None)):
+    for each in sorted(_candidates(tally, (), None, majority)):
         paths = [*_paths(each.kind, each.path)]
         if len(taken.union(paths)) == len(taken) + len(paths):
             fields[each.path[-1]] = each.kind
@@ -183,26 +183,28 @@ class Candidate:
         return ".".join(self.path).replace(".[]", "[]")
 
 
-def _candidates(tally: Tally, path: Path, pinned: Type | None) -> Iterator[Candidate]:
+def _candidates(
+    tally: Tally, path: Path, pinned: Type | None, majority: float
+) -> Iterator[Candidate]:
     """The candidates of an object, below its pinned fields."""
     objects = tally["votes"].get("fields", 0)
     known = pinned["fields"] if pinned else {}
     for name, each in tally["fields"].items():
         if name in known:
-            yield from _below(each, (*path, name), known[name])
-        elif _seen(each) >= wanted(objects):
-            kind = decided(each)
+            yield from _below(each, (*path, name), known[name], majority)
+        elif seen(each) >= wanted(objects):
+            kind = decided(each, majority)
             if kind != "null":
-                yield Candidate(-_seen(each), (*path, name), kind)
+                yield Candidate(-seen(each), (*path, name), kind)
 
 
-def _below(tally: Tally, path: Path, pinned: Type) -> Iterator[Candidate]:
+def _below(tally: Tally, path: Path, pinned: Type, majority: float) -> Iterator[Candidate]:
     if not isinstance(pinned, dict):
         return
     if "fields" in pinned:
-        yield from _candidates(tally, path, pinned)
+        yield from _candidates(tally, path, pinned, majority)
     elif "item" in tally:
-        yield from _below(tally["item"], (*path, "[]"), pinned["list"])
+        yield from _below(tally["item"], (*path, "[]"), pinned["list"], majority)
 
 
 def _paths(kind: Type, path: Path) -> Iterator[str]:
@@ -216,7 +218,9 @@ def _paths(kind: Type, path: Path) -> Iterator[str]:
             yield from _paths(each, (*path, name))
 
 
-def extended(pinned: Type | None, tally: Tally) -> tuple[Type, list[dict[str, Any]], list[str]]:
+def extended(
+    pinned: Type | None, tally: Tally, majority: float = MAJORITY
+) -> tuple[Type, list[dict[str, Any]], list[str]]:
     """The pinned schema with new fields, what was added, and the rejected columns. Pinned fields
     never change: values that do not fit become dead letters."""
     found = pinned or {"fields": {}}
@@ -224,7 +228,7 @@ def extended(pinned: Type | None, tally: Tally) -> tuple[Type, list[dict[str, An
     room = FIELDS_MAX - export_json.count_of(found)
     changes: list[dict[str, Any]] = []
     left_out: list[str] = []
-    for each in sorted(_candidates(tally, (), found)):
+    for each in sorted(_candidates(tally, (), found, majority)):
         paths, size = [*_paths(each.kind, each.path)], export_json.count_of(each.kind)
         if size > room or len(taken.union(paths)) < len(taken) + len(paths):
             left_out.append(each.where)

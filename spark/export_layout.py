@@ -11,7 +11,8 @@
     _export/lock                                     one run at a time
 
 Spark and pyarrow skip names with an underscore in front, DuckDB and Polars do not. A file's name
-has the range of its split, from the first offset up to, not including, the last number.
+has the range of its split, from the first offset up to, not including, the last number. The folders
+below a topic are those of its `export_hours.Layout`.
 """
 
 from __future__ import annotations
@@ -21,28 +22,16 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-HOURS_MAX = 24 * 365 * 8000  # a date has four digits: later timestamps count as none
-NO_HOUR = "__HIVE_DEFAULT_PARTITION__"  # Hive's and Spark's name for a partition of null
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 DEAD_LETTERS = "_dead_letter"
 OWN = "_export"
 
 
 class ExportFailed(Exception):
     """A run, a check or a plan cannot continue; the text has the numbers and the remedy."""
-
-
-def hour_folder(topic: str, hour: int | None) -> str:
-    """`hour` counts from 1970, in UTC; None if a record has no time."""
-    if hour is None or not 0 <= hour < HOURS_MAX:
-        return f"topic={topic}/date={NO_HOUR}/hour={NO_HOUR}"
-    begin = EPOCH + timedelta(hours=hour)
-    return f"topic={topic}/date={begin:%Y-%m-%d}/hour={begin:%H}"
 
 
 def range_name(topic: str, partition: int, start: int, end: int, part: int = 0) -> str:
@@ -52,15 +41,6 @@ def range_name(topic: str, partition: int, start: int, end: int, part: int = 0) 
 
 def merged_name(topic: str, sequence: int, number: int) -> str:
     return f"{topic}+merged+{sequence:06d}+{number:04d}.parquet"
-
-
-def hour_end_ms(folder: str) -> int | None:
-    """The end of a folder's hour; None if it has none."""
-    date, hour = (part.split("=", 1)[1] for part in folder.split("/")[-2:])
-    if NO_HOUR in (date, hour):
-        return None
-    begin = datetime.strptime(f"{date} {hour}", "%Y-%m-%d %H").replace(tzinfo=timezone.utc)
-    return round((begin - EPOCH).total_seconds() * 1000) + 3_600_000
 
 
 def target_path(text: str) -> Path:

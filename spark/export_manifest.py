@@ -13,9 +13,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from appliance_spark import export_json
-from appliance_spark.export_layout import ExportFailed, Target, hour_end_ms, write_durably
+from appliance_spark.export_hours import Layout
+from appliance_spark.export_layout import ExportFailed, Target, write_durably
 
 FORMAT = 1
+OF_LAYOUTS = 2  # a topic is not by the hour in UTC: an older version would mix both in its folder
 RUNS_KEPT = 200  # summaries in the manifest, and plans below runs/: more than a week of hourly runs
 
 Manifest = dict[str, Any]
@@ -46,9 +48,10 @@ def load(target: Target) -> Manifest:
         return empty()
     except ValueError as error:
         raise ExportFailed(f"{target.manifest} is not JSON: {error}") from error
-    if found.get("format") != FORMAT:
+    if found.get("format") not in (FORMAT, OF_LAYOUTS):
         raise ExportFailed(
-            f"{target.manifest} has format {found.get('format')}, wanted {FORMAT}: another version "
+            f"{target.manifest} has format {found.get('format')}, wanted {FORMAT} or "
+            f"{OF_LAYOUTS}: another version "
             "of the appliance wrote it. Nothing was changed; export with that version"
         )
     return {"id": None, **found}
@@ -82,6 +85,17 @@ def position(manifest: Manifest, topic: str) -> dict[int, int]:
     return {int(partition): offset for partition, offset in offsets.items()}
 
 
+def layout_of(topic: dict[str, Any]) -> Layout:
+    """Of a topic in a manifest or in a plan."""
+    return Layout.of(topic.get("layout"))
+
+
+def file_bytes(manifest: Manifest) -> int | None:
+    """The size at which the last run cut its files; None: it did not."""
+    found: int | None = manifest["runs"][-1].get("file_bytes") if manifest["runs"] else None
+    return found
+
+
 def ranges(files: Iterable[File]) -> dict[tuple[str, int, int, int], list[dict[str, Any]]]:
     """The read ranges, by topic, partition, from and to, with their results."""
     by_key: dict[tuple[str, int, int, int], list[dict[str, Any]]] = {}
@@ -107,6 +121,7 @@ def committed(
         "sequence": plan["sequence"],
         "reason": plan["reason"],
         "partition_by": plan["partition_by"],
+        "file_bytes": plan.get("file_bytes"),
         "due_ms": plan.get("due_ms"),
         "started_ms": plan["created_ms"],
         "ended_ms": ended_ms,
@@ -151,6 +166,8 @@ def _advance(manifest: Manifest, plan: dict[str, Any]) -> None:
                 {**each, "run": plan["id"]} for each in planned["schema_changes"]
             ]
         old["isolation"] = planned["isolation"]
+        if layout_of(planned) != Layout():
+            old["layout"], manifest["format"] = planned["layout"], OF_LAYOUTS
         if _decides(planned["schema"], old.get("schema")):
             change_schema(old, planned["schema"])
 
@@ -234,15 +251,16 @@ def _sum(rows: Iterable[dict[str, Any]], name: str) -> int:
 
 
 def finished_hours(manifest: Manifest, plan: dict[str, Any], grace_ms: int) -> list[str]:
-    """Folders whose hour ended more than the grace before the plan, which reached the end of the
-    log: only late records can follow."""
+    """Folders whose hour or day ended more than the grace before the plan, which reached the end of
+    the log: only late records can follow."""
     at_end = {
         topic["topic"] for topic in plan["topics"]
         if all(part["to"] >= part["end_offset"] for part in topic["partitions"])
     }
-    found = set()
-    for file in manifest["files"]:
-        end = None if file["is_dead_letter"] else hour_end_ms(file["folder"])
-        if end is not None and file["topic"] in at_end and plan["created_ms"] >= end + grace_ms:
-            found.add(file["folder"])
-    return sorted(found - set(manifest["hours"]))
+    folders = {(file["topic"], file["folder"]) for file in manifest["files"]
+               if file["topic"] in at_end and not file["is_dead_letter"]
+               and file["folder"] not in manifest["hours"]}
+    ends = {folder: layout_of(manifest["topics"][topic]).end_ms(folder)
+            for topic, folder in folders}
+    return sorted(folder for folder, end in ends.items()
+                  if end is not None and plan["created_ms"] >= end + grace_ms)

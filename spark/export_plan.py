@@ -13,6 +13,7 @@ from typing import Any
 
 from appliance_spark import export_manifest
 from appliance_spark.export_broker import AdminPort
+from appliance_spark.export_hours import Layout
 from appliance_spark.export_layout import ExportFailed
 
 Plan = dict[str, Any]
@@ -35,6 +36,9 @@ class Wanted:
     due_ms: int | None = None
     missed: int = 0  # times due before that, which this run makes up for
     split_bytes: int = SPLIT_BYTES
+    layout: str | None = None  # hour or day; None: that of the target, or hour
+    zone: str | None = None  # None: that of the target, or UTC
+    file_bytes: int | None = None  # cut files near this size; None: never
 
 
 def make(
@@ -47,7 +51,9 @@ def make(
         known = export_manifest.position(manifest, topic)
         answer = _ask(broker, wanted, topic, known)
         _same_topic(manifest["topics"].get(topic), answer)
-        topics.append(_topic(answer, known, wanted))
+        in_target = manifest["topics"].get(topic)
+        layout = vars(layout_wanted(wanted, in_target, topic))
+        topics.append({**_topic(answer, known, wanted), "layout": layout})
         splits += _splits(answer)
     return {
         "id": f"{moment:%Y%m%dT%H%M%SZ}-{sequence:06d}",
@@ -57,6 +63,7 @@ def make(
         "missed": wanted.missed,
         "reason": wanted.reason,
         "partition_by": wanted.partition_by,
+        "file_bytes": wanted.file_bytes,
         "topics": topics,
         "splits": splits,
     }
@@ -71,8 +78,21 @@ def _ask(broker: AdminPort, wanted: Wanted, topic: str, known: dict[int, int]) -
     ends = {p: ends.get(p, "latest") for p in starts}
     total = broker.plan(topic, starts, ends, 1, wanted.isolation)
     fixed = {part["partition"]: part["end"] for part in total["partitions"]}
-    count = math.ceil(sum(each["bytes"] for each in total["splits"]) / wanted.split_bytes)
+    # a split makes files of its own, so a smaller one than a file would make more files
+    size = max(wanted.split_bytes, wanted.file_bytes or 0)
+    count = math.ceil(sum(each["bytes"] for each in total["splits"]) / size)
     return broker.plan(topic, starts, fixed, max(count, 1), wanted.isolation)
+
+
+def layout_wanted(wanted: Wanted, in_target: dict[str, Any] | None, topic: str) -> Layout:
+    """A target's layout of a topic stays: readers take the same folders everywhere."""
+    known = export_manifest.layout_of(in_target or {})
+    found = Layout(wanted.layout or known.per, wanted.zone or known.zone)
+    if in_target is not None and found != known:
+        raise ExportFailed(
+            f"topic {topic} is {known} in this target, wanted {found}: that wants a new target "
+            "(appliance export backfill)")
+    return found
 
 
 def _is_map(bound: Any) -> bool:
@@ -147,8 +167,9 @@ def is_same(plan: Plan, other: Plan) -> bool:
     def begin(each: Plan) -> Any:
         return (
             each["sequence"], each["partition_by"],
-            {t["topic"]: (t["topic_id"], *map(t["schema"].get, ("mode", "given", "framing")),
-                          t["isolation"], {p["partition"]: p["from"] for p in t["partitions"]})
+            {t["topic"]: (t["topic_id"], export_manifest.layout_of(t),
+                          *map(t["schema"].get, ("mode", "given", "framing")), t["isolation"],
+                          {p["partition"]: p["from"] for p in t["partitions"]})
              for t in each["topics"]},
         )
     return bool(begin(plan) == begin(other))

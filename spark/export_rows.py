@@ -44,24 +44,25 @@ class Rows:
     bad: dict[int, str]
 
 
-def decoder(schema: Given, way: str) -> Callable[[pa.RecordBatch], Rows]:
+def decoder(schema: Given, way: str, zone: str) -> Callable[[pa.RecordBatch], Rows]:
     path = way.removeprefix("field:").split(".") if way.startswith("field:") else None
     if schema["mode"] == "raw":
-        return _raw_by_field(path) if path else lambda batch: _raw(batch, way)
+        return _raw_by_field(path, zone) if path else lambda batch: _raw(batch, way, zone)
     parse = export_json.parser(schema) if schema["mode"] == "json" else export_avro.parser(schema)
-    return lambda batch: _parsed(batch, parse, way, path)
+    return lambda batch: _parsed(batch, parse, way, path, zone)
 
 
-def _raw(batch: pa.RecordBatch, way: str) -> Rows:
-    return Rows(batch.select(RAW), export_hours.by_timestamp(batch, way), None, {})
+def _raw(batch: pa.RecordBatch, way: str, zone: str) -> Rows:
+    return Rows(batch.select(RAW), export_hours.by_timestamp(batch, way, zone), None, {})
 
 
-def _raw_by_field(path: list[str]) -> Callable[[pa.RecordBatch], Rows]:
+def _raw_by_field(path: list[str], zone: str) -> Callable[[pa.RecordBatch], Rows]:
     def decode(batch: pa.RecordBatch) -> Rows:
         import pyarrow as pa
 
         hours, good, bad = _hours(
-            batch.column("value").to_pylist(), lambda value: export_hours.by_field(value, path)
+            batch.column("value").to_pylist(),
+            lambda value: export_hours.by_field(value, path, zone)
         )
         index = pa.array(good, pa.int64())
         return Rows(batch.select(RAW).take(index), pa.array(hours, pa.int64()), index, bad)
@@ -82,18 +83,21 @@ def _hours(
     return hours, good, bad
 
 
-def _parsed(batch: pa.RecordBatch, parse: Any, way: str, path: list[str] | None) -> Rows:
+def _parsed(
+    batch: pa.RecordBatch, parse: Any, way: str, path: list[str] | None, zone: str
+) -> Rows:
     import pyarrow as pa
 
     found = parse(batch.column("value").to_pylist())
     index = pa.array(found.good, pa.int64())
     table = _with_own(batch.take(index), found.fields)
     if path is None:
-        return Rows(table, export_hours.by_timestamp(batch.take(index), way), index, found.bad)
-    hours, good, late = _hours(found.values, lambda value: export_hours.hour_of(value, path))
+        hours = export_hours.by_timestamp(batch.take(index), way, zone)
+        return Rows(table, hours, index, found.bad)
+    told, good, late = _hours(found.values, lambda value: export_hours.hour_of(value, path, zone))
     bad = {**found.bad, **{found.good[i]: reason for i, reason in late.items()}}
     kept = pa.array(good, pa.int64())
-    return Rows(table.take(kept), pa.array(hours, pa.int64()), index.take(kept), bad)
+    return Rows(table.take(kept), pa.array(told, pa.int64()), index.take(kept), bad)
 
 
 def _with_own(batch: pa.RecordBatch, fields: Any) -> pa.RecordBatch:

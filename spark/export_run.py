@@ -40,6 +40,7 @@ from appliance_spark.export_layout import (
     write_durably,
 )
 from appliance_spark.export_plan import Plan, Wanted
+from appliance_spark.export_write import Writing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -132,8 +133,8 @@ def _carried_out(
             make_folder(staging)
             session = spark()
             _pin_schemas(job, manifest, plan, session, say)
-            work = partial(
-                export_tasks.write, job.reading, str(staging), plan["partition_by"])
+            writing = Writing(plan["partition_by"], plan.get("file_bytes"))
+            work = partial(export_tasks.write, job.reading, str(staging), writing)
             done = export_tasks.spread(session, _tasks(plan), work)
         summary = commit(job, manifest, plan, done)
         export_iceberg.follow(job.target, export_manifest.load(job.target), say)
@@ -261,7 +262,9 @@ def _plan(job: Job, manifest: dict[str, Any]) -> tuple[Plan, bool]:
 
 def _tasks(plan: Plan) -> list[dict[str, Any]]:
     """Each names the topic's id: a topic may be created again between plan and tasks."""
-    of = {topic["topic"]: {name: topic[name] for name in ("schema", "topic_id")}
+    of = {topic["topic"]: {"layout": None,  # of plans of older versions
+                           **{name: topic[name] for name in ("schema", "topic_id", "layout")
+                              if name in topic}}
           for topic in plan["topics"]}
     return [{**split, **of[split["topic"]]} for split in plan["splits"]]
 
@@ -406,17 +409,23 @@ def inferred(
 ) -> dict[str, Any]:
     """Infers the schema again from the present log; here, because a sample is little work."""
     of = export_schema.known(manifest, topic)
-    plan = broker.plan(topic, "earliest", "latest", export_infer.SAMPLE_PIECES, of["isolation"])
-    tasks = [{"topic": topic, "topic_id": of["topic_id"], "partition": each["partition"],
-              "from": each["start"], "to": each["end"]}
-             for each in plan["splits"] if each["start"] < each["end"]]
+    tasks = [{**task, "topic_id": of["topic_id"]}  # not another one of its name
+             for task in export_schema.tasks_of(whole_log(broker, topic, of["isolation"]))]
     reading = reading_of(broker, retries, of["isolation"])
-    tallies = [export_tasks.infer(reading, task) for task in export_schema.tasks_of(tasks)]
+    tallies = [export_tasks.infer(reading, task) for task in tasks]
     found = export_schema.settled(None, tallies)[0]
     if not found["sampled"]:
         raise ExportFailed(f"topic {topic} has no record now of which a schema could be inferred: "
                            "set one with --set FILE, or try again when there are some")
     return found
+
+
+def whole_log(broker: AdminPort, topic: str, isolation: str) -> list[dict[str, Any]]:
+    """The tasks that read it, for a sample of them."""
+    plan = broker.plan(topic, "earliest", "latest", export_infer.SAMPLE_PIECES, isolation)
+    return [{"topic": topic, "topic_id": plan["topic_id"], "partition": each["partition"],
+             "from": each["start"], "to": each["end"]}
+            for each in plan["splits"] if each["start"] < each["end"]]
 
 
 def with_schema(wanted: Wanted, mode: str, text: str | None, framing: str) -> Wanted:

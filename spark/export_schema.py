@@ -145,12 +145,15 @@ def _other_types(of: dict[str, Any], files: list[dict[str, Any]], wanted: Any) -
 
 # Sampling
 
-def tasks_of(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def tasks_of(
+    tasks: list[dict[str, Any]], records: int = export_infer.SAMPLE_RECORDS,
+    size: int = export_infer.SAMPLE_BYTES,
+) -> list[dict[str, Any]]:
     """The part of each split in its topic's sample."""
     count = Counter(task["topic"] for task in tasks)
     return [
-        {**task, "sample": {"records": -(-export_infer.SAMPLE_RECORDS // count[task["topic"]]),
-                            "bytes": -(-export_infer.SAMPLE_BYTES // count[task["topic"]])}}
+        {**task, "sample": {"records": -(-records // count[task["topic"]]),
+                            "bytes": -(-size // count[task["topic"]])}}
         for task in tasks
     ]
 

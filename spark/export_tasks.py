@@ -85,10 +85,12 @@ def cause_in(text: str) -> str:
 
 # The tasks
 
-def write(reading: Reading, staging: str, way: str, task: Task) -> Any:
+def write(
+    reading: Reading, staging: str, writing: export_write.Writing, task: Task
+) -> Any:
     """Writes a split to Parquet, and returns the result of each of its offsets."""
     done = export_write.write_split(
-        Path(staging), task, task["schema"], way, reading.batches(task)
+        Path(staging), task, task["schema"], writing, reading.batches(task)
     )
     holes = done.pop("holes")
     done["gone"] = explained(reading, task, holes) if holes else {}
@@ -98,10 +100,10 @@ def write(reading: Reading, staging: str, way: str, task: Task) -> Any:
 def infer(reading: Reading, task: Task) -> Any:
     """The votes on types from a part of the JSON values of a split."""
     return export_infer.joined(
-        export_infer.tally_of(_sample(reading, piece)) for piece in export_schema.pieces(task))
+        export_infer.tally_of(sample(reading, piece)) for piece in export_schema.pieces(task))
 
 
-def _sample(reading: Reading, piece: Task) -> Iterator[bytes | None]:
+def sample(reading: Reading, piece: Task) -> Generator[bytes | None]:
     """At least one value, however large it is."""
     room = piece["sample"]["bytes"]
     with closing(reading.batches(piece)) as batches:

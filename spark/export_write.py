@@ -1,4 +1,4 @@
-"""One task of a run, in an executor: reads, hashes, decodes and writes a split, a file per hour.
+"""One task of a run, in an executor: reads, hashes, decodes and writes a split, a file per folder.
 
 The files go to the staging folder under a name of this attempt alone, so a repeated task is
 harmless: the driver uses the files of the attempt that Spark reports.
@@ -11,20 +11,24 @@ import os
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from appliance_spark import export_hash, export_layout, export_rows
+from appliance_spark.export_hours import Layout, by_timestamp
 from appliance_spark.export_layout import ExportFailed
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FILES_OPEN_MAX = 64  # per task: records out of order by more hours make more files instead
+FILES_OPEN_MAX = 64  # per task: large records of more folders in disorder make more files instead
+HELD_BYTES_MAX = 256 << 20  # of a task's records in memory that wait for the rest of a row group
 LETTERS_MAX = 50  # dead letters of a task, and of a run, that are reported one by one
 WHY_MAX = 300  # characters of a reported reason; the file has more of it
 HOLES_MAX = 100  # per batch of columns; more become one hole with records in it
 GROUP_BYTES = 64 << 20  # of a row group before compression
+GROUPS_OF_FILE = 8  # where files are cut: a file is larger than wanted by two of them at most
 DIGEST_SIZE = 16
 
 
@@ -86,20 +90,25 @@ class PartFile:
         self._held.append(batch)
         self._held_bytes += batch.get_total_buffer_size()
         if self._held_bytes >= GROUP_BYTES:
-            self._write_group()
+            self._write_held()
 
-    def _write_group(self) -> None:
+    def _write_held(self) -> None:
+        held, self._held, self._held_bytes = self._held, [], 0
+        self.write(held)
+
+    def write(self, batches: list[pa.RecordBatch]) -> None:
+        """As a row group."""
         import pyarrow as pa
 
-        table = pa.Table.from_batches(self._held)
-        self._held, self._held_bytes = [], 0
+        table = pa.Table.from_batches(batches)
         self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
         self.rows += table.num_rows
+        self.size = self._file.tell()
 
     def close(self) -> dict[str, Any]:
         """The file's entry in the manifest."""
         if self._held:
-            self._write_group()
+            self._write_held()
         self._writer.close()
         size = self._file.tell()
         self._file.close()
@@ -110,34 +119,96 @@ class PartFile:
         self._file.close()
 
 
-class SplitFiles:
-    """The files of one split, one per hour and kind; closes the least used of many."""
+@dataclass
+class Group:
+    """Records of a folder that become a row group, and their tally."""
 
-    def __init__(self, staging: Path, split: dict[str, Any]) -> None:
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    size: int = 0
+    rows: int = 0
+    hash: int = 0
+    ends: list[int] = field(default_factory=list)  # smallest and largest offset
+
+    def add(self, batch: pa.RecordBatch, offsets: Any, words: Any) -> None:
+        import pyarrow.compute as pc
+
+        self.batches.append(batch)
+        self.size += batch.get_total_buffer_size()
+        ends = pc.min_max(offsets).as_py()
+        self.count(batch.num_rows, export_hash.sum_of(words), [ends["min"], ends["max"]])
+
+    def count(self, rows: int, words: int, ends: list[int]) -> None:
+        self.rows += rows
+        self.hash = (self.hash + words) % export_hash.WORDS
+        both = [*self.ends, *ends]
+        self.ends = [min(both), max(both)]
+
+
+class Writing(NamedTuple):
+    """How a run writes its files."""
+
+    way: str  # where the time of a record comes from
+    file_bytes: int | None = None  # about which a file is cut; None: never
+
+
+Key = tuple[str, bool]  # folder, is_dead_letter
+
+
+class SplitFiles:
+    """The files of one split, one per folder and kind, or more where they are cut.
+
+    Records wait in memory until they make a row group. So a split of a thousand folders, in any
+    order, makes a file for each, one after the other; only what has no room is written before."""
+
+    def __init__(self, staging: Path, split: dict[str, Any], file_bytes: int | None) -> None:
         self._staging = staging / uuid.uuid4().hex
         self._split = split
-        self._open: OrderedDict[tuple[str, bool], tuple[PartFile, dict[str, Any]]] = OrderedDict()
-        self._parts: dict[tuple[str, bool], int] = {}
+        self.layout = Layout.of(split.get("layout"))
+        self._cut_at = file_bytes
+        self._group_bytes = min(GROUP_BYTES, (file_bytes or GROUP_BYTES * 8) // GROUPS_OF_FILE)
+        self._held: dict[Key, Group] = {}
+        self._held_bytes = 0
+        self._open: OrderedDict[Key, tuple[PartFile, str, Group]] = OrderedDict()
+        self._parts: dict[Key, int] = {}
         self.done: list[dict[str, Any]] = []
 
     def add(
         self, hour: int | None, is_dead: bool, batch: pa.RecordBatch, offsets: Any, words: Any
     ) -> None:
-        import pyarrow.compute as pc
+        key = (self.layout.folder(self._split["topic"], hour), is_dead)
+        group = self._held.setdefault(key, Group())
+        self._held_bytes -= group.size
+        group.add(batch, offsets, words)
+        self._held_bytes += group.size
+        if group.size >= self._group_bytes:
+            self._write(key)
+        if self._held_bytes > HELD_BYTES_MAX:
+            self._make_room()
 
-        key = (export_layout.hour_folder(self._split["topic"], hour), is_dead)
+    def _make_room(self) -> None:
+        """The largest first, and half of all, so that this is rare."""
+        for key in sorted(self._held, key=lambda key: self._held[key].size, reverse=True):
+            if self._held_bytes <= HELD_BYTES_MAX // 2:
+                return
+            self._write(key)
+
+    def _write(self, key: Key) -> None:
+        """Less than a row group at the end is still added to a file that has its size: no file is
+        small because the one before it was full."""
+        group = self._held.pop(key)
+        self._held_bytes -= group.size
+        if self._cut_at and key in self._open and group.size >= self._group_bytes and (
+            self._open[key][0].size >= self._cut_at
+        ):
+            self._finish(key)
         if key not in self._open:
-            self._start(key, batch.schema)
+            self._start(key, group.batches[0].schema)
         self._open.move_to_end(key)
-        file, tally = self._open[key]
-        file.add(batch)
-        ends = pc.min_max(offsets).as_py()
-        tally["rows"] += batch.num_rows
-        tally["hash"] = (tally["hash"] + export_hash.sum_of(words)) % export_hash.WORDS
-        tally["min_offset"] = min(tally.get("min_offset", ends["min"]), ends["min"])
-        tally["max_offset"] = max(tally.get("max_offset", ends["max"]), ends["max"])
+        file, _, tally = self._open[key]
+        file.write(group.batches)
+        tally.count(group.rows, group.hash, group.ends)
 
-    def _start(self, key: tuple[str, bool], shape: pa.Schema) -> None:
+    def _start(self, key: Key, shape: pa.Schema) -> None:
         if len(self._open) >= FILES_OPEN_MAX:
             self._finish(next(iter(self._open)))
         part = self._parts[key] = self._parts.get(key, -1) + 1
@@ -147,37 +218,38 @@ class SplitFiles:
             split["topic"], split["partition"], split["from"], split["to"], part
         )
         path = f"{export_layout.DEAD_LETTERS}/{folder}/{name}" if is_dead else f"{folder}/{name}"
-        tally = {"path": path, "rows": 0, "hash": 0}
-        self._open[key] = (PartFile(self._staging / path, shape), tally)
+        self._open[key] = (PartFile(self._staging / path, shape), path, Group())
 
-    def _finish(self, key: tuple[str, bool]) -> None:
-        file, tally = self._open.pop(key)
+    def _finish(self, key: Key) -> None:
+        file, path, tally = self._open.pop(key)
         folder, is_dead = key
         part = {name: self._split[name] for name in ("partition", "from", "to")}
-        part |= {name: tally[name] for name in ("rows", "min_offset", "max_offset")}
-        part["hash"] = f"{tally['hash']:016x}"
+        part |= {"rows": tally.rows, "hash": f"{tally.hash:016x}",
+                 "min_offset": tally.ends[0], "max_offset": tally.ends[1]}
         self.done.append(
-            {**file.close(), "path": tally["path"], "topic": self._split["topic"],
+            {**file.close(), "path": path, "topic": self._split["topic"],
              "folder": folder, "is_dead_letter": is_dead, "ranges": [part]}
         )
 
     def close(self) -> list[dict[str, Any]]:
+        for key in list(self._held):
+            self._write(key)
         for key in list(self._open):
             self._finish(key)
         return sorted(self.done, key=lambda file: str(file["path"]))
 
     def abandon(self) -> None:
-        for file, _ in self._open.values():
+        for file, _, _ in self._open.values():
             file.abandon()
 
 
 def write_split(
-    staging: Path, split: dict[str, Any], schema: dict[str, Any], way: str,
+    staging: Path, split: dict[str, Any], schema: dict[str, Any], writing: Writing,
     batches: Iterator[pa.RecordBatch],
 ) -> dict[str, Any]:
     """Reads the split to its end. Returns the driver's data for balance and manifest."""
-    files = SplitFiles(staging, split)
-    decode = export_rows.decoder(schema, way)
+    files = SplitFiles(staging, split, writing.file_bytes)
+    decode = export_rows.decoder(schema, writing.way, files.layout.zone)
     tally: dict[str, Any] = {"rows": 0, "dead_letters": 0, "hash": 0, "min_offset": -1,
                              "max_offset": split["from"] - 1, "holes": [], "letters": []}
     try:
@@ -207,15 +279,15 @@ def _add(
     rows = decode(batch)
     mine = (offsets, words) if rows.index is None else (
         offsets.take(rows.index), words.take(rows.index))
-    for hour, part, index in _by_hour(rows.table, rows.hours):
+    for hour, part, index in _by_hour(rows.table, files.layout.slots(rows.hours)):
         taken = mine if index is None else tuple(each.take(index) for each in mine)
         files.add(hour, False, part, *taken)
     tally["rows"] += rows.table.num_rows
     if rows.bad:
         index = pa.array(sorted(rows.bad), pa.int64())
         letters = export_rows.dead_letters(batch, rows.bad)
-        hours = _hour_of_dead(batch.take(index))
-        for hour, part, at in _by_hour(letters, hours):
+        hours = by_timestamp(batch.take(index), "timestamp", files.layout.zone)
+        for hour, part, at in _by_hour(letters, files.layout.slots(hours)):
             taken = (offsets.take(index), words.take(index))
             files.add(hour, True, part, *(taken if at is None else (x.take(at) for x in taken)))
         tally["dead_letters"] += len(rows.bad)
@@ -223,12 +295,6 @@ def _add(
         tally["letters"] += [
             {"offset": each["offset"], "why": each["reason"][:WHY_MAX]}
             for each in letters.select(["offset", "reason"]).slice(0, room).to_pylist()]
-
-
-def _hour_of_dead(batch: pa.RecordBatch) -> pa.Array:
-    from appliance_spark.export_hours import by_timestamp
-
-    return by_timestamp(batch, "timestamp")
 
 
 def _in_order(offsets: Any, split: dict[str, Any], tally: dict[str, Any]) -> None:
@@ -265,7 +331,7 @@ def _note_hole(tally: dict[str, Any], upto: int) -> None:
 def _by_hour(
     table: pa.RecordBatch, hours: pa.Array
 ) -> Iterator[tuple[int | None, pa.RecordBatch, Any]]:
-    """Runs of the same hour, each with the index of its rows; within a run in log order."""
+    """Runs of the same folder, each with the index of its rows; within a run in log order."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

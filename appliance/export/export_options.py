@@ -11,10 +11,14 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 SCHEMA_MAX = 1 << 20  # characters of a schema: a thousand fields with their documentation
 GOT_MAX = 80  # characters of a value in a message
 SCHEMAS = ("raw", "json", "avro")
+LAYOUTS = ("hour", "day")  # of which a target has a folder each
+ZONE_MAX = 100  # characters: twice the longest name of a zone
+FILE_BYTES_MIN = 1 << 20  # of files: with less, names and footers are most of a target
 CATALOG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 TABLE_NAME_MAX = 300  # characters: a topic's name of at most 249, and a namespace
 WORD = re.compile(r"[A-Za-z0-9_-]+")  # in a table's name
@@ -57,6 +61,19 @@ def _is_table(value: Any) -> bool:
     return len(words) > 1 and all(WORD.fullmatch(each) for each in words)
 
 
+def zone_fault(name: str) -> str:
+    """Why there is no such zone here; empty if there is."""
+    try:
+        ZoneInfo(name)
+    except (KeyError, OSError, ValueError) as error:
+        return f"{error}. Wanted a name such as Europe/Berlin, of the table of zones (tzdata)"
+    return ""
+
+
+def _is_zone(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= ZONE_MAX and not zone_fault(value)
+
+
 OPTIONS: dict[str, Option] = {
     "from": Option(_is_bound, "earliest, latest, an offset, @TIME, or a map by partition"),
     "to": Option(_is_bound, "earliest, latest, an offset, @TIME, or a map by partition"),
@@ -65,6 +82,9 @@ OPTIONS: dict[str, Option] = {
     "grace_seconds": Option(_is_number(0), "0 or more"),
     "hold_bytes": Option(_is_number(0), "0 or more"),
     "split_bytes": Option(_is_number(1), "1 or more"),
+    "layout": _one_of(*LAYOUTS),
+    "zone": Option(_is_zone, "the name of a zone, such as Europe/Berlin"),
+    "file_bytes": Option(_is_number(FILE_BYTES_MIN), f"{FILE_BYTES_MIN} or more"),
     "schema_json": Option(
         lambda value: isinstance(value, str) and len(value) <= SCHEMA_MAX,
         f"a schema as text, of {SCHEMA_MAX} characters at most"),

@@ -7,6 +7,9 @@ from typing import Any
 
 import click
 
+from appliance.config.config_key import ConfigInvalid
+from appliance.config.config_words import plain
+
 
 class FiniteRange(click.FloatRange):
     """A number between two limits. Click's own type lets `nan` pass, which is in no order."""
@@ -16,3 +19,16 @@ class FiniteRange(click.FloatRange):
         if math.isnan(number):
             self.fail(f"{value} is not in the range {self._describe_range()}.", param, ctx)
         return number
+
+
+class Size(click.IntRange):
+    """Bytes, also in words: 134217728, 128MiB."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            number: Any = plain("bytes", str(value))
+        except ConfigInvalid as error:
+            self.fail(str(error), param, ctx)
+        return super().convert(number, param, ctx)

@@ -27,7 +27,7 @@ from appliance_spark import (
     export_tasks,
 )
 from appliance_spark.export_layout import ExportFailed, Target
-from appliance_spark.export_write import write_split
+from appliance_spark.export_write import Writing, write_split
 
 HOUR_MS = 3_600_000
 BEGIN_MS = 1_763_712_000_000  # 2025-11-21 08:00 UTC
@@ -63,11 +63,14 @@ def split_of(start: int, end: int) -> dict[str, Any]:
 def written(
     folder: Path, records: list[Timed], schema: dict[str, Any] | None = None,
     way: str = "timestamp", step: int = 7, stamped: int = 0,
+    layout: dict[str, str] | None = None, file_bytes: int | None = None,
 ) -> dict[str, Any]:
     whole = batch_of(records, stamped)
     parts = [whole.slice(i, step) for i in range(0, len(records), step)]
     split = split_of(records[0][0], records[-1][0] + 1)
-    return write_split(folder, split, schema or {"mode": "raw"}, way, iter(parts))
+    split |= {"layout": layout}
+    writing = Writing(way, file_bytes)
+    return write_split(folder, split, schema or {"mode": "raw"}, writing, iter(parts))
 
 
 def rows_of(done: dict[str, Any], is_dead: bool = False) -> list[dict[str, Any]]:
@@ -108,16 +111,6 @@ def test_a_second_attempt_writes_the_same_bytes_elsewhere(tmp_path: Path) -> Non
     assert not {f["staged"] for f in first["files"]} & {f["staged"] for f in second["files"]}
 
 
-def test_records_of_many_hours_in_disorder_become_more_files_not_more_open_ones(
-    tmp_path: Path,
-) -> None:
-    records = [(i, b"v", BEGIN_MS + i * 37 % 100 * HOUR_MS) for i in range(300)]
-    done = written(tmp_path, records)
-    assert sorted(row["offset"] for row in rows_of(done)) == list(range(300))
-    assert len({each["path"] for each in done["files"]}) == len(done["files"]) > 100
-    assert any("+part1." in each["path"] for each in done["files"])
-
-
 def test_a_record_without_a_time_goes_where_hive_puts_null(tmp_path: Path) -> None:
     done = written(tmp_path, [(0, b"a", -1), (1, b"b", 10**15), (2, b"c", BEGIN_MS)])
     none = "topic=t/date=__HIVE_DEFAULT_PARTITION__/hour=__HIVE_DEFAULT_PARTITION__"
@@ -126,12 +119,12 @@ def test_a_record_without_a_time_goes_where_hive_puts_null(tmp_path: Path) -> No
 
 
 def test_offsets_left_out_are_holes_and_offsets_in_disorder_end_the_task(tmp_path: Path) -> None:
-    done = write_split(tmp_path, split_of(10, 30), {"mode": "raw"}, "timestamp", iter(
+    done = write_split(tmp_path, split_of(10, 30), {"mode": "raw"}, Writing("timestamp"), iter(
         [batch_of([(12, b"", 0), (13, b"", 0), (17, b"", 0)]), batch_of([(20, b"", 0)])]))
     assert done["holes"] == [[10, 12, 0], [14, 17, 0], [18, 20, 0], [21, 30, 0]]
     for bad in ([(5, b"", 0), (5, b"", 0)], [(6, b"", 0), (5, b"", 0)], [(30, b"", 0)]):
         with pytest.raises(ExportFailed, match="out of order"):
-            write_split(tmp_path, split_of(0, 30), {"mode": "raw"}, "timestamp",
+            write_split(tmp_path, split_of(0, 30), {"mode": "raw"}, Writing("timestamp"),
                         iter([batch_of(bad)]))
 
 
@@ -334,12 +327,6 @@ def test_one_run_at_a_time_and_a_dead_one_holds_nothing(tmp_path: Path) -> None:
         pass
     with target.locked():
         pass
-
-
-def test_the_end_of_an_hour_is_read_from_its_folder() -> None:
-    hour = BEGIN_MS // HOUR_MS
-    assert export_layout.hour_end_ms(export_layout.hour_folder("t", hour)) == BEGIN_MS + HOUR_MS
-    assert export_layout.hour_end_ms(export_layout.hour_folder("t", None)) is None
 
 
 # Plan and manifest

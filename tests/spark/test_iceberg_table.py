@@ -5,42 +5,19 @@ manifest and of the table."""
 from __future__ import annotations
 
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 
 from appliance_spark import export_compact, export_iceberg, export_manifest
 from tests.support.duck import a_duck
-from tests.support.exporting import Export, Killed, Make, killed_at, places, send
-from tests.support.spark_data import Place
+from tests.support.export_tables import by_duckdb, by_pyiceberg, table_of
+from tests.support.exporting import Killed, Make, killed_at, send
 
 TABLE = export_iceberg.settings(None, None)
-
-
-def table_of(export: Export) -> Table:
-    """The table as users open it, by the documentation."""
-    root = export.target.root
-    with load_catalog(
-        "appliance", type="sql", uri=f"sqlite:///{root}/_iceberg/catalog.db",
-        warehouse=f"file://{root}/_iceberg",
-    ) as catalog:
-        return catalog.load_table(f"lake.{export.topic}")
-
-
-def by_pyiceberg(export: Export) -> Counter[Place]:
-    return places(table_of(export).scan().to_arrow().to_pylist())
-
-
-def by_duckdb(export: Export) -> Counter[Place]:
-    folder = export.target.root / "_iceberg" / "lake" / export.topic
-    with a_duck("avro", "iceberg") as duck:
-        return places(duck.execute(f"select * from iceberg_scan('{folder}')").to_arrow_table()
-                      .to_pylist())
 
 
 def told(table: Table) -> list[dict[str, Any]]:

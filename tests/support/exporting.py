@@ -36,7 +36,7 @@ class Export:
 
     def run(self, table: dict[str, Any] | None = None, **wanted: Any) -> dict[str, Any]:
         job = export_run.Job(
-            self.target, self.broker, Wanted((self.topic,), split_bytes=20_000, **wanted),
+            self.target, self.broker, Wanted((self.topic,), **{"split_bytes": 20_000, **wanted}),
             table=table, begins=not self.target.manifest.exists())
         return export_run.run(job, lambda: self.spark, self.said.append)
 

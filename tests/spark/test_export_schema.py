@@ -282,12 +282,9 @@ def test_names_that_readers_cannot_tell_apart_are_one_column() -> None:
 
 # The sample
 
-def test_the_sample_is_spread_over_partitions_and_over_each(
-    monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(export_infer, "SAMPLE_RECORDS", 1000)
+def test_the_sample_is_spread_over_partitions_and_over_each() -> None:
     splits = [{"topic": "t", "partition": n, "from": 100, "to": 1_000_100} for n in range(4)]
-    for task in export_schema.tasks_of([*splits, {**splits[0], "topic": "other"}])[:4]:
+    for task in export_schema.tasks_of([*splits, {**splits[0], "topic": "other"}], 1000)[:4]:
         found = export_schema.pieces(task)
         assert sum(each["to"] - each["from"] for each in found) == 250
         assert [each["from"] for each in found] == list(range(100, 1_000_100, 100_000))

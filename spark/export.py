@@ -41,6 +41,7 @@ from appliance_spark.export_command_options import (
     with_broker,
     with_json,
     with_json_lines,
+    with_registry,
     with_roots,
     with_schema,
     with_spark,
@@ -90,6 +91,7 @@ def now_ms() -> int:
 @click.option("--file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="A TOML file that defines the export --name, instead of the broker.")
 @with_roots
+@with_registry
 @with_spark
 @with_broker
 @with_json
@@ -104,7 +106,7 @@ def run(as_json: bool, **given: Any) -> None:
         raise click.UsageError("--accept-target is for exports defined in the broker: "
                                "--new-target")
     _check_words(given)
-    spark = Sessions(given["master"], given["conf"])
+    spark = Sessions(given["master"], given["conf"], given["registry"])
     with export_outcome.told(name, given["broker"]), progress(spark, "export") as say:
         job = _job(given)
         summary = export_run.run(job, spark, say)
@@ -127,6 +129,7 @@ def _job(given: dict[str, Any]) -> export_run.Job:
         reason="schedule" if given["due_ms"] else "command",
     )
     return dataclasses.replace(job, wanted=wanted, retries=given["retries"],
+                               registry=given["registry"],
                                accepts_target=given["accept_target"],
                                begins=given["new_target"], is_told=given["file"] is None)
 
@@ -211,6 +214,7 @@ def verify(target: str, offline: bool, master: str, conf: tuple[str, ...],
               help="Export missing and changed files of this target again from the log.")
 @with_schema
 @with_bounds
+@with_registry
 @with_spark
 @with_broker
 @with_json
@@ -226,7 +230,7 @@ def backfill(lost_files: bool, as_json: bool, **given: Any) -> None:
     if target.manifest.exists():
         raise ExportFailed(f"{target.root} has exports already: a backfill needs a new target")
     _check_words(given)
-    spark = Sessions(given["master"], given["conf"])
+    spark = Sessions(given["master"], given["conf"], given["registry"])
     with progress(spark, "backfill") as say:
         job = _job(given)
         job = dataclasses.replace(job, wanted=dataclasses.replace(job.wanted, reason="backfill"))
@@ -235,11 +239,12 @@ def backfill(lost_files: bool, as_json: bool, **given: Any) -> None:
 
 
 def _repair(target: Target, given: dict[str, Any], as_json: bool) -> None:
-    spark = Sessions(given["master"], given["conf"])
+    spark = Sessions(given["master"], given["conf"], given["registry"])
     broker: AdminPort = given["broker"]
 
     def reading() -> export_tasks.Reading:
-        return export_run.reading_of(broker, given["retries"], given["isolation"])
+        return export_run.reading_of(
+            broker, given["retries"], given["isolation"], given["registry"])
 
     with progress(spark, "repair") as say:
         made = export_compact.repair(target, spark, reading, now_ms(), say)

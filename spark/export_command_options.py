@@ -13,7 +13,7 @@ from appliance.cli.remote.access import Access, with_access
 from appliance.cli.remote.api import refused, unreached
 from appliance.export import export_options
 from appliance.process.option_types import Size
-from appliance_spark import export_iceberg, export_run
+from appliance_spark import export_iceberg, export_registry, export_run
 from appliance_spark.export_broker import AdminPort, BrokerRefused, BrokerUnreachable
 from appliance_spark.export_layout import ExportFailed
 from appliance_spark.export_session import MASTER
@@ -40,6 +40,8 @@ class Commands(click.Group):
 
 
 Function = Callable[..., Any]
+REGISTRY = "APPLIANCE_EXPORT_REGISTRY"  # in the environment, also of the runs of a scheduler
+A_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 def options(*given: Function) -> Callable[[Function], Function]:
@@ -81,7 +83,7 @@ with_schema = options(
                  help="Cut files near this size, such as 128MiB; default: no file is cut."),
     click.option("--partition-by", default="timestamp", show_default=True,
                  help="timestamp, append or field:NAME (of JSON or Avro)."),
-    click.option("--schema", "mode", type=click.Choice(["raw", "json", "avro"]), default="raw",
+    click.option("--schema", "mode", type=click.Choice(export_options.SCHEMAS), default="raw",
                  show_default=True),
     click.option("--schema-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
                  help="The schema as JSON; JSON without one is inferred and pinned."),
@@ -90,6 +92,32 @@ with_schema = options(
     click.option("--isolation", type=click.Choice(["read_committed", "read_uncommitted"]),
                  default="read_committed", show_default=True),
 )
+
+
+def with_registry(command: Function) -> Function:
+    """The command gets `registry`. A definition has none: whoever wrote it may not say who is
+    sent the login."""
+
+    @wraps(command)
+    def with_place(registry_url: str | None, registry_user: str | None,
+                   registry_password_file: Path | None, registry_ca_file: Path | None,
+                   **given: Any) -> Any:
+        place = export_registry.place_of(
+            registry_url, registry_user, registry_password_file, registry_ca_file)
+        return command(registry=place, **given)
+
+    return options(
+        click.option("--registry", "registry_url", metavar="URL", envvar=f"{REGISTRY}",
+                     help="Schema registry of --schema registry."),
+        click.option("--registry-user", metavar="NAME", envvar=f"{REGISTRY}_USER",
+                     help="Login to it (Basic)."),
+        click.option("--registry-password-file", type=A_FILE, envvar=f"{REGISTRY}_PASSWORD_FILE",
+                     help="A file with the password, which only its owner may read."),
+        click.option("--registry-ca-file", type=A_FILE, envvar=f"{REGISTRY}_CA_FILE",
+                     help="Authorities (PEM) that sign its certificate."),
+    )(with_place)
+
+
 with_table = options(
     click.option("--table-name", metavar="NAMESPACE.NAME",
                  help=f"Name of the Iceberg tables; default {export_iceberg.NAME}."),

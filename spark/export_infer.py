@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +45,9 @@ def empty() -> Tally:
 
 # Voting
 
-def tally_of(values: Iterable[bytes | None]) -> Tally:
+def tally_of(
+    values: Iterable[Any], load: Callable[[Any], dict[str, Any]] = export_json.load
+) -> Tally:
     """The votes of all values that parse. Other values become dead letters and have no vote;
     neither has one with more fields than a file may have columns."""
     found, size = empty(), 0
@@ -53,7 +55,7 @@ def tally_of(values: Iterable[bytes | None]) -> Tally:
         if value is None:
             continue
         try:
-            kind = export_json.type_of(export_json.load(value))
+            kind = export_json.type_of(load(value))
         except ValueError:
             continue
         if export_json.count_of(kind) <= FIELDS_MAX:

@@ -32,6 +32,7 @@ TOMBSTONE = "_tombstone"  # the value was null
 RESERVED = frozenset({  # the columns of a record itself
     "_key", "_partition", "_offset", "_timestamp", "_headers", REST, TOMBSTONE})
 LONG = range(-(1 << 63), 1 << 63)
+MODES = ("json", "registry")  # whose columns are inferred and pinned
 PLAIN = ("boolean", "long", "double", "string")
 Type = Any
 
@@ -211,7 +212,9 @@ def arrow_type(kind: Type) -> pa.DataType:
 
 # Rows
 
-def parser(schema: dict[str, Any]) -> Callable[[list[bytes | None]], Parsed]:
+def parser(
+    schema: dict[str, Any], load: Callable[[Any], dict[str, Any]] = load
+) -> Callable[[list[Any]], Parsed]:
     """`schema["type"]` is pinned. Other fields go into `_rest` as text."""
     from appliance_spark.export_rows import OWN, Parsed
 
@@ -220,7 +223,7 @@ def parser(schema: dict[str, Any]) -> Callable[[list[bytes | None]], Parsed]:
     whole = {"fields": {**fields, REST: "string", TOMBSTONE: "boolean"}}
     shape = arrow_type(whole)
 
-    def parse(values: list[bytes | None]) -> Parsed:
+    def parse(values: list[Any]) -> Parsed:
         import pyarrow as pa
 
         rows, good, bad, kept = [], [], {}, []

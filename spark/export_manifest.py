@@ -188,7 +188,7 @@ def change_schema(of: dict[str, Any], schema: dict[str, Any]) -> None:
 
 
 def _has_all(new: dict[str, Any], old: dict[str, Any]) -> bool:
-    if new["mode"] == old["mode"] == "json":
+    if new["mode"] == old["mode"] and new["mode"] in export_json.MODES:
         return export_json.has_all(new.get("type"), old["type"])
     return bool(new == old)  # Avro's types are not ours
 

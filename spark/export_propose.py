@@ -21,6 +21,7 @@ from appliance_spark.export_broker import AdminPort
 from appliance_spark.export_infer import Tally, seen
 from appliance_spark.export_json import Type
 from appliance_spark.export_layout import ExportFailed
+from appliance_spark.export_registry import Place
 
 SECONDS = 30.0  # for reading: a person waits
 LEFT_OUT_SHOWN = 50  # fields without a column; a hostile record may have thousands
@@ -49,7 +50,7 @@ class Sample:
 
     def values(
         self, reading: export_tasks.Reading, tasks: list[dict[str, Any]]
-    ) -> Iterator[bytes | None]:
+    ) -> Iterator[Any]:
         """In any order of pieces: what ends early has still seen some of all partitions."""
         until = time.monotonic() + self.seconds
         pieces = [piece for task in export_schema.tasks_of(tasks, self.records, self.size)
@@ -61,7 +62,8 @@ class Sample:
             with closing(export_tasks.sample(reading, piece)) as values:
                 for value in values:
                     self.read += 1
-                    self.read_bytes += len(value or b"")
+                    data = value[0] if isinstance(value, tuple) else value
+                    self.read_bytes += len(data or b"")
                     self.nulls += value is None
                     yield value
                     if self._is_over(until):
@@ -78,15 +80,20 @@ class Sample:
 
 
 def propose(
-    broker: AdminPort, topic: str, sample: Sample, conflicts: str, retries: int
+    broker: AdminPort, topic: str, sample: Sample, conflicts: str, retries: int,
+    registry: Place | None = None,
 ) -> dict[str, Any]:
-    reading = export_run.reading_of(broker, retries, "read_committed")
-    tasks = export_run.whole_log(broker, topic, "read_committed")
-    tally = export_infer.tally_of(sample.values(reading, tasks))
+    """With a registry, of the values that name a schema of it."""
+    reading = export_run.reading_of(broker, retries, "read_committed", registry)
+    schema = {"mode": "json" if registry is None else "registry"}
+    tasks = [{**task, "schema": schema}
+             for task in export_run.whole_log(broker, topic, "read_committed")]
+    load = export_tasks.loader_of(reading, {"schema": schema})
+    tally = export_infer.tally_of(sample.values(reading, tasks), load)
     objects = tally["votes"].get("fields", 0)
     if not objects:
         raise ExportFailed(
-            f"topic {topic}: none of {sample.read} records is a JSON object (with {sample.nulls} "
+            f"topic {topic}: none of {sample.read} records is an object (with {sample.nulls} "
             "without a value), so there is nothing to propose")
     kind, _, no_room = export_infer.extended(None, tally, CONFLICTS[conflicts])
     fields = list(fields_of(tally, kind))

@@ -3,6 +3,7 @@
     raw    the columns of Spark's Kafka connector without the topic, which is in the path
     json   the fields of a JSON object, and the record's own columns under names with an underscore
     avro   the fields of an Avro record, likewise
+    registry   those of Avro, Protobuf or JSON, by the schema of a registry that the value names
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from appliance_spark import export_avro, export_hours, export_json
+from appliance_spark import export_avro, export_hours, export_json, export_registry
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,12 +45,25 @@ class Rows:
     bad: dict[int, str]
 
 
-def decoder(schema: Given, way: str, zone: str) -> Callable[[pa.RecordBatch], Rows]:
+def decoder(
+    schema: Given, way: str, zone: str, registry: export_registry.Place | None = None
+) -> Callable[[pa.RecordBatch], Rows]:
     path = way.removeprefix("field:").split(".") if way.startswith("field:") else None
     if schema["mode"] == "raw":
         return _raw_by_field(path, zone) if path else lambda batch: _raw(batch, way, zone)
-    parse = export_json.parser(schema) if schema["mode"] == "json" else export_avro.parser(schema)
-    return lambda batch: _parsed(batch, parse, way, path, zone)
+    if schema["mode"] == "registry":
+        parse = export_json.parser(schema, export_registry.loader(registry))
+    else:
+        of = export_json.parser if schema["mode"] == "json" else export_avro.parser
+        parse = of(schema)
+    return lambda batch: _parsed(values_of(batch, schema), batch, parse, way, path, zone)
+
+
+def values_of(batch: pa.RecordBatch, schema: Given) -> list[Any]:
+    """As the mode's decoder takes them."""
+    if schema["mode"] == "registry":
+        return export_registry.items(batch)
+    return list(batch.column("value").to_pylist())
 
 
 def _raw(batch: pa.RecordBatch, way: str, zone: str) -> Rows:
@@ -84,11 +98,12 @@ def _hours(
 
 
 def _parsed(
-    batch: pa.RecordBatch, parse: Any, way: str, path: list[str] | None, zone: str
+    values: list[Any], batch: pa.RecordBatch, parse: Any, way: str, path: list[str] | None,
+    zone: str,
 ) -> Rows:
     import pyarrow as pa
 
-    found = parse(batch.column("value").to_pylist())
+    found = parse(values)
     index = pa.array(found.good, pa.int64())
     table = _with_own(batch.take(index), found.fields)
     if path is None:

@@ -27,6 +27,7 @@ from appliance_spark import (
     export_manifest,
     export_outcome,
     export_plan,
+    export_registry,
     export_schema,
     export_tasks,
 )
@@ -67,16 +68,20 @@ class Job:
     is_told: bool = True  # whether the broker gets a report; it does not know exports of a file
     accepts_target: bool = False  # accept another target than the broker's
     begins: bool = False  # start topics that this target does not have
+    registry: export_registry.Place | None = None  # for --schema registry
     table: dict[str, Any] | None = None  # an Iceberg table; None: the target's
     now_ms: Callable[[], int] = field(default=lambda: round(time.time() * 1000))
 
     @property
     def reading(self) -> export_tasks.Reading:
-        return reading_of(self.broker, self.retries, self.wanted.isolation)
+        return reading_of(self.broker, self.retries, self.wanted.isolation, self.registry)
 
 
-def reading_of(broker: AdminPort, retries: int, isolation: str) -> export_tasks.Reading:
-    return export_tasks.Reading(broker.bulk_url(), broker.token, retries, isolation, broker.ca)
+def reading_of(
+    broker: AdminPort, retries: int, isolation: str, registry: export_registry.Place | None = None
+) -> export_tasks.Reading:
+    return export_tasks.Reading(
+        broker.bulk_url(), broker.token, retries, isolation, broker.ca, registry)
 
 
 def run(job: Job, spark: Callable[[], SparkSession], say: Say) -> dict[str, Any]:
@@ -84,6 +89,8 @@ def run(job: Job, spark: Callable[[], SparkSession], say: Say) -> dict[str, Any]
 
     The plan of a stopped run is done first, then everything since."""
     check_way(job.wanted.partition_by)
+    if (job.wanted.schema or {}).get("mode") == "registry" and job.registry is None:
+        raise ExportFailed(export_registry.WANTED)
     check_target(job)
     with job.target.locked():
         manifest = with_table(job.target, opened(job.target), job.table)
@@ -276,7 +283,7 @@ def _pin_schemas(
     known = {t["topic"]: manifest["topics"].get(t["topic"], {}).get("schema", {})
              for t in plan["topics"]}
     open_topics = [t for t in plan["topics"]
-                   if t["schema"]["mode"] == "json" and "type" not in t["schema"]]
+                   if t["schema"]["mode"] in export_json.MODES and "type" not in t["schema"]]
     if not open_topics:
         return
     for topic in open_topics:
@@ -400,18 +407,20 @@ def given_schema(mode: str, text: str) -> dict[str, Any]:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ExportFailed(f"the schema is not JSON: {error}") from error
-    kind = export_json.checked(found) if mode == "json" else found
+    kind = export_json.checked(found) if mode in export_json.MODES else found
     return {"type": kind, "given": kind}
 
 
 def inferred(
-    manifest: dict[str, Any], topic: str, broker: AdminPort, retries: int
+    manifest: dict[str, Any], topic: str, broker: AdminPort, retries: int,
+    registry: export_registry.Place | None = None,
 ) -> dict[str, Any]:
     """Infers the schema again from the present log; here, because a sample is little work."""
     of = export_schema.known(manifest, topic)
-    tasks = [{**task, "topic_id": of["topic_id"]}  # not another one of its name
+    tasks = [{**task, "topic_id": of["topic_id"],  # not another one of its name
+              "schema": {"mode": of["schema"]["mode"]}}
              for task in export_schema.tasks_of(whole_log(broker, topic, of["isolation"]))]
-    reading = reading_of(broker, retries, of["isolation"])
+    reading = reading_of(broker, retries, of["isolation"], registry)
     tallies = [export_tasks.infer(reading, task) for task in tasks]
     found = export_schema.settled(None, tallies)[0]
     if not found["sampled"]:

@@ -85,7 +85,7 @@ def put(
 ) -> Manifest:
     """A commit of its own: an earlier plan of a stopped run does not apply any more."""
     of = known(manifest, topic)
-    if of["schema"]["mode"] != "json":
+    if of["schema"]["mode"] not in export_json.MODES:
         raise ExportFailed(f"topic {topic} is exported as {of['schema']['mode']}: only JSON has "
                            "a schema that can be set here")
     if "given" in of["schema"] and (found.get("by") == INFERENCE or not keeps_files):
@@ -93,7 +93,7 @@ def put(
             f"topic {topic}: its schema is that of a schema file, which the next run would set "
             "again: give the export another file (--schema-file), or with it: --set FILE "
             "--keep-old-files")
-    schema = {"mode": "json", "by": PERSON, **found}
+    schema = {"mode": of["schema"]["mode"], "by": PERSON, **found}
     schema.pop("given", None)
     check_change(manifest, topic, schema, keeps_files)
     new = export_manifest.next_commit(manifest)
@@ -116,7 +116,7 @@ def check_change(
     if old["mode"] != schema["mode"]:
         raise ExportFailed(f"topic {topic}: {len(files)} files of this target hold it as "
                            f"{old['mode']}, wanted {schema['mode']}: that wants a new target")
-    if schema["mode"] != "json" or "type" not in old or "type" not in schema:
+    if schema["mode"] not in export_json.MODES or "type" not in old or "type" not in schema:
         return
     others = _other_types(of, files, schema["type"])
     if not others or (keeps_files and not manifest.get("table")):

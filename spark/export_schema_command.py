@@ -10,9 +10,22 @@ from typing import Any
 import click
 
 from appliance.process.option_types import FiniteRange, Size
-from appliance_spark import export_infer, export_manifest, export_propose, export_run, export_schema
+from appliance_spark import (
+    export_infer,
+    export_manifest,
+    export_propose,
+    export_registry,
+    export_run,
+    export_schema,
+)
 from appliance_spark.export_broker import AdminPort
-from appliance_spark.export_command_options import Command, options, with_broker, with_json
+from appliance_spark.export_command_options import (
+    Command,
+    options,
+    with_broker,
+    with_json,
+    with_registry,
+)
 from appliance_spark.export_layout import Target, target_path, text_of, write_durably
 
 with_sample = options(
@@ -45,15 +58,17 @@ with_sample = options(
 @click.option("--keep-old-files", "keeps_files", is_flag=True,
               help="Even if a field has another type in existing files.")
 @with_sample
+@with_registry
 @with_broker
 @with_json
 def schema(topic: str, target: str | None, file: Path | None, infers: bool, keeps_files: bool,
-           broker: AdminPort, retries: int, as_json: bool, proposes: bool, **sample: Any) -> None:
+           broker: AdminPort, retries: int, as_json: bool, proposes: bool,
+           registry: export_registry.Place | None, **sample: Any) -> None:
     """Show, set or infer again the JSON schema of TOPIC in a target, or propose one."""
     if proposes and (target or file or infers):
         raise click.UsageError("--propose does not go with --target, --set or --infer-again")
     if proposes:
-        _propose(broker, topic, retries, as_json, **sample)
+        _propose(broker, topic, retries, as_json, registry, **sample)
         return
     if target is None:
         raise click.UsageError("wanted --target, or --propose")
@@ -64,7 +79,7 @@ def schema(topic: str, target: str | None, file: Path | None, infers: bool, keep
         export_manifest.load_known(into)  # the lock would create a misspelt folder
         with into.locked():
             manifest = export_manifest.load_known(into)
-            found = (export_run.inferred(manifest, topic, broker, retries)
+            found = (export_run.inferred(manifest, topic, broker, retries, registry)
                      if infers else export_run.given_schema("json", text_of(file) if file else ""))
             manifest = export_schema.put(manifest, topic, found, keeps_files)
             export_manifest.save(into, manifest)
@@ -76,11 +91,12 @@ def schema(topic: str, target: str | None, file: Path | None, infers: bool, keep
 
 
 def _propose(
-    broker: AdminPort, topic: str, retries: int, as_json: bool, records: int, size: int,
-    seconds: float, conflicts: str, into_file: Path | None,
+    broker: AdminPort, topic: str, retries: int, as_json: bool,
+    registry: export_registry.Place | None, records: int, size: int, seconds: float,
+    conflicts: str, into_file: Path | None,
 ) -> None:
     sample = export_propose.Sample(records, size, seconds)
-    found = export_propose.propose(broker, topic, sample, conflicts, retries)
+    found = export_propose.propose(broker, topic, sample, conflicts, retries, registry)
     if into_file is not None:
         write_durably(into_file, json.dumps(found["schema"], indent=1) + "\n")
     click.echo(json.dumps(found) if as_json else export_propose.as_text(found))

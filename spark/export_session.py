@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import appliance
 from appliance_spark.export_layout import ExportFailed
+from appliance_spark.export_registry import Place
 from appliance_spark.worker_packages import ship
 
 if TYPE_CHECKING:
@@ -20,20 +21,25 @@ if TYPE_CHECKING:
 
 MASTER = "local[*,4]"  # all cores, and four attempts per task as on a cluster
 POLL_S = 0.3
+TASKS = ("appliance_spark.export_tasks",)
+OF_REGISTRY = ("appliance.config",)
 
 
 class Sessions:
     """Creates the session at the first work, which takes seconds, and stops it."""
 
-    def __init__(self, master: str, conf: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, master: str, conf: tuple[str, ...] = (), registry: Place | None = None
+    ) -> None:
         self.master, self.conf = master, conf
+        self.tasks = TASKS if registry is None else (*TASKS, *OF_REGISTRY)
         self.found: SparkSession | None = None
         self.is_asked_for = False
 
     def __call__(self) -> SparkSession:
         self.is_asked_for = True
         if self.found is None:
-            self.found = _session(self.master, self.conf)
+            self.found = _session(self.master, self.conf, self.tasks)
         return self.found
 
     def stop(self) -> None:
@@ -44,7 +50,7 @@ class Sessions:
                 self.found.stop()
 
 
-def _session(master: str, conf: tuple[str, ...]) -> SparkSession:
+def _session(master: str, conf: tuple[str, ...], tasks: tuple[str, ...]) -> SparkSession:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
@@ -66,7 +72,7 @@ def _session(master: str, conf: tuple[str, ...]) -> SparkSession:
         raise ExportFailed(
             f"Spark did not start: {said} Is {java} older than Java 17, {why}") from error
     spark.sparkContext.setLogLevel("ERROR")
-    ship(spark, ["appliance_spark.export_tasks"])
+    ship(spark, tasks)
     return spark
 
 

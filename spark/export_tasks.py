@@ -18,7 +18,15 @@ from urllib.parse import quote
 
 from appliance.record._batch import headers
 from appliance.record._columns import Aborted, columns, is_transactional
-from appliance_spark import export_hash, export_infer, export_schema, export_write
+from appliance_spark import (
+    export_hash,
+    export_infer,
+    export_json,
+    export_registry,
+    export_rows,
+    export_schema,
+    export_write,
+)
 from appliance_spark.columns import TYPES, Column
 from appliance_spark.endpoint import PASSING, Endpoint, meant, pause
 from appliance_spark.export_layout import ExportFailed
@@ -42,6 +50,7 @@ class Reading:
     retries: int
     isolation: str
     ca: str = ""  # PEM of the authorities that are trusted; "": the system's
+    registry: export_registry.Place | None = None
 
     @property
     def source(self) -> Source:
@@ -90,7 +99,7 @@ def write(
 ) -> Any:
     """Writes a split to Parquet, and returns the result of each of its offsets."""
     done = export_write.write_split(
-        Path(staging), task, task["schema"], writing, reading.batches(task)
+        Path(staging), task, task["schema"], writing, reading.batches(task), reading.registry
     )
     holes = done.pop("holes")
     done["gone"] = explained(reading, task, holes) if holes else {}
@@ -98,22 +107,30 @@ def write(
 
 
 def infer(reading: Reading, task: Task) -> Any:
-    """The votes on types from a part of the JSON values of a split."""
+    """The votes on types from a part of the values of a split."""
+    load = loader_of(reading, task)
     return export_infer.joined(
-        export_infer.tally_of(sample(reading, piece)) for piece in export_schema.pieces(task))
+        export_infer.tally_of(sample(reading, piece), load)
+        for piece in export_schema.pieces(task))
 
 
-def sample(reading: Reading, piece: Task) -> Generator[bytes | None]:
-    """At least one value, however large it is."""
+def loader_of(reading: Reading, task: Task) -> Callable[[Any], dict[str, Any]]:
+    if task["schema"]["mode"] == "registry":
+        return export_registry.loader(reading.registry)
+    return export_json.load
+
+
+def sample(reading: Reading, piece: Task) -> Generator[Any]:
+    """At least one value, however large it is; with its headers where they matter."""
     room = piece["sample"]["bytes"]
     with closing(reading.batches(piece)) as batches:
         for batch in batches:
-            for value in batch.column("value"):
+            for value in export_rows.values_of(batch, piece["schema"]):
                 if room <= 0:
                     return
-                data = value.as_py()
+                data = value[0] if isinstance(value, tuple) else value
                 room -= len(data or b"") + 1
-                yield data
+                yield value
 
 
 def recount(reading: Reading, task: Task) -> Any:

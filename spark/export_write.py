@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from appliance_spark import export_hash, export_layout, export_rows
+from appliance_spark import export_hash, export_layout, export_registry, export_rows
 from appliance_spark.export_hours import Layout, by_timestamp
 from appliance_spark.export_layout import ExportFailed
 
@@ -245,11 +245,11 @@ class SplitFiles:
 
 def write_split(
     staging: Path, split: dict[str, Any], schema: dict[str, Any], writing: Writing,
-    batches: Iterator[pa.RecordBatch],
+    batches: Iterator[pa.RecordBatch], registry: export_registry.Place | None = None,
 ) -> dict[str, Any]:
     """Reads the split to its end. Returns the driver's data for balance and manifest."""
     files = SplitFiles(staging, split, writing.file_bytes)
-    decode = export_rows.decoder(schema, writing.way, files.layout.zone)
+    decode = export_rows.decoder(schema, writing.way, files.layout.zone, registry)
     tally: dict[str, Any] = {"rows": 0, "dead_letters": 0, "hash": 0, "min_offset": -1,
                              "max_offset": split["from"] - 1, "holes": [], "letters": []}
     try:

@@ -24,6 +24,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import appliance
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -32,6 +34,9 @@ HERE = Path(__file__).parent
 
 # The packages of workers, with their imports.
 THERE = ("pyspark", "pyarrow")
+
+# Of `appliance`: a task imports it where it is used, and a worker must have its libraries then.
+LATE = "schemas"
 
 # Prints name and file of all modules that `tasks` need beyond these packages.
 LISTING = """
@@ -79,7 +84,9 @@ def modules(tasks: Iterable[str]) -> dict[str, Path]:
         raise RuntimeError(f"what workers need cannot be imported here:\n{done.stderr}")
     found = {name: Path(file) for name, file in json.loads(done.stdout).items()}
     ours = {f"appliance_spark.{path.stem}": path for path in HERE.glob("*.py")}
-    return {**found, **ours, "appliance_spark": HERE / "__init__.py"}
+    folder = Path(appliance.__file__).parent / LATE
+    late = {f"appliance.{LATE}.{path.stem}": path for path in folder.glob("*.py")}
+    return {**found, **ours, **late, "appliance_spark": HERE / "__init__.py"}
 
 
 def archives(files: dict[str, Path], folder: Path) -> Iterator[tuple[str, Path]]:

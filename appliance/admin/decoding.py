@@ -1,4 +1,4 @@
-"""Keys and values that need a schema: the interface of a decoder, and its limits."""
+"""Keys and values that need a schema: the interface of a decoder, and the limits of a page."""
 
 from __future__ import annotations
 
@@ -6,34 +6,15 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from appliance.errors import ApplianceError
+from appliance.schemas.schema_limits import DecodeFailed
 
 if TYPE_CHECKING:
     from appliance.admin.registry_look import RegistryLook
 
-SCHEMA_BYTES_MAX = 1 << 20
 DATA_BYTES_MAX = 256 << 10  # of one key or value: decoding may take a hundred times that in memory
-NAMES_TEXT_MAX = 32 << 20  # characters that names of a schema may take in the text of one of them
 PAGE_SECONDS_MAX = 2.0  # for a whole page; the rest is shown undecoded
 
 Result = TypeVar("Result")
-
-
-class SchemaInvalid(ApplianceError):
-    kafka_code = 42
-
-
-class DecodeFailed(ApplianceError):
-    """The data does not match the schema."""
-
-
-def check_names_fit(values: int, longest: int) -> None:
-    """A byte may stand for a name of any length, which the schema has once."""
-    if values * longest > NAMES_TEXT_MAX:
-        raise DecodeFailed(
-            f"{values} values, with names of up to {longest} characters in the schema: the text "
-            "could be too long"
-        )
 
 
 class Decoder(Protocol):

@@ -40,7 +40,7 @@ class Definition(TypedDict):
     topics: NotRequired[list[str]]
     pattern: NotRequired[str | None]  # of topic names, instead of topics
     target: str  # the path of a folder
-    schema: NotRequired[str | None]  # raw, json or avro
+    schema: NotRequired[str | None]  # raw, json, avro or registry
     partition_by: NotRequired[str | None]  # timestamp, append or field:NAME
     schedule: NotRequired[Schedule | None]
     options: NotRequired[dict[str, Any]]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from appliance.admin.registry_client import Subject
-from appliance.admin.registry_decoders import SchemaDecoder
-from appliance.admin.registry_ids import Headers, Named, SchemaKey, schema_named
+from appliance.schemas.registry_client import Subject
+from appliance.schemas.registry_decoders import SchemaDecoder
+from appliance.schemas.registry_ids import Headers, Named, SchemaKey, schema_named
 
 SUBJECTS_LOOKED_MAX = 20  # for one that may be told
 

@@ -13,18 +13,18 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from appliance.admin.decoding import SchemaInvalid
-from appliance.admin.registry_client import (
+from appliance.admin.registry_look import Kept
+from appliance.config import SchemaRegistryConfig
+from appliance.process import event_log
+from appliance.schemas.registry_client import (
     RegistryAway,
     RegistryClient,
     SchemaUnknown,
     SchemaUnusable,
 )
-from appliance.admin.registry_decoders import decoder_of
-from appliance.admin.registry_ids import SchemaKey
-from appliance.admin.registry_look import Kept
-from appliance.config import SchemaRegistryConfig
-from appliance.process import event_log
+from appliance.schemas.registry_decoders import decoder_of
+from appliance.schemas.registry_ids import SchemaKey
+from appliance.schemas.schema_limits import SchemaInvalid
 
 log = event_log.named("schema registry")
 

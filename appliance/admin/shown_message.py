@@ -7,13 +7,14 @@ from typing import TypedDict, overload
 
 from typing_extensions import NotRequired
 
-from appliance.admin.decoding import DecodeFailed, Decoder, Decoders
+from appliance.admin.decoding import Decoder, Decoders
 from appliance.admin.message_scan import ScannedRecord
-from appliance.admin.registry_ids import Named
 from appliance.admin.registry_look import Kept
 from appliance.admin.route import Param
 from appliance.admin.topic_schemas import PARTS
 from appliance.record._records import Record
+from appliance.schemas.registry_ids import Named
+from appliance.schemas.schema_limits import DecodeFailed
 
 TEXT_MAX = 64 << 10  # shown characters of a key or value, unless all is requested
 AS_IT_IS = Decoders()

@@ -12,10 +12,7 @@ from typing import Literal, TypedDict
 from typing_extensions import NotRequired
 
 from appliance.admin import body_schema
-from appliance.admin.avro_decoder import AvroDecoder
-from appliance.admin.decoding import SCHEMA_BYTES_MAX, Decoder, Decoders, SchemaInvalid
-from appliance.admin.protobuf_decoder import ProtobufDecoder
-from appliance.admin.registry_ids import SchemaKey, schema_named
+from appliance.admin.decoding import Decoder, Decoders
 from appliance.admin.registry_look import RegistryLook
 from appliance.admin.rights import ALTER_TOPIC_CONFIGS, DESCRIBE_TOPIC
 from appliance.admin.route import OPERATOR, Call, delete, get, put
@@ -25,6 +22,10 @@ from appliance.admin.topic_schema_rows import TopicSchema, TopicSchemaRows
 from appliance.config import SchemaRegistryConfig
 from appliance.errors import ResourceUnknown
 from appliance.record._records import Record
+from appliance.schemas.avro_decoder import AvroDecoder
+from appliance.schemas.protobuf_decoder import ProtobufDecoder
+from appliance.schemas.registry_ids import SchemaKey, schema_named
+from appliance.schemas.schema_limits import SCHEMA_BYTES_MAX, SchemaInvalid
 from appliance.topics.topic import Topic
 
 PARTS = ("key", "value")

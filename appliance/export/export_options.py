@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 SCHEMA_MAX = 1 << 20  # characters of a schema: a thousand fields with their documentation
 GOT_MAX = 80  # characters of a value in a message
-SCHEMAS = ("raw", "json", "avro")
+SCHEMAS = ("raw", "json", "avro", "registry")
 LAYOUTS = ("hour", "day")  # of which a target has a folder each
 ZONE_MAX = 100  # characters: twice the longest name of a zone
 FILE_BYTES_MIN = 1 << 20  # of files: with less, names and footers are most of a target

@@ -16,10 +16,12 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from appliance.admin import avro_decoder, decoding
-from appliance.admin.avro_decoder import AvroDecoder
-from appliance.admin.decoding import DecodeFailed, Decoders, SchemaInvalid
-from appliance.admin.protobuf_decoder import ProtobufDecoder
+from appliance.admin import decoding
+from appliance.admin.decoding import Decoders
+from appliance.schemas import avro_decoder
+from appliance.schemas.avro_decoder import AvroDecoder
+from appliance.schemas.protobuf_decoder import ProtobufDecoder
+from appliance.schemas.schema_limits import DecodeFailed, SchemaInvalid
 from appliance.testing import RunningBroker, running_broker
 from tests.support.rest import Rest
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from appliance.admin import schema_registry
-from appliance.admin.registry_client import RegistryClient, SchemaUnusable
-from appliance.admin.registry_ids import SchemaKey
 from appliance.admin.schema_registry import Registry
 from appliance.config import SchemaRegistryConfig
 from appliance.config.setting import SettingInvalid
+from appliance.schemas.registry_client import RegistryClient, SchemaUnusable
+from appliance.schemas.registry_ids import SchemaKey
 from tests.support.registry_schemas import Recording
 from tests.support.registry_servers import RepeatingRegistry
 

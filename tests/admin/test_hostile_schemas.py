@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from appliance.admin import avro_decoder, protobuf_decoder
-from appliance.admin.avro_decoder import DECIMAL_BYTES_MAX, AvroDecoder
-from appliance.admin.decoding import NAMES_TEXT_MAX, DecodeFailed, SchemaInvalid
-from appliance.admin.proto_text import IMPORTS_MAX, proto_file
-from appliance.admin.registry_client import Found
-from appliance.admin.registry_decoders import ByProtobuf
-from appliance.admin.registry_ids import Named, SchemaKey
+from appliance.schemas import avro_decoder, protobuf_decoder
+from appliance.schemas.avro_decoder import DECIMAL_BYTES_MAX, AvroDecoder
+from appliance.schemas.proto_text import IMPORTS_MAX, proto_file
+from appliance.schemas.registry_client import Found
+from appliance.schemas.registry_decoders import ByProtobuf
+from appliance.schemas.registry_ids import Named, SchemaKey
+from appliance.schemas.schema_limits import NAMES_TEXT_MAX, DecodeFailed, SchemaInvalid
 
 ONE = SchemaKey("ids", "1")
 LONG = "a" * (protobuf_decoder.NAME_MAX + 1)

@@ -10,10 +10,10 @@ import pytest
 
 from appliance.admin import schema_registry
 from appliance.admin.decoding import Decoders
-from appliance.admin.registry_ids import SchemaKey
 from appliance.admin.schema_registry import Registry
 from appliance.admin.topic_schemas import look_of
 from appliance.config import SchemaRegistryConfig
+from appliance.schemas.registry_ids import SchemaKey
 from tests.support.registry_schemas import Recording
 from tests.support.registry_servers import RepeatingRegistry
 

@@ -20,8 +20,12 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from appliance.admin import registry_resolver, schema_registry
-from appliance.admin.registry_client import (
+from appliance.admin import schema_registry
+from appliance.admin.schema_registry import Registry
+from appliance.config import SchemaRegistryConfig
+from appliance.config.setting import SettingInvalid
+from appliance.schemas import registry_resolver
+from appliance.schemas.registry_client import (
     ANSWER_BYTES_MAX,
     DEPTH_MAX,
     REFERENCES_MAX,
@@ -29,10 +33,7 @@ from appliance.admin.registry_client import (
     RegistryClient,
     SchemaUnusable,
 )
-from appliance.admin.registry_ids import SchemaKey, schema_named
-from appliance.admin.schema_registry import Registry
-from appliance.config import SchemaRegistryConfig
-from appliance.config.setting import SettingInvalid
+from appliance.schemas.registry_ids import SchemaKey, schema_named
 from appliance.testing import RunningBroker, running_broker
 from tests.admin.test_admin_topic_schemas import avro, order
 from tests.support.certificates import Authority

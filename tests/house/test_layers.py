@@ -26,7 +26,7 @@ LAYERS = [
     ("_log",),
     ("network", "catalog"),
     ("data_dir", "access", "replication"),
-    ("bulk", "doctor", "export", "installation", "topics", "zookeeper"),
+    ("bulk", "doctor", "export", "installation", "schemas", "topics", "zookeeper"),
     ("repair", "groups", "backup", "upgrade", "cluster"),
     ("share", "txn"),
     ("broker",),
@@ -55,7 +55,8 @@ ONLY = {
 # The packages beside it are clients, and see of it what they list. `spark/` is shipped to workers
 # with all that it imports.
 BESIDE = {
-    "spark": {"__version__", "_crc", "cli", "client", "errors", "export", "process", "record"},
+    "spark": {"__version__", "_crc", "cli", "client", "config", "errors", "export", "process",
+              "record", "schemas"},
     "loadtest": {"__version__", "_crc", "client", "errors", "process", "protocol", "record"},
 }
 

@@ -142,7 +142,7 @@ def test_what_has_no_objects_and_what_goes_together_is_told(
     sending.send("texts", [b"no json", None])
     done = invoked(sending, "texts")
     assert done.exit_code == 1
-    assert "none of 2 records is a JSON object (with 1 without a value)" in done.output
+    assert "none of 2 records is an object (with 1 without a value)" in done.output
     assert invoked(sending, "nowhere").exit_code == 3
     assert invoked(sending, mixed, "--target", str(tmp_path)).exit_code == 2
     done = CliRunner().invoke(main, ["export", "schema", mixed, "--admin", sending.broker.admin])

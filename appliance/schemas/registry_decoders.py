@@ -7,12 +7,12 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from appliance.admin.avro_decoder import AvroDecoder, said
-from appliance.admin.decoding import DecodeFailed, SchemaInvalid
-from appliance.admin.proto_text import imports, proto_file
-from appliance.admin.protobuf_decoder import Messages, indexes_in, listed
-from appliance.admin.registry_client import Found, as_text
-from appliance.admin.registry_ids import Named
+from appliance.schemas.avro_decoder import AvroDecoder, said
+from appliance.schemas.proto_text import imports, proto_file
+from appliance.schemas.protobuf_decoder import Messages, indexes_in, listed
+from appliance.schemas.registry_client import Found, as_text
+from appliance.schemas.registry_ids import Named
+from appliance.schemas.schema_limits import DecodeFailed, SchemaInvalid
 
 TITLE_MAX = 300
 WELL_KNOWN = "google/protobuf/"
@@ -28,6 +28,9 @@ class SchemaDecoder(Protocol):
     def form(self) -> str: ...
 
     def decode(self, named: Named) -> Decoded: ...
+
+    def row(self, named: Named) -> Decoded:
+        """For the columns of a table: with numbers as numbers."""
 
 
 def decoder_of(found: Found) -> SchemaDecoder:
@@ -51,6 +54,8 @@ class ByAvro:
     def decode(self, named: Named) -> Decoded:
         return Decoded(self._decoder.json_of(named.body), self._decoder.about)
 
+    row = decode
+
 
 class ByJson:
     """The text is shown as it was written, so that every number stays; it is not validated."""
@@ -72,6 +77,8 @@ class ByJson:
         except (ValueError, RecursionError) as error:
             raise DecodeFailed(f"no JSON: {said(error)}") from error
         return Decoded(text, self._type)
+
+    row = decode
 
 
 class ByProtobuf:
@@ -122,6 +129,12 @@ class ByProtobuf:
         return found
 
     def decode(self, named: Named) -> Decoded:
+        return self._decoded(named, self._messages.json_of)
+
+    def row(self, named: Named) -> Decoded:
+        return self._decoded(named, self._messages.row_of)
+
+    def _decoded(self, named: Named, text_of: Callable[[str, bytes], str]) -> Decoded:
         if named.behind is None:
             indexes, end = indexes_in(named.body, 0)
             body = named.body[end:]
@@ -130,10 +143,10 @@ class ByProtobuf:
             body = named.body
         first, *others = self._names_at(indexes)
         try:
-            return Decoded(self._messages.json_of(first, body), first)
+            return Decoded(text_of(first, body), first)
         except DecodeFailed:
             for name in others:
-                return Decoded(self._messages.json_of(name, body), name)
+                return Decoded(text_of(name, body), name)
             raise
 
     def _only(self) -> list[int]:

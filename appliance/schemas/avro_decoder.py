@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from appliance.admin.decoding import DecodeFailed, SchemaInvalid, check_names_fit
+from appliance.schemas.schema_limits import DecodeFailed, SchemaInvalid, check_names_fit
 
 VALUES_MAX = 100_000  # per datum
 DEPTH_MAX = 64

@@ -21,12 +21,12 @@ from urllib.parse import quote, urlsplit
 import aiohttp
 from yarl import URL
 
-from appliance.admin.decoding import SCHEMA_BYTES_MAX
-from appliance.admin.registry_ids import IDS, SchemaKey
-from appliance.admin.registry_resolver import Resolver
 from appliance.config import NO_FILE, SchemaRegistryConfig
 from appliance.errors import ApplianceError
 from appliance.process import secret_file
+from appliance.schemas.registry_ids import IDS, SchemaKey
+from appliance.schemas.registry_resolver import Resolver
+from appliance.schemas.schema_limits import SCHEMA_BYTES_MAX
 
 ANSWER_BYTES_MAX = 2 * SCHEMA_BYTES_MAX  # in JSON each quote of a schema takes two
 REFERENCES_MAX = 64  # of a schema, and of those that it refers to
@@ -47,6 +47,10 @@ class RegistryAway(ApplianceError):
 
 class SchemaUnusable(ApplianceError):
     """The registry is there, but not this schema, or what it gives for it cannot be used."""
+
+
+class AnswerUnusable(SchemaUnusable):
+    """It may answer otherwise later: it refused, was slow, or sent another page than its own."""
 
 
 class SchemaUnknown(SchemaUnusable):
@@ -99,7 +103,7 @@ class RegistryClient:
             return await asyncio.wait_for(self._found(key, answered), seconds)
         except asyncio.TimeoutError:
             if answered:  # the registry is there: others are not to be held up by this schema
-                raise SchemaUnusable(
+                raise AnswerUnusable(
                     f"{self.place}: it and what it refers to took more than {seconds:g} s"
                 ) from None
             raise RegistryAway(f"{self.place} did not answer in {seconds:g} s") from None
@@ -153,7 +157,7 @@ class RegistryClient:
             if answer.status == 404:
                 raise SchemaUnknown(f"{self.place} has no {path} (404)")
             if answer.status != 200:
-                failure = RegistryAway if answer.status in AWAY else SchemaUnusable
+                failure = RegistryAway if answer.status in AWAY else AnswerUnusable
                 raise failure(f"{self.place} answered {answer.status} for {path}")
             data = bytearray()
             async for piece in answer.content.iter_any():
@@ -164,7 +168,7 @@ class RegistryClient:
             return json.loads(data)
         except (ValueError, RecursionError) as error:
             told = str(error)[:ERROR_MAX]
-            raise SchemaUnusable(f"{self.place} answered no JSON for {path}: {told}") from error
+            raise AnswerUnusable(f"{self.place} answered no JSON for {path}: {told}") from error
 
 
 @dataclass

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from appliance.admin.decoding import SchemaInvalid
+from appliance.schemas.schema_limits import SchemaInvalid
 
 NESTING_MAX = 32
 NUMBER_MAX = 2**31 - 1

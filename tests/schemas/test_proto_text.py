@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool
 
-from appliance.admin.decoding import SCHEMA_BYTES_MAX, SchemaInvalid
-from appliance.admin.proto_text import NESTING_MAX, proto_file
-from appliance.admin.registry_client import Found
-from appliance.admin.registry_decoders import ByProtobuf, decoder_of
-from appliance.admin.registry_ids import Named, SchemaKey
+from appliance.schemas.proto_text import NESTING_MAX, proto_file
+from appliance.schemas.registry_client import Found
+from appliance.schemas.registry_decoders import ByProtobuf, decoder_of
+from appliance.schemas.registry_ids import Named, SchemaKey
+from appliance.schemas.schema_limits import SCHEMA_BYTES_MAX, SchemaInvalid
 from tests.support.registry_schemas import HERE, ORDER_PROTO
 
 FILES = sorted(HERE.glob("*.proto"))

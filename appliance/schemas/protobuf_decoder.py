@@ -7,11 +7,13 @@ C code parses the data and limits its depth (100).
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from appliance.admin.avro_decoder import said
-from appliance.admin.decoding import DecodeFailed, SchemaInvalid, check_names_fit
+from appliance.schemas.avro_decoder import said
+from appliance.schemas.protobuf_rows import row_of
+from appliance.schemas.schema_limits import DecodeFailed, SchemaInvalid, check_names_fit
 
 MAGIC_SIZE = 5  # Confluent's: a zero, the schema's number; the message's indexes follow
 NAME_MAX = 500  # characters of a full name: each type, field and value has its own in memory
@@ -72,6 +74,17 @@ class Messages:
         self._class_of(self._pool.FindMessageTypeByName(name))
 
     def json_of(self, name: str, data: bytes) -> str:
+        return self._told(name, data, lambda message: self._json.MessageToJson(
+            message, preserving_proto_field_name=True, indent=None, ensure_ascii=False,
+            descriptor_pool=self._pool,
+        ))  # fmt: skip
+
+    def row_of(self, name: str, data: bytes) -> str:
+        """As JSON for the columns of a table."""
+        return self._told(name, data, lambda message: json.dumps(
+            row_of(message, self._json), ensure_ascii=False))  # fmt: skip
+
+    def _told(self, name: str, data: bytes, tell: Callable[[Any], str]) -> str:
         check_names_fit(len(data), self._longest)  # in a packed list a byte is a value
         try:
             message = self._class_of(self._pool.FindMessageTypeByName(name))()
@@ -79,15 +92,11 @@ class Messages:
             unknown = len(self._unknown(message))
             if unknown and not message.ListFields():
                 raise DecodeFailed(f"none of its {unknown} fields is in {name}")
-            text: str = self._json.MessageToJson(
-                message, preserving_proto_field_name=True, indent=None, ensure_ascii=False,
-                descriptor_pool=self._pool,
-            )  # fmt: skip
+            return tell(message)
         except DecodeFailed:
             raise
         except Exception as error:
             raise DecodeFailed(said(error)) from error
-        return text
 
 
 def after_indexes(data: bytes) -> int:

@@ -235,6 +235,15 @@ def test_an_epoch_before_all_that_is_left_ended_at_the_start(control: Control) -
     assert epoch_end(control, 1) == (0, 1, 0)
 
 
+def test_an_epoch_that_the_leader_has_not_heard_of_is_no_loss(control: Control) -> None:
+    log = control.create("t").log(0)
+    log.append_durable(batch("a"), leader_epoch=0)
+    assert epoch_end(control, 1) == (0, -1, -1)  # alone: what it had may be gone
+    log.lead(3, 1, [2], [2], 1)
+    assert epoch_end(control, 3) == (0, 3, 1)
+    assert epoch_end(control, 4) == (75, -1, -1)
+
+
 def test_an_epochs_end_is_told_to_whom_it_concerns(control: Control) -> None:
     (log,) = control.create("t").logs
     log.append_durable(batch("a"), leader_epoch=3)

@@ -20,6 +20,8 @@ from appliance.cli.remote.output import cell
 from appliance.cli.remote.output import table as table_of
 from appliance.process import event_log
 from appliance.process.option_types import FiniteRange, Size
+from appliance.process.spoken import size as in_bytes
+from appliance.process.spoken import some
 from appliance_spark import (
     export_compact,
     export_definition,
@@ -151,8 +153,9 @@ def _say_summary(summary: dict[str, Any], target: Target, as_json: bool) -> None
         return
     seconds = max((summary["ended_ms"] - summary["started_ms"]) / 1000, 0.001)
     click.echo(
-        f"{summary['rows']} rows and {summary['dead_letters']} dead letters in {summary['files']} "
-        f"files, {summary['bytes']} bytes, {seconds:.1f} s: {target.root}"
+        f"{some(summary['rows'], 'row')} and {some(summary['dead_letters'], 'dead letter')} in "
+        f"{some(summary['files'], 'file')}, {in_bytes(summary['bytes'])}, {seconds:.1f} s: "
+        f"{target.root}"
     )
 
 

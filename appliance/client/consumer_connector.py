@@ -60,7 +60,11 @@ STOP_S = 5.0  # how long a stop waits for threads, which may hang at a dead brok
 class ConsumerConnector:
     def __init__(self, config: ConsumerConfig) -> None:
         if not config.zk_connect or not config.group_id:
-            raise ConfigInvalid("a ConsumerConnector needs zk_connect and group_id")
+            raise ConfigInvalid(
+                f"a ConsumerConnector needs zk_connect and group_id: got zk_connect="
+                f"{config.zk_connect!r}, group_id={config.group_id!r}. Without a ZooKeeper read "
+                "with a SimpleConsumer, or in a group with any client of Kafka"
+            )
         self.config = config
         self.id = config.consumer_id or f"{socket.gethostname()}:{uuid.uuid4()}"
         self.cluster = Cluster(config)

@@ -9,12 +9,11 @@ Joining never depends on it: bytes that cannot be read are somebody else's proto
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from appliance.protocol.codec import decode, encode
 from appliance.protocol.errors import MalformedMessage
-from appliance.protocol.types import Versions, array, data, field, int16, int32, string
+from appliance.protocol.types import Message, Versions, array, data, field, int16, int32, string
 
 CONSUMER = "consumer"  # the protocol type of consumers; Connect and Streams have their own
 
@@ -22,14 +21,12 @@ CONSUMER = "consumer"  # the protocol type of consumers; Connect and Streams hav
 NO_PARTITIONS = bytes.fromhex("0000 00000000 ffffffff")
 
 
-@dataclass(slots=True)
-class TopicPartitions:
+class TopicPartitions(Message):
     topic: str = field(string)
     partitions: list[int] = field(array(int32))
 
 
-@dataclass(slots=True)
-class Subscription:
+class Subscription(Message):
     """Its beginning: up to the topics it is the same in all versions, and what version 1 added is
     the same in those after it."""
 
@@ -44,8 +41,7 @@ class Subscription:
         return {each.topic: each.partitions for each in self.owned_partitions}
 
 
-@dataclass(slots=True)
-class Assignment:
+class Assignment(Message):
     VERSIONS: ClassVar = Versions(0, 0)
 
     version: int = field(int16)

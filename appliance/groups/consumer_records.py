@@ -19,7 +19,18 @@ from uuid import UUID
 
 from appliance.groups.consumer_member import Classic, Subscription
 from appliance.groups.handover import Assignment, MemberState, Place, Places
-from appliance.protocol.types import Versions, array, data, field, int8, int32, int64, string, uuid
+from appliance.protocol.types import (
+    Message,
+    Versions,
+    array,
+    data,
+    field,
+    int8,
+    int32,
+    int64,
+    string,
+    uuid,
+)
 from appliance.topics.internal_topic import Record, load, load_value, store
 
 EPOCH_KEY, TOPICS_KEY, MEMBER_KEY, TARGET_EPOCH_KEY, TARGET_KEY, CURRENT_KEY = range(3, 9)
@@ -29,48 +40,41 @@ KEYS = (*range(EPOCH_KEY, CURRENT_KEY + 1), PATTERN_KEY)
 VALUE = Versions(0, 0, flexible_from=0)
 
 
-@dataclass(slots=True)
-class GroupKey:
+class GroupKey(Message):
     VERSIONS: ClassVar = Versions(EPOCH_KEY, KEY_MAX)
 
     group: str = field(string)
 
 
-@dataclass(slots=True)
-class MemberKey:
+class MemberKey(Message):
     VERSIONS: ClassVar = Versions(EPOCH_KEY, KEY_MAX)
 
     group: str = field(string)
     member: str = field(string)
 
 
-@dataclass(slots=True)
-class PatternKey:
+class PatternKey(Message):
     VERSIONS: ClassVar = Versions(PATTERN_KEY, PATTERN_KEY)
 
     group: str = field(string)
     pattern: str = field(string)
 
 
-@dataclass(slots=True)
-class EpochValue:
+class EpochValue(Message):
     VERSIONS: ClassVar = VALUE
 
     epoch: int = field(int32)
     metadata_hash: int = field(int64, default=0, tag=0)
 
 
-@dataclass(slots=True)
-class MemberValue:
+class MemberValue(Message):
     VERSIONS: ClassVar = VALUE
 
-    @dataclass(slots=True)
-    class ClassicProtocol:
+    class ClassicProtocol(Message):
         name: str = field(string)
         metadata: bytes = field(data)
 
-    @dataclass(slots=True)
-    class ClassicMemberMetadata:
+    class ClassicMemberMetadata(Message):
         session_timeout_ms: int = field(int32)
         supported_protocols: list[MemberValue.ClassicProtocol] = field(
             array(lambda: MemberValue.ClassicProtocol)
@@ -89,28 +93,24 @@ class MemberValue:
     )
 
 
-@dataclass(slots=True)
-class TopicPartitions:
+class TopicPartitions(Message):
     topic_id: UUID = field(uuid)
     partitions: list[int] = field(array(int32))
 
 
-@dataclass(slots=True)
-class TargetEpochValue:
+class TargetEpochValue(Message):
     VERSIONS: ClassVar = VALUE
 
     assignment_epoch: int = field(int32)
 
 
-@dataclass(slots=True)
-class TargetValue:
+class TargetValue(Message):
     VERSIONS: ClassVar = VALUE
 
     topic_partitions: list[TopicPartitions] = field(array(TopicPartitions))
 
 
-@dataclass(slots=True)
-class CurrentValue:
+class CurrentValue(Message):
     VERSIONS: ClassVar = VALUE
 
     member_epoch: int = field(int32)
@@ -120,8 +120,7 @@ class CurrentValue:
     partitions_pending_revocation: list[TopicPartitions] = field(array(TopicPartitions))
 
 
-@dataclass(slots=True)
-class PatternValue:
+class PatternValue(Message):
     VERSIONS: ClassVar = VALUE
 
     topics: list[str] = field(array(string))

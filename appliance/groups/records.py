@@ -17,11 +17,10 @@ version 1, the only one with a place for it. A record without a value is a tombs
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
-from appliance.protocol.types import Versions, array, data, field, int32, int64, string
+from appliance.protocol.types import Message, Versions, array, data, field, int32, int64, string
 from appliance.topics.internal_topic import Record, load_value, store
 
 OFFSET_KEYS = (0, 1)
@@ -33,8 +32,7 @@ KEYS_MAX = 1 << 14  # keys that are remembered: a consumer commits the same plac
 NEVER = -1  # an offset that expires by the broker's setting alone
 
 
-@dataclass(slots=True)
-class OffsetCommitKey:
+class OffsetCommitKey(Message):
     VERSIONS: ClassVar = Versions(0, 1)
 
     group: str = field(string)
@@ -42,8 +40,7 @@ class OffsetCommitKey:
     partition: int = field(int32)
 
 
-@dataclass(slots=True)
-class OffsetCommitValue:
+class OffsetCommitValue(Message):
     VERSIONS: ClassVar = Versions(0, 4, flexible_from=4)
 
     offset: int = field(int64)
@@ -53,19 +50,16 @@ class OffsetCommitValue:
     expire_timestamp: int = field(int64, "1", default=NEVER)
 
 
-@dataclass(slots=True)
-class GroupMetadataKey:
+class GroupMetadataKey(Message):
     VERSIONS: ClassVar = Versions(2, 2)
 
     group: str = field(string)
 
 
-@dataclass(slots=True)
-class GroupMetadataValue:
+class GroupMetadataValue(Message):
     VERSIONS: ClassVar = Versions(0, 4, flexible_from=4)
 
-    @dataclass(slots=True)
-    class MemberMetadata:
+    class MemberMetadata(Message):
         member_id: str = field(string)
         group_instance_id: str | None = field(string, "3+", nullable="3+", default=None)
         client_id: str = field(string)

@@ -31,7 +31,7 @@ from appliance.groups.consumer_records import (
     rows,
 )
 from appliance.groups.handover import NOWHERE, Assignment, MemberState, Place, Places
-from appliance.protocol.types import array, field, int8, int32, int64, string, uuid
+from appliance.protocol.types import Message, array, field, int8, int32, int64, string, uuid
 from appliance.topics.internal_topic import Record, load, load_value, store
 
 TOPICS_KEY = 9
@@ -40,8 +40,7 @@ KEYS = range(TOPICS_KEY, STATE_KEY + 1)
 OF_MEMBERS = (MEMBER_KEY, TARGET_KEY, CURRENT_KEY)
 
 
-@dataclass(slots=True)
-class MemberValue:
+class MemberValue(Message):
     VERSIONS: ClassVar = VALUE
 
     rack_id: str | None = field(string, nullable="0+", default=None)
@@ -50,16 +49,14 @@ class MemberValue:
     subscribed_topic_names: list[str] = field(array(string))
 
 
-@dataclass(slots=True)
-class EpochValue:
+class EpochValue(Message):
     VERSIONS: ClassVar = VALUE
 
     epoch: int = field(int32)
     metadata_hash: int = field(int64)
 
 
-@dataclass(slots=True)
-class CurrentValue:
+class CurrentValue(Message):
     VERSIONS: ClassVar = VALUE
 
     member_epoch: int = field(int32)
@@ -68,18 +65,15 @@ class CurrentValue:
     assigned_partitions: list[TopicPartitions] = field(array(TopicPartitions))
 
 
-@dataclass(slots=True)
-class StateValue:
+class StateValue(Message):
     VERSIONS: ClassVar = VALUE
 
-    @dataclass(slots=True)
-    class TopicPartitionsInfo:
+    class TopicPartitionsInfo(Message):
         topic_id: UUID = field(uuid)
         topic_name: str = field(string)
         partitions: list[int] = field(array(int32))
 
-    @dataclass(slots=True)
-    class TopicInfo:
+    class TopicInfo(Message):
         topic_id: UUID = field(uuid)
         topic_name: str = field(string)
 

@@ -130,14 +130,16 @@ cdef class Plan:
     """One class in one version: its untagged fields, its tagged fields, and those that the version
     lacks."""
 
-    cdef type made
+    cdef object made               # a type, or Cython would want one whose type is `type` itself
     cdef tuple line
     cdef tuple tagged
     cdef tuple absent
     cdef bint is_flexible
 
-    def __init__(self, type made not None, *, tuple line not None, tuple tagged not None,
+    def __init__(self, made not None, *, tuple line not None, tuple tagged not None,
                  tuple absent not None, bint flexible):
+        if not isinstance(made, type):
+            raise TypeError(f"made: got {made!r}, wanted a class")
         self.made = made
         self.line = line
         self.tagged = tagged

@@ -62,7 +62,7 @@ def decode(
     return found
 
 
-def _plan(message: type, version: int) -> Plan:
+def _plan(message: Any, version: int) -> Plan:
     plan = PLANS.get((message, version))
     if plan is None:
         plan = PLANS[message, version] = plan_of(message, version, _is_flexible(message, version))

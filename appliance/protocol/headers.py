@@ -10,7 +10,6 @@ ApiVersions never has tags, because its reader does not know the broker's versio
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from functools import lru_cache
 
 from appliance.protocol import API
@@ -18,15 +17,14 @@ from appliance.protocol._codec import Malformed, skip_tags
 from appliance.protocol.errors import MalformedMessage
 from appliance.protocol.messages.api_versions import API as API_VERSIONS
 from appliance.protocol.plan import plan_of
-from appliance.protocol.types import field, int16, int32, string
+from appliance.protocol.types import Message, field, int16, int32, string
 
 RESPONSE = struct.Struct(">i")
 # Cached keys and versions; there are some 500, but anybody may send others.
 KINDS_MAX = 1024
 
 
-@dataclass(slots=True)
-class RequestHeader:
+class RequestHeader(Message):
     api_key: int = field(int16)
     api_version: int = field(int16)
     correlation_id: int = field(int32)

@@ -8,10 +8,20 @@ from dataclasses import MISSING
 from typing import Any
 
 from appliance.protocol._codec import Field, Plan
-from appliance.protocol.types import Array, Data, Fixed, Row, Text, is_struct, rows_of, struct_of
+from appliance.protocol.types import (
+    Array,
+    Data,
+    Fixed,
+    MessageType,
+    Row,
+    Text,
+    is_struct,
+    rows_of,
+    struct_of,
+)
 
 
-def plan_of(message: type, version: int, flexible: bool) -> Plan:
+def plan_of(message: MessageType, version: int, flexible: bool) -> Plan:
     rows = rows_of(message)
     here = [(each, row) for each, row in rows if version in row.versions]
     return Plan(

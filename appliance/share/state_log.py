@@ -20,6 +20,7 @@ from appliance._log import Log
 from appliance.catalog import kafka_uuid
 from appliance.protocol import MalformedMessage, VersionUnsupported
 from appliance.protocol.types import (
+    Message,
     Versions,
     array,
     field,
@@ -60,8 +61,7 @@ class SharePartitionKey(NamedTuple):
         return TopicPartition(self.topic_id, self.partition)
 
 
-@dataclass(slots=True)
-class ShareSnapshotKey:
+class ShareSnapshotKey(Message):
     VERSIONS: ClassVar = Versions(0, 1)  # those of updates have the same fields
 
     group_id: str = field(string)
@@ -69,8 +69,7 @@ class ShareSnapshotKey:
     partition: int = field(int32)
 
 
-@dataclass(slots=True)
-class StoredBatch:
+class StoredBatch(Message):
     VERSIONS: ClassVar = Versions(0, 0, flexible_from=0)
 
     first_offset: int = field(int64)
@@ -79,8 +78,7 @@ class StoredBatch:
     delivery_count: int = field(int16)
 
 
-@dataclass(slots=True)
-class ShareSnapshotValue:
+class ShareSnapshotValue(Message):
     VERSIONS: ClassVar = Versions(0, 0, flexible_from=0)
 
     snapshot_epoch: int = field(int32)
@@ -93,8 +91,7 @@ class ShareSnapshotValue:
     state_batches: list[StoredBatch] = field(array(StoredBatch))
 
 
-@dataclass(slots=True)
-class ShareUpdateValue:
+class ShareUpdateValue(Message):
     VERSIONS: ClassVar = Versions(0, 0, flexible_from=0)
 
     snapshot_epoch: int = field(int32)

@@ -15,7 +15,17 @@ from typing import ClassVar
 
 from appliance._log import Log
 from appliance.protocol import MalformedMessage, VersionUnsupported
-from appliance.protocol.types import Versions, array, field, int8, int16, int32, int64, string
+from appliance.protocol.types import (
+    Message,
+    Versions,
+    array,
+    field,
+    int8,
+    int16,
+    int32,
+    int64,
+    string,
+)
 from appliance.record import _batch
 from appliance.topics.internal_topic import Record, load, load_value, read_all, store
 from appliance.txn.states import NUMBERS, State
@@ -26,19 +36,16 @@ KEY_VERSION, VALUE_VERSION = 0, 1
 _STATES = {number: state for state, number in NUMBERS.items()}
 
 
-@dataclass(slots=True)
-class TransactionLogKey:
+class TransactionLogKey(Message):
     VERSIONS: ClassVar = Versions(0, 0)
 
     transactional_id: str = field(string)
 
 
-@dataclass(slots=True)
-class TransactionLogValue:
+class TransactionLogValue(Message):
     VERSIONS: ClassVar = Versions(0, 1, flexible_from=1)
 
-    @dataclass(slots=True)
-    class PartitionsSchema:
+    class PartitionsSchema(Message):
         topic: str = field(string)
         partition_ids: list[int] = field(array(int32))
 

@@ -104,7 +104,7 @@ class Message:
         structs = "\n".join(self._structs(self.table["fields"]))
         rows = "\n".join(self._rows(self.table["fields"], is_top=True))
         body = f"VERSIONS: ClassVar = VERSIONS\n\n{structs}\n{rows}".rstrip()
-        return f"@dataclass(slots=True)\nclass {self.name}:\n{textwrap.indent(body, '    ')}\n"
+        return f"class {self.name}(Message):\n{textwrap.indent(body, '    ')}\n"
 
     def _structs(self, fields: list[Any]) -> Iterator[str]:
         for field in fields:
@@ -116,7 +116,7 @@ class Message:
             yield from self._structs(inner)
             rows = [*self._rows(inner, is_top=False), *OURS.get(name, ())]
             body = textwrap.indent("\n".join(rows) or "pass", "    ")
-            yield f"@dataclass(slots=True)\nclass {name}:\n{body}\n"
+            yield f"class {name}(Message):\n{body}\n"
 
     def _spans(self, field: Mapping[str, Any]) -> str:
         return self.versions.cut(field.get("taggedVersions") or field["versions"])
@@ -168,9 +168,9 @@ def module(name: str, head: str) -> str:
     flexible = str(request.table["flexibleVersions"]).rstrip("+")
     span = f"{first}, {last}" + (f", flexible_from={flexible}" if flexible != "none" else "")
     classes = f"{request.text()}\n\n{response.text()}"
-    names = {"Api", "Versions", *KINDS.findall(classes)}
+    names = {"Api", "Message", "Versions", *KINDS.findall(classes)}
     uuid = "from uuid import UUID\n" if "UUID" in classes else ""
-    return (f"{head}\n\nfrom __future__ import annotations\n\nfrom dataclasses import dataclass\n"
+    return (f"{head}\n\nfrom __future__ import annotations\n\n"
             f"from typing import ClassVar\n{uuid}\n"
             f"from appliance.protocol.types import {', '.join(names)}\n\n"
             f"VERSIONS = Versions({span})\n\n\n{classes}\n\n"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import math
+import pickle
 import random
 import struct
 import time
@@ -26,7 +29,7 @@ from appliance.protocol.messages.find_coordinator import FindCoordinatorRequest
 from appliance.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from appliance.protocol.messages.produce import ProduceRequest
 from appliance.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
-from appliance.protocol.types import rows_of
+from appliance.protocol.types import Message, array, field, int32, rows_of, string
 from tests.support.wire_frames import OWN_TAG, made, messages, versions_of_messages
 
 ROUNDS = 4
@@ -67,6 +70,42 @@ def test_null_is_for_the_versions_that_have_it() -> None:
         codec.decode(MetadataRequest, b"\xff\xff\xff\xff", 0)
     with pytest.raises(TypeError):
         codec.encode(MetadataRequest(topics=None), 0)
+
+
+def test_a_message_is_a_dataclass_that_is_completed_at_its_first_use() -> None:
+    class Told(Message):
+        name: str = field(string)
+        epochs: list[int] = field(array(int32))
+
+    class Other(Message):
+        name: str = field(string)
+
+    assert "__init__" not in vars(Told)
+    told = Told("t", epochs=[1])
+    assert [each.name for each in dataclasses.fields(told)] == ["name", "epochs"]
+    assert dataclasses.is_dataclass(Other)
+    assert "__init__" in vars(Other), "the question completes it"
+    assert dataclasses.replace(told, name="u") == Told("u", [1]) != Told("u")
+    assert Other("t") != told
+    assert repr(Other("t")).endswith("Other(name='t')")
+    assert Told().epochs is not Told().epochs
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(told)
+    with pytest.raises(AttributeError):
+        told.nmae = "a typing error"  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match="nmae"):
+        Told(nmae="another")  # type: ignore[call-arg]
+
+
+def test_what_all_messages_are_of_is_none_itself() -> None:
+    with pytest.raises(TypeError):
+        Message()
+    assert DescribeTopicPartitionsRequest(response_partition_limit=1).response_partition_limit == 1
+
+
+def test_a_message_is_pickled_and_copied() -> None:
+    cursor = DescribeTopicPartitionsRequest.Cursor(topic_name="t", partition_index=2)
+    assert pickle.loads(pickle.dumps(cursor)) == cursor == copy.deepcopy(cursor)
 
 
 def test_a_nullable_struct_has_a_byte_before_it() -> None:

@@ -23,6 +23,7 @@ from appliance.groups.streams.task import Role, Task, Tasks, tasks_of
 from appliance.groups.streams.task import rows as task_rows
 from appliance.groups.streams.topology import InternalTopic, Subtopology, Topology, of_rows
 from appliance.protocol.types import (
+    Message,
     Versions,
     array,
     field,
@@ -46,29 +47,25 @@ NOT_VALIDATED = -1
 FIRST_STATE = 1  # of a member: its records number from here
 
 
-@dataclass(slots=True)
-class GroupKey:
+class GroupKey(Message):
     VERSIONS: ClassVar = KEY
 
     group: str = field(string)
 
 
-@dataclass(slots=True)
-class MemberKey:
+class MemberKey(Message):
     VERSIONS: ClassVar = KEY
 
     group: str = field(string)
     member: str = field(string)
 
 
-@dataclass(slots=True)
-class KeyValue:
+class KeyValue(Message):
     key: str = field(string)
     value: str = field(string)
 
 
-@dataclass(slots=True)
-class GroupValue:
+class GroupValue(Message):
     VERSIONS: ClassVar = VALUE
 
     epoch: int = field(int32)
@@ -79,12 +76,10 @@ class GroupValue:
     )
 
 
-@dataclass(slots=True)
-class MemberValue:
+class MemberValue(Message):
     VERSIONS: ClassVar = VALUE
 
-    @dataclass(slots=True)
-    class Endpoint:
+    class Endpoint(Message):
         host: str = field(string)
         port: int = field(uint16)
 
@@ -99,22 +94,19 @@ class MemberValue:
     client_tags: list[KeyValue] = field(array(KeyValue))
 
 
-@dataclass(slots=True)
-class TargetEpochValue:
+class TargetEpochValue(Message):
     VERSIONS: ClassVar = VALUE
 
     assignment_epoch: int = field(int32)
     assignment_timestamp: int = field(int64, default=0, tag=0)
 
 
-@dataclass(slots=True)
-class TaskIds:
+class TaskIds(Message):
     subtopology_id: str = field(string)
     partitions: list[int] = field(array(int32))
 
 
-@dataclass(slots=True)
-class TaskIdsWithEpochs:
+class TaskIdsWithEpochs(Message):
     subtopology_id: str = field(string)
     partitions: list[int] = field(array(int32))
     assignment_epochs: list[int] | None = field(
@@ -122,8 +114,7 @@ class TaskIdsWithEpochs:
     )
 
 
-@dataclass(slots=True)
-class TargetValue:
+class TargetValue(Message):
     VERSIONS: ClassVar = VALUE
 
     active_tasks: list[TaskIds] = field(array(TaskIds))
@@ -131,8 +122,7 @@ class TargetValue:
     warmup_tasks: list[TaskIds] = field(array(TaskIds))
 
 
-@dataclass(slots=True)
-class CurrentValue:
+class CurrentValue(Message):
     VERSIONS: ClassVar = VALUE
 
     member_epoch: int = field(int32)
@@ -146,23 +136,20 @@ class CurrentValue:
     warmup_tasks_pending_revocation: list[TaskIdsWithEpochs] = field(array(TaskIdsWithEpochs))
 
 
-@dataclass(slots=True)
-class TopicInfo:
+class TopicInfo(Message):
     name: str = field(string)
     partitions: int = field(int32)
     replication_factor: int = field(int16)
     topic_configs: list[KeyValue] = field(array(KeyValue))
 
 
-@dataclass(slots=True)
-class CopartitionGroup:
+class CopartitionGroup(Message):
     source_topics: list[int] = field(array(int16))
     source_topic_regex: list[int] = field(array(int16))
     repartition_source_topics: list[int] = field(array(int16))
 
 
-@dataclass(slots=True)
-class SubtopologyValue:
+class SubtopologyValue(Message):
     subtopology_id: str = field(string)
     source_topics: list[str] = field(array(string))
     source_topic_regex: list[str] = field(array(string))
@@ -172,8 +159,7 @@ class SubtopologyValue:
     copartition_groups: list[CopartitionGroup] = field(array(CopartitionGroup))
 
 
-@dataclass(slots=True)
-class TopologyValue:
+class TopologyValue(Message):
     VERSIONS: ClassVar = VALUE
 
     epoch: int = field(int32)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.protocol.types import Api, Versions, field, int16, int32, int64, string
+from appliance.protocol.types import Api, Message, Versions, field, int16, int32, int64, string
 
 VERSIONS = Versions(0, 4, flexible_from=3)
 
 
-@dataclass(slots=True)
-class AddOffsetsToTxnRequest:
+class AddOffsetsToTxnRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
     transactional_id: str = field(string)
@@ -20,8 +18,7 @@ class AddOffsetsToTxnRequest:
     group_id: str = field(string)
 
 
-@dataclass(slots=True)
-class AddOffsetsToTxnResponse:
+class AddOffsetsToTxnResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
     throttle_time_ms: int = field(int32)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from appliance.protocol.types import (
     Api,
+    Message,
     Versions,
     array,
     boolean,
@@ -20,17 +20,14 @@ from appliance.protocol.types import (
 VERSIONS = Versions(0, 5, flexible_from=3)
 
 
-@dataclass(slots=True)
-class AddPartitionsToTxnRequest:
+class AddPartitionsToTxnRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class AddPartitionsToTxnTopic:
+    class AddPartitionsToTxnTopic(Message):
         name: str = field(string)
         partitions: list[int] = field(array(int32))
 
-    @dataclass(slots=True)
-    class AddPartitionsToTxnTransaction:
+    class AddPartitionsToTxnTransaction(Message):
         transactional_id: str = field(string, "4+")
         producer_id: int = field(int64, "4+")
         producer_epoch: int = field(int16, "4+")
@@ -50,24 +47,20 @@ class AddPartitionsToTxnRequest:
     )
 
 
-@dataclass(slots=True)
-class AddPartitionsToTxnResponse:
+class AddPartitionsToTxnResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class AddPartitionsToTxnPartitionResult:
+    class AddPartitionsToTxnPartitionResult(Message):
         partition_index: int = field(int32)
         partition_error_code: int = field(int16)
 
-    @dataclass(slots=True)
-    class AddPartitionsToTxnTopicResult:
+    class AddPartitionsToTxnTopicResult(Message):
         name: str = field(string)
         results_by_partition: list[AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult] = (
             field(array(lambda: AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult))
         )
 
-    @dataclass(slots=True)
-    class AddPartitionsToTxnResult:
+    class AddPartitionsToTxnResult(Message):
         transactional_id: str = field(string, "4+")
         topic_results: list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult] = field(
             array(lambda: AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult), "4+"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from appliance.protocol.types import (
     Api,
+    Message,
     Versions,
     array,
     boolean,
@@ -20,23 +20,19 @@ from appliance.protocol.types import (
 VERSIONS = Versions(0, 1, flexible_from=1)
 
 
-@dataclass(slots=True)
-class AlterClientQuotasRequest:
+class AlterClientQuotasRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class EntityData:
+    class EntityData(Message):
         entity_type: str = field(string)
         entity_name: str | None = field(string, nullable="0+")
 
-    @dataclass(slots=True)
-    class OpData:
+    class OpData(Message):
         key: str = field(string)
         value: float = field(float64)
         remove: bool = field(boolean)
 
-    @dataclass(slots=True)
-    class EntryData:
+    class EntryData(Message):
         entity: list[AlterClientQuotasRequest.EntityData] = field(
             array(lambda: AlterClientQuotasRequest.EntityData)
         )
@@ -48,17 +44,14 @@ class AlterClientQuotasRequest:
     validate_only: bool = field(boolean)
 
 
-@dataclass(slots=True)
-class AlterClientQuotasResponse:
+class AlterClientQuotasResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class EntityData:
+    class EntityData(Message):
         entity_type: str = field(string)
         entity_name: str | None = field(string, nullable="0+")
 
-    @dataclass(slots=True)
-    class EntryData:
+    class EntryData(Message):
         error_code: int = field(int16)
         error_message: str | None = field(string, nullable="0+")
         entity: list[AlterClientQuotasResponse.EntityData] = field(

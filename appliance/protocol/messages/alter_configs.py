@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from appliance.protocol.types import (
     Api,
+    Message,
     Versions,
     array,
     boolean,
@@ -20,17 +20,14 @@ from appliance.protocol.types import (
 VERSIONS = Versions(0, 2, flexible_from=2)
 
 
-@dataclass(slots=True)
-class AlterConfigsRequest:
+class AlterConfigsRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class AlterableConfig:
+    class AlterableConfig(Message):
         name: str = field(string)
         value: str | None = field(string, nullable="0+")
 
-    @dataclass(slots=True)
-    class AlterConfigsResource:
+    class AlterConfigsResource(Message):
         resource_type: int = field(int8)
         resource_name: str = field(string)
         configs: list[AlterConfigsRequest.AlterableConfig] = field(
@@ -41,12 +38,10 @@ class AlterConfigsRequest:
     validate_only: bool = field(boolean)
 
 
-@dataclass(slots=True)
-class AlterConfigsResponse:
+class AlterConfigsResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class AlterConfigsResourceResponse:
+    class AlterConfigsResourceResponse(Message):
         error_code: int = field(int16)
         error_message: str | None = field(string, nullable="0+")
         resource_type: int = field(int8)

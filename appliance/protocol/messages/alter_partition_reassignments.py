@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.protocol.types import Api, Versions, array, boolean, field, int16, int32, string
+from appliance.protocol.types import (
+    Api,
+    Message,
+    Versions,
+    array,
+    boolean,
+    field,
+    int16,
+    int32,
+    string,
+)
 
 VERSIONS = Versions(0, 1, flexible_from=0)
 
 
-@dataclass(slots=True)
-class AlterPartitionReassignmentsRequest:
+class AlterPartitionReassignmentsRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class ReassignablePartition:
+    class ReassignablePartition(Message):
         partition_index: int = field(int32)
         replicas: list[int] | None = field(array(int32), nullable="0+", default=None)
 
-    @dataclass(slots=True)
-    class ReassignableTopic:
+    class ReassignableTopic(Message):
         name: str = field(string)
         partitions: list[AlterPartitionReassignmentsRequest.ReassignablePartition] = field(
             array(lambda: AlterPartitionReassignmentsRequest.ReassignablePartition)
@@ -31,18 +37,15 @@ class AlterPartitionReassignmentsRequest:
     topics: list[ReassignableTopic] = field(array(ReassignableTopic))
 
 
-@dataclass(slots=True)
-class AlterPartitionReassignmentsResponse:
+class AlterPartitionReassignmentsResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class ReassignablePartitionResponse:
+    class ReassignablePartitionResponse(Message):
         partition_index: int = field(int32)
         error_code: int = field(int16)
         error_message: str | None = field(string, nullable="0+")
 
-    @dataclass(slots=True)
-    class ReassignableTopicResponse:
+    class ReassignableTopicResponse(Message):
         name: str = field(string)
         partitions: list[AlterPartitionReassignmentsResponse.ReassignablePartitionResponse] = field(
             array(lambda: AlterPartitionReassignmentsResponse.ReassignablePartitionResponse)

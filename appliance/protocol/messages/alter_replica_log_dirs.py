@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.protocol.types import Api, Versions, array, field, int16, int32, string
+from appliance.protocol.types import Api, Message, Versions, array, field, int16, int32, string
 
 VERSIONS = Versions(1, 2, flexible_from=2)
 
 
-@dataclass(slots=True)
-class AlterReplicaLogDirsRequest:
+class AlterReplicaLogDirsRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class AlterReplicaLogDirTopic:
+    class AlterReplicaLogDirTopic(Message):
         name: str = field(string)
         partitions: list[int] = field(array(int32))
 
-    @dataclass(slots=True)
-    class AlterReplicaLogDir:
+    class AlterReplicaLogDir(Message):
         path: str = field(string)
         topics: list[AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic] = field(
             array(lambda: AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic)
@@ -29,17 +25,14 @@ class AlterReplicaLogDirsRequest:
     dirs: list[AlterReplicaLogDir] = field(array(AlterReplicaLogDir))
 
 
-@dataclass(slots=True)
-class AlterReplicaLogDirsResponse:
+class AlterReplicaLogDirsResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class AlterReplicaLogDirPartitionResult:
+    class AlterReplicaLogDirPartitionResult(Message):
         partition_index: int = field(int32)
         error_code: int = field(int16)
 
-    @dataclass(slots=True)
-    class AlterReplicaLogDirTopicResult:
+    class AlterReplicaLogDirTopicResult(Message):
         topic_name: str = field(string)
         partitions: list[AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult] = field(
             array(lambda: AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult)

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
-from appliance.protocol.types import Api, Versions, array, field, int16, int32, int64, string, uuid
+from appliance.protocol.types import (
+    Api,
+    Message,
+    Versions,
+    array,
+    field,
+    int16,
+    int32,
+    int64,
+    string,
+    uuid,
+)
 
 VERSIONS = Versions(0, 0, flexible_from=0)
 
 
-@dataclass(slots=True)
-class AlterShareGroupOffsetsRequest:
+class AlterShareGroupOffsetsRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class AlterShareGroupOffsetsRequestPartition:
+    class AlterShareGroupOffsetsRequestPartition(Message):
         partition_index: int = field(int32)
         start_offset: int = field(int64)
 
-    @dataclass(slots=True)
-    class AlterShareGroupOffsetsRequestTopic:
+    class AlterShareGroupOffsetsRequestTopic(Message):
         topic_name: str = field(string)
         partitions: list[AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestPartition] = (
             field(
@@ -35,18 +42,15 @@ class AlterShareGroupOffsetsRequest:
     )
 
 
-@dataclass(slots=True)
-class AlterShareGroupOffsetsResponse:
+class AlterShareGroupOffsetsResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class AlterShareGroupOffsetsResponsePartition:
+    class AlterShareGroupOffsetsResponsePartition(Message):
         partition_index: int = field(int32)
         error_code: int = field(int16)
         error_message: str | None = field(string, nullable="0+", default=None)
 
-    @dataclass(slots=True)
-    class AlterShareGroupOffsetsResponseTopic:
+    class AlterShareGroupOffsetsResponseTopic(Message):
         topic_name: str = field(string)
         topic_id: UUID = field(uuid)
         partitions: list[AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponsePartition] = (

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.protocol.types import Api, Versions, array, data, field, int8, int16, int32, string
+from appliance.protocol.types import (
+    Api,
+    Message,
+    Versions,
+    array,
+    data,
+    field,
+    int8,
+    int16,
+    int32,
+    string,
+)
 
 VERSIONS = Versions(0, 0, flexible_from=0)
 
 
-@dataclass(slots=True)
-class AlterUserScramCredentialsRequest:
+class AlterUserScramCredentialsRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class ScramCredentialDeletion:
+    class ScramCredentialDeletion(Message):
         name: str = field(string)
         mechanism: int = field(int8)
 
-    @dataclass(slots=True)
-    class ScramCredentialUpsertion:
+    class ScramCredentialUpsertion(Message):
         name: str = field(string)
         mechanism: int = field(int8)
         iterations: int = field(int32)
@@ -31,12 +38,10 @@ class AlterUserScramCredentialsRequest:
     upsertions: list[ScramCredentialUpsertion] = field(array(ScramCredentialUpsertion))
 
 
-@dataclass(slots=True)
-class AlterUserScramCredentialsResponse:
+class AlterUserScramCredentialsResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class AlterUserScramCredentialsResult:
+    class AlterUserScramCredentialsResult(Message):
         user: str = field(string)
         error_code: int = field(int16)
         error_message: str | None = field(string, nullable="0+")

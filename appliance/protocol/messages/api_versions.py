@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from appliance.protocol.types import (
     Api,
+    Message,
     Versions,
     array,
     boolean,
@@ -20,32 +20,27 @@ from appliance.protocol.types import (
 VERSIONS = Versions(0, 4, flexible_from=3)
 
 
-@dataclass(slots=True)
-class ApiVersionsRequest:
+class ApiVersionsRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
     client_software_name: str = field(string, "3+")
     client_software_version: str = field(string, "3+")
 
 
-@dataclass(slots=True)
-class ApiVersionsResponse:
+class ApiVersionsResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class ApiVersion:
+    class ApiVersion(Message):
         api_key: int = field(int16)
         min_version: int = field(int16)
         max_version: int = field(int16)
 
-    @dataclass(slots=True)
-    class SupportedFeatureKey:
+    class SupportedFeatureKey(Message):
         name: str = field(string, "3+")
         min_version: int = field(int16, "3+")
         max_version: int = field(int16, "3+")
 
-    @dataclass(slots=True)
-    class FinalizedFeatureKey:
+    class FinalizedFeatureKey(Message):
         name: str = field(string, "3+")
         max_version_level: int = field(int16, "3+")
         min_version_level: int = field(int16, "3+")

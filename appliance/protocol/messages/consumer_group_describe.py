@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
 from appliance.protocol.types import (
     Api,
+    Message,
     Versions,
     array,
     boolean,
@@ -22,32 +22,27 @@ from appliance.protocol.types import (
 VERSIONS = Versions(0, 1, flexible_from=0)
 
 
-@dataclass(slots=True)
-class ConsumerGroupDescribeRequest:
+class ConsumerGroupDescribeRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
     group_ids: list[str] = field(array(string))
     include_authorized_operations: bool = field(boolean)
 
 
-@dataclass(slots=True)
-class ConsumerGroupDescribeResponse:
+class ConsumerGroupDescribeResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class TopicPartitions:
+    class TopicPartitions(Message):
         topic_id: UUID = field(uuid)
         topic_name: str = field(string)
         partitions: list[int] = field(array(int32))
 
-    @dataclass(slots=True)
-    class Assignment:
+    class Assignment(Message):
         topic_partitions: list[ConsumerGroupDescribeResponse.TopicPartitions] = field(
             array(lambda: ConsumerGroupDescribeResponse.TopicPartitions)
         )
 
-    @dataclass(slots=True)
-    class Member:
+    class Member(Message):
         member_id: str = field(string)
         instance_id: str | None = field(string, nullable="0+", default=None)
         rack_id: str | None = field(string, nullable="0+", default=None)
@@ -64,8 +59,7 @@ class ConsumerGroupDescribeResponse:
         )
         member_type: int = field(int8, "1+", default=-1)
 
-    @dataclass(slots=True)
-    class DescribedGroup:
+    class DescribedGroup(Message):
         error_code: int = field(int16)
         error_message: str | None = field(string, nullable="0+", default=None)
         group_id: str = field(string)

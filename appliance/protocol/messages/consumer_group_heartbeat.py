@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
-from appliance.protocol.types import Api, Versions, array, field, int16, int32, string, uuid
+from appliance.protocol.types import (
+    Api,
+    Message,
+    Versions,
+    array,
+    field,
+    int16,
+    int32,
+    string,
+    uuid,
+)
 
 VERSIONS = Versions(0, 1, flexible_from=0)
 
 
-@dataclass(slots=True)
-class ConsumerGroupHeartbeatRequest:
+class ConsumerGroupHeartbeatRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class TopicPartitions:
+    class TopicPartitions(Message):
         topic_id: UUID = field(uuid)
         partitions: list[int] = field(array(int32))
 
@@ -34,17 +41,14 @@ class ConsumerGroupHeartbeatRequest:
     )
 
 
-@dataclass(slots=True)
-class ConsumerGroupHeartbeatResponse:
+class ConsumerGroupHeartbeatResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class TopicPartitions:
+    class TopicPartitions(Message):
         topic_id: UUID = field(uuid)
         partitions: list[int] = field(array(int32))
 
-    @dataclass(slots=True)
-    class Assignment:
+    class Assignment(Message):
         topic_partitions: list[ConsumerGroupHeartbeatResponse.TopicPartitions] = field(
             array(lambda: ConsumerGroupHeartbeatResponse.TopicPartitions)
         )

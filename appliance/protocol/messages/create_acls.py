@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.protocol.types import Api, Versions, array, field, int8, int16, int32, string
+from appliance.protocol.types import (
+    Api,
+    Message,
+    Versions,
+    array,
+    field,
+    int8,
+    int16,
+    int32,
+    string,
+)
 
 VERSIONS = Versions(1, 3, flexible_from=2)
 
 
-@dataclass(slots=True)
-class CreateAclsRequest:
+class CreateAclsRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class AclCreation:
+    class AclCreation(Message):
         resource_type: int = field(int8)
         resource_name: str = field(string)
         resource_pattern_type: int = field(int8, default=3)
@@ -27,12 +34,10 @@ class CreateAclsRequest:
     creations: list[AclCreation] = field(array(AclCreation))
 
 
-@dataclass(slots=True)
-class CreateAclsResponse:
+class CreateAclsResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class AclCreationResult:
+    class AclCreationResult(Message):
         error_code: int = field(int16)
         error_message: str | None = field(string, nullable="0+")
 

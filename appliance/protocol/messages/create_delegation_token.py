@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.protocol.types import Api, Versions, array, data, field, int16, int32, int64, string
+from appliance.protocol.types import (
+    Api,
+    Message,
+    Versions,
+    array,
+    data,
+    field,
+    int16,
+    int32,
+    int64,
+    string,
+)
 
 VERSIONS = Versions(1, 3, flexible_from=2)
 
 
-@dataclass(slots=True)
-class CreateDelegationTokenRequest:
+class CreateDelegationTokenRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class CreatableRenewers:
+    class CreatableRenewers(Message):
         principal_type: str = field(string)
         principal_name: str = field(string)
 
@@ -25,8 +33,7 @@ class CreateDelegationTokenRequest:
     max_lifetime_ms: int = field(int64)
 
 
-@dataclass(slots=True)
-class CreateDelegationTokenResponse:
+class CreateDelegationTokenResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
     error_code: int = field(int16)

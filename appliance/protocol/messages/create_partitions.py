@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.protocol.types import Api, Versions, array, boolean, field, int16, int32, string
+from appliance.protocol.types import (
+    Api,
+    Message,
+    Versions,
+    array,
+    boolean,
+    field,
+    int16,
+    int32,
+    string,
+)
 
 VERSIONS = Versions(0, 3, flexible_from=2)
 
 
-@dataclass(slots=True)
-class CreatePartitionsRequest:
+class CreatePartitionsRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class CreatePartitionsAssignment:
+    class CreatePartitionsAssignment(Message):
         broker_ids: list[int] = field(array(int32))
 
-    @dataclass(slots=True)
-    class CreatePartitionsTopic:
+    class CreatePartitionsTopic(Message):
         name: str = field(string)
         count: int = field(int32)
         assignments: list[CreatePartitionsRequest.CreatePartitionsAssignment] | None = field(
@@ -31,12 +37,10 @@ class CreatePartitionsRequest:
     validate_only: bool = field(boolean)
 
 
-@dataclass(slots=True)
-class CreatePartitionsResponse:
+class CreatePartitionsResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class CreatePartitionsTopicResult:
+    class CreatePartitionsTopicResult(Message):
         name: str = field(string)
         error_code: int = field(int16)
         error_message: str | None = field(string, nullable="0+", default=None)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
 from appliance.protocol.types import (
     Api,
+    Message,
     Versions,
     array,
     boolean,
@@ -22,22 +22,18 @@ from appliance.protocol.types import (
 VERSIONS = Versions(2, 7, flexible_from=5)
 
 
-@dataclass(slots=True)
-class CreateTopicsRequest:
+class CreateTopicsRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class CreatableReplicaAssignment:
+    class CreatableReplicaAssignment(Message):
         partition_index: int = field(int32)
         broker_ids: list[int] = field(array(int32))
 
-    @dataclass(slots=True)
-    class CreatableTopicConfig:
+    class CreatableTopicConfig(Message):
         name: str = field(string)
         value: str | None = field(string, nullable="0+")
 
-    @dataclass(slots=True)
-    class CreatableTopic:
+    class CreatableTopic(Message):
         name: str = field(string)
         num_partitions: int = field(int32)
         replication_factor: int = field(int16)
@@ -53,20 +49,17 @@ class CreateTopicsRequest:
     validate_only: bool = field(boolean)
 
 
-@dataclass(slots=True)
-class CreateTopicsResponse:
+class CreateTopicsResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class CreatableTopicConfigs:
+    class CreatableTopicConfigs(Message):
         name: str = field(string, "5+")
         value: str | None = field(string, "5+", nullable="5+")
         read_only: bool = field(boolean, "5+")
         config_source: int = field(int8, "5+", default=-1)
         is_sensitive: bool = field(boolean, "5+")
 
-    @dataclass(slots=True)
-    class CreatableTopicResult:
+    class CreatableTopicResult(Message):
         name: str = field(string)
         topic_id: UUID = field(uuid, "7+")
         error_code: int = field(int16)

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.protocol.types import Api, Versions, array, field, int8, int16, int32, string
+from appliance.protocol.types import (
+    Api,
+    Message,
+    Versions,
+    array,
+    field,
+    int8,
+    int16,
+    int32,
+    string,
+)
 
 VERSIONS = Versions(1, 3, flexible_from=2)
 
 
-@dataclass(slots=True)
-class DeleteAclsRequest:
+class DeleteAclsRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class DeleteAclsFilter:
+    class DeleteAclsFilter(Message):
         resource_type_filter: int = field(int8)
         resource_name_filter: str | None = field(string, nullable="0+")
         pattern_type_filter: int = field(int8, default=3)
@@ -27,12 +34,10 @@ class DeleteAclsRequest:
     filters: list[DeleteAclsFilter] = field(array(DeleteAclsFilter))
 
 
-@dataclass(slots=True)
-class DeleteAclsResponse:
+class DeleteAclsResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class DeleteAclsMatchingAcl:
+    class DeleteAclsMatchingAcl(Message):
         error_code: int = field(int16)
         error_message: str | None = field(string, nullable="0+")
         resource_type: int = field(int8)
@@ -43,8 +48,7 @@ class DeleteAclsResponse:
         operation: int = field(int8)
         permission_type: int = field(int8)
 
-    @dataclass(slots=True)
-    class DeleteAclsFilterResult:
+    class DeleteAclsFilterResult(Message):
         error_code: int = field(int16)
         error_message: str | None = field(string, nullable="0+")
         matching_acls: list[DeleteAclsResponse.DeleteAclsMatchingAcl] = field(

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.protocol.types import Api, Versions, array, field, int16, int32, string
+from appliance.protocol.types import Api, Message, Versions, array, field, int16, int32, string
 
 VERSIONS = Versions(0, 2, flexible_from=2)
 
 
-@dataclass(slots=True)
-class DeleteGroupsRequest:
+class DeleteGroupsRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
     groups_names: list[str] = field(array(string))
 
 
-@dataclass(slots=True)
-class DeleteGroupsResponse:
+class DeleteGroupsResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class DeletableGroupResult:
+    class DeletableGroupResult(Message):
         group_id: str = field(string)
         error_code: int = field(int16)
 

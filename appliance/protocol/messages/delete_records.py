@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.protocol.types import Api, Versions, array, field, int16, int32, int64, string
+from appliance.protocol.types import (
+    Api,
+    Message,
+    Versions,
+    array,
+    field,
+    int16,
+    int32,
+    int64,
+    string,
+)
 
 VERSIONS = Versions(0, 2, flexible_from=2)
 
 
-@dataclass(slots=True)
-class DeleteRecordsRequest:
+class DeleteRecordsRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class DeleteRecordsPartition:
+    class DeleteRecordsPartition(Message):
         partition_index: int = field(int32)
         offset: int = field(int64)
 
-    @dataclass(slots=True)
-    class DeleteRecordsTopic:
+    class DeleteRecordsTopic(Message):
         name: str = field(string)
         partitions: list[DeleteRecordsRequest.DeleteRecordsPartition] = field(
             array(lambda: DeleteRecordsRequest.DeleteRecordsPartition)
@@ -30,18 +36,15 @@ class DeleteRecordsRequest:
     timeout_ms: int = field(int32)
 
 
-@dataclass(slots=True)
-class DeleteRecordsResponse:
+class DeleteRecordsResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class DeleteRecordsPartitionResult:
+    class DeleteRecordsPartitionResult(Message):
         partition_index: int = field(int32)
         low_watermark: int = field(int64)
         error_code: int = field(int16)
 
-    @dataclass(slots=True)
-    class DeleteRecordsTopicResult:
+    class DeleteRecordsTopicResult(Message):
         name: str = field(string)
         partitions: list[DeleteRecordsResponse.DeleteRecordsPartitionResult] = field(
             array(lambda: DeleteRecordsResponse.DeleteRecordsPartitionResult)

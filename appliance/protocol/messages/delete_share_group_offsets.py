@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
-from appliance.protocol.types import Api, Versions, array, field, int16, int32, string, uuid
+from appliance.protocol.types import (
+    Api,
+    Message,
+    Versions,
+    array,
+    field,
+    int16,
+    int32,
+    string,
+    uuid,
+)
 
 VERSIONS = Versions(0, 0, flexible_from=0)
 
 
-@dataclass(slots=True)
-class DeleteShareGroupOffsetsRequest:
+class DeleteShareGroupOffsetsRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class DeleteShareGroupOffsetsRequestTopic:
+    class DeleteShareGroupOffsetsRequestTopic(Message):
         topic_name: str = field(string)
 
     group_id: str = field(string)
@@ -25,12 +32,10 @@ class DeleteShareGroupOffsetsRequest:
     )
 
 
-@dataclass(slots=True)
-class DeleteShareGroupOffsetsResponse:
+class DeleteShareGroupOffsetsResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class DeleteShareGroupOffsetsResponseTopic:
+    class DeleteShareGroupOffsetsResponseTopic(Message):
         topic_name: str = field(string)
         topic_id: UUID = field(uuid)
         error_code: int = field(int16)

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
-from appliance.protocol.types import Api, Versions, array, field, int16, int32, string, uuid
+from appliance.protocol.types import (
+    Api,
+    Message,
+    Versions,
+    array,
+    field,
+    int16,
+    int32,
+    string,
+    uuid,
+)
 
 VERSIONS = Versions(0, 0, flexible_from=0)
 
 
-@dataclass(slots=True)
-class DeleteShareGroupStateRequest:
+class DeleteShareGroupStateRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class PartitionData:
+    class PartitionData(Message):
         partition: int = field(int32)
 
-    @dataclass(slots=True)
-    class DeleteStateData:
+    class DeleteStateData(Message):
         topic_id: UUID = field(uuid)
         partitions: list[DeleteShareGroupStateRequest.PartitionData] = field(
             array(lambda: DeleteShareGroupStateRequest.PartitionData)
@@ -30,18 +36,15 @@ class DeleteShareGroupStateRequest:
     topics: list[DeleteStateData] = field(array(DeleteStateData))
 
 
-@dataclass(slots=True)
-class DeleteShareGroupStateResponse:
+class DeleteShareGroupStateResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class PartitionResult:
+    class PartitionResult(Message):
         partition: int = field(int32)
         error_code: int = field(int16)
         error_message: str | None = field(string, nullable="0+", default=None)
 
-    @dataclass(slots=True)
-    class DeleteStateResult:
+    class DeleteStateResult(Message):
         topic_id: UUID = field(uuid)
         partitions: list[DeleteShareGroupStateResponse.PartitionResult] = field(
             array(lambda: DeleteShareGroupStateResponse.PartitionResult)

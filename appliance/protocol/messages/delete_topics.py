@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
-from appliance.protocol.types import Api, Versions, array, field, int16, int32, string, uuid
+from appliance.protocol.types import (
+    Api,
+    Message,
+    Versions,
+    array,
+    field,
+    int16,
+    int32,
+    string,
+    uuid,
+)
 
 VERSIONS = Versions(1, 6, flexible_from=4)
 
 
-@dataclass(slots=True)
-class DeleteTopicsRequest:
+class DeleteTopicsRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class DeleteTopicState:
+    class DeleteTopicState(Message):
         name: str | None = field(string, "6+", nullable="6+", default=None)
         topic_id: UUID = field(uuid, "6+")
 
@@ -25,12 +32,10 @@ class DeleteTopicsRequest:
     timeout_ms: int = field(int32)
 
 
-@dataclass(slots=True)
-class DeleteTopicsResponse:
+class DeleteTopicsResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class DeletableTopicResult:
+    class DeletableTopicResult(Message):
         name: str | None = field(string, nullable="6+")
         topic_id: UUID = field(uuid, "6+")
         error_code: int = field(int16)

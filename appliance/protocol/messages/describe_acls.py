@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.protocol.types import Api, Versions, array, field, int8, int16, int32, string
+from appliance.protocol.types import (
+    Api,
+    Message,
+    Versions,
+    array,
+    field,
+    int8,
+    int16,
+    int32,
+    string,
+)
 
 VERSIONS = Versions(1, 3, flexible_from=2)
 
 
-@dataclass(slots=True)
-class DescribeAclsRequest:
+class DescribeAclsRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
     resource_type_filter: int = field(int8)
@@ -23,19 +31,16 @@ class DescribeAclsRequest:
     permission_type: int = field(int8)
 
 
-@dataclass(slots=True)
-class DescribeAclsResponse:
+class DescribeAclsResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class AclDescription:
+    class AclDescription(Message):
         principal: str = field(string)
         host: str = field(string)
         operation: int = field(int8)
         permission_type: int = field(int8)
 
-    @dataclass(slots=True)
-    class DescribeAclsResource:
+    class DescribeAclsResource(Message):
         resource_type: int = field(int8)
         resource_name: str = field(string)
         pattern_type: int = field(int8, default=3)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from appliance.protocol.types import (
     Api,
+    Message,
     Versions,
     array,
     boolean,
@@ -21,12 +21,10 @@ from appliance.protocol.types import (
 VERSIONS = Versions(0, 1, flexible_from=1)
 
 
-@dataclass(slots=True)
-class DescribeClientQuotasRequest:
+class DescribeClientQuotasRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class ComponentData:
+    class ComponentData(Message):
         entity_type: str = field(string)
         match_type: int = field(int8)
         match: str | None = field(string, nullable="0+")
@@ -35,22 +33,18 @@ class DescribeClientQuotasRequest:
     strict: bool = field(boolean)
 
 
-@dataclass(slots=True)
-class DescribeClientQuotasResponse:
+class DescribeClientQuotasResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class EntityData:
+    class EntityData(Message):
         entity_type: str = field(string)
         entity_name: str | None = field(string, nullable="0+")
 
-    @dataclass(slots=True)
-    class ValueData:
+    class ValueData(Message):
         key: str = field(string)
         value: float = field(float64)
 
-    @dataclass(slots=True)
-    class EntryData:
+    class EntryData(Message):
         entity: list[DescribeClientQuotasResponse.EntityData] = field(
             array(lambda: DescribeClientQuotasResponse.EntityData)
         )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from appliance.protocol.types import (
     Api,
+    Message,
     Versions,
     array,
     boolean,
@@ -20,8 +20,7 @@ from appliance.protocol.types import (
 VERSIONS = Versions(0, 2, flexible_from=0)
 
 
-@dataclass(slots=True)
-class DescribeClusterRequest:
+class DescribeClusterRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
     include_cluster_authorized_operations: bool = field(boolean)
@@ -29,12 +28,10 @@ class DescribeClusterRequest:
     include_fenced_brokers: bool = field(boolean, "2+")
 
 
-@dataclass(slots=True)
-class DescribeClusterResponse:
+class DescribeClusterResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class DescribeClusterBroker:
+    class DescribeClusterBroker(Message):
         broker_id: int = field(int32)
         host: str = field(string)
         port: int = field(int32)

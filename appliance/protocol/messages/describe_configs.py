@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from appliance.protocol.types import (
     Api,
+    Message,
     Versions,
     array,
     boolean,
@@ -20,12 +20,10 @@ from appliance.protocol.types import (
 VERSIONS = Versions(1, 4, flexible_from=4)
 
 
-@dataclass(slots=True)
-class DescribeConfigsRequest:
+class DescribeConfigsRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class DescribeConfigsResource:
+    class DescribeConfigsResource(Message):
         resource_type: int = field(int8)
         resource_name: str = field(string)
         configuration_keys: list[str] | None = field(array(string), nullable="0+")
@@ -35,18 +33,15 @@ class DescribeConfigsRequest:
     include_documentation: bool = field(boolean, "3+")
 
 
-@dataclass(slots=True)
-class DescribeConfigsResponse:
+class DescribeConfigsResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class DescribeConfigsSynonym:
+    class DescribeConfigsSynonym(Message):
         name: str = field(string)
         value: str | None = field(string, nullable="0+")
         source: int = field(int8)
 
-    @dataclass(slots=True)
-    class DescribeConfigsResourceResult:
+    class DescribeConfigsResourceResult(Message):
         name: str = field(string)
         value: str | None = field(string, nullable="0+")
         read_only: bool = field(boolean)
@@ -58,8 +53,7 @@ class DescribeConfigsResponse:
         config_type: int = field(int8, "3+")
         documentation: str | None = field(string, "3+", nullable="0+")
 
-    @dataclass(slots=True)
-    class DescribeConfigsResult:
+    class DescribeConfigsResult(Message):
         error_code: int = field(int16)
         error_message: str | None = field(string, nullable="0+")
         resource_type: int = field(int8)

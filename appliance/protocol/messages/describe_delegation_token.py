@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.protocol.types import Api, Versions, array, data, field, int16, int32, int64, string
+from appliance.protocol.types import (
+    Api,
+    Message,
+    Versions,
+    array,
+    data,
+    field,
+    int16,
+    int32,
+    int64,
+    string,
+)
 
 VERSIONS = Versions(1, 3, flexible_from=2)
 
 
-@dataclass(slots=True)
-class DescribeDelegationTokenRequest:
+class DescribeDelegationTokenRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class DescribeDelegationTokenOwner:
+    class DescribeDelegationTokenOwner(Message):
         principal_type: str = field(string)
         principal_name: str = field(string)
 
@@ -24,17 +32,14 @@ class DescribeDelegationTokenRequest:
     )
 
 
-@dataclass(slots=True)
-class DescribeDelegationTokenResponse:
+class DescribeDelegationTokenResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class DescribedDelegationTokenRenewer:
+    class DescribedDelegationTokenRenewer(Message):
         principal_type: str = field(string)
         principal_name: str = field(string)
 
-    @dataclass(slots=True)
-    class DescribedDelegationToken:
+    class DescribedDelegationToken(Message):
         principal_type: str = field(string)
         principal_name: str = field(string)
         token_requester_principal_type: str = field(string, "3+")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from appliance.protocol.types import (
     Api,
+    Message,
     Versions,
     array,
     boolean,
@@ -20,20 +20,17 @@ from appliance.protocol.types import (
 VERSIONS = Versions(0, 6, flexible_from=5)
 
 
-@dataclass(slots=True)
-class DescribeGroupsRequest:
+class DescribeGroupsRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
     groups: list[str] = field(array(string))
     include_authorized_operations: bool = field(boolean, "3+")
 
 
-@dataclass(slots=True)
-class DescribeGroupsResponse:
+class DescribeGroupsResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class DescribedGroupMember:
+    class DescribedGroupMember(Message):
         member_id: str = field(string)
         group_instance_id: str | None = field(string, "4+", nullable="4+", default=None)
         client_id: str = field(string)
@@ -41,8 +38,7 @@ class DescribeGroupsResponse:
         member_metadata: bytes = field(data)
         member_assignment: bytes = field(data)
 
-    @dataclass(slots=True)
-    class DescribedGroup:
+    class DescribedGroup(Message):
         error_code: int = field(int16)
         error_message: str | None = field(string, "6+", nullable="6+", default=None)
         group_id: str = field(string)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from appliance.protocol.types import (
     Api,
+    Message,
     Versions,
     array,
     boolean,
@@ -20,12 +20,10 @@ from appliance.protocol.types import (
 VERSIONS = Versions(1, 5, flexible_from=2)
 
 
-@dataclass(slots=True)
-class DescribeLogDirsRequest:
+class DescribeLogDirsRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class DescribableLogDirTopic:
+    class DescribableLogDirTopic(Message):
         topic: str = field(string)
         partitions: list[int] = field(array(int32))
 
@@ -34,26 +32,22 @@ class DescribeLogDirsRequest:
     )
 
 
-@dataclass(slots=True)
-class DescribeLogDirsResponse:
+class DescribeLogDirsResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class DescribeLogDirsPartition:
+    class DescribeLogDirsPartition(Message):
         partition_index: int = field(int32)
         partition_size: int = field(int64)
         offset_lag: int = field(int64)
         is_future_key: bool = field(boolean)
 
-    @dataclass(slots=True)
-    class DescribeLogDirsTopic:
+    class DescribeLogDirsTopic(Message):
         name: str = field(string)
         partitions: list[DescribeLogDirsResponse.DescribeLogDirsPartition] = field(
             array(lambda: DescribeLogDirsResponse.DescribeLogDirsPartition)
         )
 
-    @dataclass(slots=True)
-    class DescribeLogDirsResult:
+    class DescribeLogDirsResult(Message):
         error_code: int = field(int16)
         log_dir: str = field(string)
         topics: list[DescribeLogDirsResponse.DescribeLogDirsTopic] = field(

@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.protocol.types import Api, Versions, array, field, int16, int32, int64, string
+from appliance.protocol.types import (
+    Api,
+    Message,
+    Versions,
+    array,
+    field,
+    int16,
+    int32,
+    int64,
+    string,
+)
 
 VERSIONS = Versions(0, 0, flexible_from=0)
 
 
-@dataclass(slots=True)
-class DescribeProducersRequest:
+class DescribeProducersRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class TopicRequest:
+    class TopicRequest(Message):
         name: str = field(string)
         partition_indexes: list[int] = field(array(int32))
 
     topics: list[TopicRequest] = field(array(TopicRequest))
 
 
-@dataclass(slots=True)
-class DescribeProducersResponse:
+class DescribeProducersResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class ProducerState:
+    class ProducerState(Message):
         producer_id: int = field(int64)
         producer_epoch: int = field(int32)
         last_sequence: int = field(int32, default=-1)
@@ -35,8 +40,7 @@ class DescribeProducersResponse:
         coordinator_epoch: int = field(int32)
         current_txn_start_offset: int = field(int64, default=-1)
 
-    @dataclass(slots=True)
-    class PartitionResponse:
+    class PartitionResponse(Message):
         partition_index: int = field(int32)
         error_code: int = field(int16)
         error_message: str | None = field(string, nullable="0+", default=None)
@@ -44,8 +48,7 @@ class DescribeProducersResponse:
             array(lambda: DescribeProducersResponse.ProducerState)
         )
 
-    @dataclass(slots=True)
-    class TopicResponse:
+    class TopicResponse(Message):
         name: str = field(string)
         partitions: list[DescribeProducersResponse.PartitionResponse] = field(
             array(lambda: DescribeProducersResponse.PartitionResponse)

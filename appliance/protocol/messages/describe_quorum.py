@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
 from appliance.protocol.types import (
     Api,
+    Message,
     Versions,
     array,
     field,
@@ -22,16 +22,13 @@ from appliance.protocol.types import (
 VERSIONS = Versions(0, 2, flexible_from=0)
 
 
-@dataclass(slots=True)
-class DescribeQuorumRequest:
+class DescribeQuorumRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class PartitionData:
+    class PartitionData(Message):
         partition_index: int = field(int32)
 
-    @dataclass(slots=True)
-    class TopicData:
+    class TopicData(Message):
         topic_name: str = field(string)
         partitions: list[DescribeQuorumRequest.PartitionData] = field(
             array(lambda: DescribeQuorumRequest.PartitionData)
@@ -40,20 +37,17 @@ class DescribeQuorumRequest:
     topics: list[TopicData] = field(array(TopicData))
 
 
-@dataclass(slots=True)
-class DescribeQuorumResponse:
+class DescribeQuorumResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class ReplicaState:
+    class ReplicaState(Message):
         replica_id: int = field(int32)
         replica_directory_id: UUID = field(uuid, "2+")
         log_end_offset: int = field(int64)
         last_fetch_timestamp: int = field(int64, "1+", default=-1)
         last_caught_up_timestamp: int = field(int64, "1+", default=-1)
 
-    @dataclass(slots=True)
-    class PartitionData:
+    class PartitionData(Message):
         partition_index: int = field(int32)
         error_code: int = field(int16)
         error_message: str | None = field(string, "2+", nullable="2+")
@@ -67,21 +61,18 @@ class DescribeQuorumResponse:
             array(lambda: DescribeQuorumResponse.ReplicaState)
         )
 
-    @dataclass(slots=True)
-    class TopicData:
+    class TopicData(Message):
         topic_name: str = field(string)
         partitions: list[DescribeQuorumResponse.PartitionData] = field(
             array(lambda: DescribeQuorumResponse.PartitionData)
         )
 
-    @dataclass(slots=True)
-    class Listener:
+    class Listener(Message):
         name: str = field(string, "2+")
         host: str = field(string, "2+")
         port: int = field(uint16, "2+")
 
-    @dataclass(slots=True)
-    class Node:
+    class Node(Message):
         node_id: int = field(int32, "2+")
         listeners: list[DescribeQuorumResponse.Listener] = field(
             array(lambda: DescribeQuorumResponse.Listener), "2+"

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
-from appliance.protocol.types import Api, Versions, array, field, int16, int32, int64, string, uuid
+from appliance.protocol.types import (
+    Api,
+    Message,
+    Versions,
+    array,
+    field,
+    int16,
+    int32,
+    int64,
+    string,
+    uuid,
+)
 
 VERSIONS = Versions(0, 1, flexible_from=0)
 
 
-@dataclass(slots=True)
-class DescribeShareGroupOffsetsRequest:
+class DescribeShareGroupOffsetsRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class DescribeShareGroupOffsetsRequestTopic:
+    class DescribeShareGroupOffsetsRequestTopic(Message):
         topic_name: str = field(string)
         partitions: list[int] = field(array(int32))
 
-    @dataclass(slots=True)
-    class DescribeShareGroupOffsetsRequestGroup:
+    class DescribeShareGroupOffsetsRequestGroup(Message):
         group_id: str = field(string)
         topics: (
             list[DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestTopic] | None
@@ -35,12 +42,10 @@ class DescribeShareGroupOffsetsRequest:
     )
 
 
-@dataclass(slots=True)
-class DescribeShareGroupOffsetsResponse:
+class DescribeShareGroupOffsetsResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class DescribeShareGroupOffsetsResponsePartition:
+    class DescribeShareGroupOffsetsResponsePartition(Message):
         partition_index: int = field(int32)
         start_offset: int = field(int64)
         leader_epoch: int = field(int32)
@@ -48,8 +53,7 @@ class DescribeShareGroupOffsetsResponse:
         error_code: int = field(int16)
         error_message: str | None = field(string, nullable="0+", default=None)
 
-    @dataclass(slots=True)
-    class DescribeShareGroupOffsetsResponseTopic:
+    class DescribeShareGroupOffsetsResponseTopic(Message):
         topic_name: str = field(string)
         topic_id: UUID = field(uuid)
         partitions: list[
@@ -60,8 +64,7 @@ class DescribeShareGroupOffsetsResponse:
             )
         )
 
-    @dataclass(slots=True)
-    class DescribeShareGroupOffsetsResponseGroup:
+    class DescribeShareGroupOffsetsResponseGroup(Message):
         group_id: str = field(string)
         topics: list[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic] = (
             field(

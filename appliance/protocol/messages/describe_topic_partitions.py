@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
 from appliance.protocol.types import (
     Api,
+    Message,
     Versions,
     array,
     boolean,
@@ -21,16 +21,13 @@ from appliance.protocol.types import (
 VERSIONS = Versions(0, 0, flexible_from=0)
 
 
-@dataclass(slots=True)
-class DescribeTopicPartitionsRequest:
+class DescribeTopicPartitionsRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class TopicRequest:
+    class TopicRequest(Message):
         name: str = field(string)
 
-    @dataclass(slots=True)
-    class Cursor:
+    class Cursor(Message):
         topic_name: str = field(string)
         partition_index: int = field(int32)
 
@@ -39,12 +36,10 @@ class DescribeTopicPartitionsRequest:
     cursor: Cursor | None = field(Cursor, nullable="0+", default=None)
 
 
-@dataclass(slots=True)
-class DescribeTopicPartitionsResponse:
+class DescribeTopicPartitionsResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class DescribeTopicPartitionsResponsePartition:
+    class DescribeTopicPartitionsResponsePartition(Message):
         error_code: int = field(int16)
         partition_index: int = field(int32)
         leader_id: int = field(int32)
@@ -57,8 +52,7 @@ class DescribeTopicPartitionsResponse:
         last_known_elr: list[int] | None = field(array(int32), nullable="0+", default=None)
         offline_replicas: list[int] = field(array(int32))
 
-    @dataclass(slots=True)
-    class DescribeTopicPartitionsResponseTopic:
+    class DescribeTopicPartitionsResponseTopic(Message):
         error_code: int = field(int16)
         name: str | None = field(string, nullable="0+")
         topic_id: UUID = field(uuid)
@@ -70,8 +64,7 @@ class DescribeTopicPartitionsResponse:
         )
         topic_authorized_operations: int = field(int32, default=-(2**31))
 
-    @dataclass(slots=True)
-    class Cursor:
+    class Cursor(Message):
         topic_name: str = field(string)
         partition_index: int = field(int32)
 

@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.protocol.types import Api, Versions, array, field, int16, int32, int64, string
+from appliance.protocol.types import (
+    Api,
+    Message,
+    Versions,
+    array,
+    field,
+    int16,
+    int32,
+    int64,
+    string,
+)
 
 VERSIONS = Versions(0, 0, flexible_from=0)
 
 
-@dataclass(slots=True)
-class DescribeTransactionsRequest:
+class DescribeTransactionsRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
     transactional_ids: list[str] = field(array(string))
 
 
-@dataclass(slots=True)
-class DescribeTransactionsResponse:
+class DescribeTransactionsResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class TopicData:
+    class TopicData(Message):
         topic: str = field(string)
         partitions: list[int] = field(array(int32))
 
-    @dataclass(slots=True)
-    class TransactionState:
+    class TransactionState(Message):
         error_code: int = field(int16)
         transactional_id: str = field(string)
         transaction_state: str = field(string)

@@ -2,36 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.protocol.types import Api, Versions, array, field, int8, int16, int32, string
+from appliance.protocol.types import (
+    Api,
+    Message,
+    Versions,
+    array,
+    field,
+    int8,
+    int16,
+    int32,
+    string,
+)
 
 VERSIONS = Versions(0, 0, flexible_from=0)
 
 
-@dataclass(slots=True)
-class DescribeUserScramCredentialsRequest:
+class DescribeUserScramCredentialsRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class UserName:
+    class UserName(Message):
         name: str = field(string)
 
     users: list[UserName] | None = field(array(UserName), nullable="0+")
 
 
-@dataclass(slots=True)
-class DescribeUserScramCredentialsResponse:
+class DescribeUserScramCredentialsResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class CredentialInfo:
+    class CredentialInfo(Message):
         mechanism: int = field(int8)
         iterations: int = field(int32)
 
-    @dataclass(slots=True)
-    class DescribeUserScramCredentialsResult:
+    class DescribeUserScramCredentialsResult(Message):
         user: str = field(string)
         error_code: int = field(int16)
         error_message: str | None = field(string, nullable="0+")

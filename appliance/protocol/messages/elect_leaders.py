@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.protocol.types import Api, Versions, array, field, int8, int16, int32, string
+from appliance.protocol.types import (
+    Api,
+    Message,
+    Versions,
+    array,
+    field,
+    int8,
+    int16,
+    int32,
+    string,
+)
 
 VERSIONS = Versions(0, 2, flexible_from=2)
 
 
-@dataclass(slots=True)
-class ElectLeadersRequest:
+class ElectLeadersRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class TopicPartitions:
+    class TopicPartitions(Message):
         topic: str = field(string)
         partitions: list[int] = field(array(int32))
 
@@ -24,18 +31,15 @@ class ElectLeadersRequest:
     timeout_ms: int = field(int32, default=60000)
 
 
-@dataclass(slots=True)
-class ElectLeadersResponse:
+class ElectLeadersResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class PartitionResult:
+    class PartitionResult(Message):
         partition_id: int = field(int32)
         error_code: int = field(int16)
         error_message: str | None = field(string, nullable="0+")
 
-    @dataclass(slots=True)
-    class ReplicaElectionResult:
+    class ReplicaElectionResult(Message):
         topic: str = field(string)
         partition_result: list[ElectLeadersResponse.PartitionResult] = field(
             array(lambda: ElectLeadersResponse.PartitionResult)

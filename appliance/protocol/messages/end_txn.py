@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.protocol.types import Api, Versions, boolean, field, int16, int32, int64, string
+from appliance.protocol.types import (
+    Api,
+    Message,
+    Versions,
+    boolean,
+    field,
+    int16,
+    int32,
+    int64,
+    string,
+)
 
 VERSIONS = Versions(0, 5, flexible_from=3)
 
 
-@dataclass(slots=True)
-class EndTxnRequest:
+class EndTxnRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
     transactional_id: str = field(string)
@@ -20,8 +28,7 @@ class EndTxnRequest:
     committed: bool = field(boolean)
 
 
-@dataclass(slots=True)
-class EndTxnResponse:
+class EndTxnResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
     throttle_time_ms: int = field(int32)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
 from appliance.protocol.types import (
     Api,
+    Message,
     Versions,
     array,
     field,
@@ -23,17 +23,14 @@ from appliance.protocol.types import (
 VERSIONS = Versions(4, 18, flexible_from=12)
 
 
-@dataclass(slots=True)
-class FetchRequest:
+class FetchRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class ReplicaState:
+    class ReplicaState(Message):
         replica_id: int = field(int32, "15+", default=-1)
         replica_epoch: int = field(int64, "15+", default=-1)
 
-    @dataclass(slots=True)
-    class FetchPartition:
+    class FetchPartition(Message):
         partition: int = field(int32)
         current_leader_epoch: int = field(int32, "9+", default=-1)
         fetch_offset: int = field(int64)
@@ -43,16 +40,14 @@ class FetchRequest:
         replica_directory_id: UUID = field(uuid, "17+", tag=0)
         high_watermark: int = field(int64, "18+", default=2**63 - 1, tag=1)
 
-    @dataclass(slots=True)
-    class FetchTopic:
+    class FetchTopic(Message):
         topic: str = field(string, "0-12")
         topic_id: UUID = field(uuid, "13+")
         partitions: list[FetchRequest.FetchPartition] = field(
             array(lambda: FetchRequest.FetchPartition)
         )
 
-    @dataclass(slots=True)
-    class ForgottenTopic:
+    class ForgottenTopic(Message):
         topic: str = field(string, "7-12")
         topic_id: UUID = field(uuid, "13+")
         partitions: list[int] = field(array(int32), "7+")
@@ -71,32 +66,26 @@ class FetchRequest:
     rack_id: str = field(string, "11+")
 
 
-@dataclass(slots=True)
-class FetchResponse:
+class FetchResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class EpochEndOffset:
+    class EpochEndOffset(Message):
         epoch: int = field(int32, "12+", default=-1)
         end_offset: int = field(int64, "12+", default=-1)
 
-    @dataclass(slots=True)
-    class LeaderIdAndEpoch:
+    class LeaderIdAndEpoch(Message):
         leader_id: int = field(int32, "12+", default=-1)
         leader_epoch: int = field(int32, "12+", default=-1)
 
-    @dataclass(slots=True)
-    class SnapshotId:
+    class SnapshotId(Message):
         end_offset: int = field(int64, default=-1)
         epoch: int = field(int32, default=-1)
 
-    @dataclass(slots=True)
-    class AbortedTransaction:
+    class AbortedTransaction(Message):
         producer_id: int = field(int64)
         first_offset: int = field(int64)
 
-    @dataclass(slots=True)
-    class PartitionData:
+    class PartitionData(Message):
         partition_index: int = field(int32)
         error_code: int = field(int16)
         high_watermark: int = field(int64)
@@ -117,16 +106,14 @@ class FetchResponse:
         preferred_read_replica: int = field(int32, "11+", default=-1)
         records: bytes | None = field(records, nullable="0+")
 
-    @dataclass(slots=True)
-    class FetchableTopicResponse:
+    class FetchableTopicResponse(Message):
         topic: str = field(string, "0-12")
         topic_id: UUID = field(uuid, "13+")
         partitions: list[FetchResponse.PartitionData] = field(
             array(lambda: FetchResponse.PartitionData)
         )
 
-    @dataclass(slots=True)
-    class NodeEndpoint:
+    class NodeEndpoint(Message):
         node_id: int = field(int32, "16+")
         host: str = field(string, "16+")
         port: int = field(int32, "16+")

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.protocol.types import Api, Versions, array, field, int8, int16, int32, string
+from appliance.protocol.types import (
+    Api,
+    Message,
+    Versions,
+    array,
+    field,
+    int8,
+    int16,
+    int32,
+    string,
+)
 
 VERSIONS = Versions(0, 6, flexible_from=3)
 
 
-@dataclass(slots=True)
-class FindCoordinatorRequest:
+class FindCoordinatorRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
     key: str = field(string, "0-3")
@@ -19,12 +27,10 @@ class FindCoordinatorRequest:
     coordinator_keys: list[str] = field(array(string), "4+")
 
 
-@dataclass(slots=True)
-class FindCoordinatorResponse:
+class FindCoordinatorResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class Coordinator:
+    class Coordinator(Message):
         key: str = field(string, "4+")
         node_id: int = field(int32, "4+")
         host: str = field(string, "4+")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
 from appliance.protocol.types import (
     Api,
+    Message,
     Versions,
     array,
     boolean,
@@ -22,15 +22,13 @@ from appliance.protocol.types import (
 VERSIONS = Versions(0, 0, flexible_from=0)
 
 
-@dataclass(slots=True)
-class GetTelemetrySubscriptionsRequest:
+class GetTelemetrySubscriptionsRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
     client_instance_id: UUID = field(uuid)
 
 
-@dataclass(slots=True)
-class GetTelemetrySubscriptionsResponse:
+class GetTelemetrySubscriptionsResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
     throttle_time_ms: int = field(int32)

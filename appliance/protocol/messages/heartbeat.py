@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.protocol.types import Api, Versions, field, int16, int32, string
+from appliance.protocol.types import Api, Message, Versions, field, int16, int32, string
 
 VERSIONS = Versions(0, 4, flexible_from=4)
 
 
-@dataclass(slots=True)
-class HeartbeatRequest:
+class HeartbeatRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
     group_id: str = field(string)
@@ -20,8 +18,7 @@ class HeartbeatRequest:
     group_instance_id: str | None = field(string, "3+", nullable="3+", default=None)
 
 
-@dataclass(slots=True)
-class HeartbeatResponse:
+class HeartbeatResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
     throttle_time_ms: int = field(int32, "1+")

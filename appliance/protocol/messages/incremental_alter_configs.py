@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from appliance.protocol.types import (
     Api,
+    Message,
     Versions,
     array,
     boolean,
@@ -20,18 +20,15 @@ from appliance.protocol.types import (
 VERSIONS = Versions(0, 1, flexible_from=1)
 
 
-@dataclass(slots=True)
-class IncrementalAlterConfigsRequest:
+class IncrementalAlterConfigsRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class AlterableConfig:
+    class AlterableConfig(Message):
         name: str = field(string)
         config_operation: int = field(int8)
         value: str | None = field(string, nullable="0+")
 
-    @dataclass(slots=True)
-    class AlterConfigsResource:
+    class AlterConfigsResource(Message):
         resource_type: int = field(int8)
         resource_name: str = field(string)
         configs: list[IncrementalAlterConfigsRequest.AlterableConfig] = field(
@@ -42,12 +39,10 @@ class IncrementalAlterConfigsRequest:
     validate_only: bool = field(boolean)
 
 
-@dataclass(slots=True)
-class IncrementalAlterConfigsResponse:
+class IncrementalAlterConfigsResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class AlterConfigsResourceResponse:
+    class AlterConfigsResourceResponse(Message):
         error_code: int = field(int16)
         error_message: str | None = field(string, nullable="0+")
         resource_type: int = field(int8)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.protocol.types import Api, Versions, field, int16, int32, int64, string
+from appliance.protocol.types import Api, Message, Versions, field, int16, int32, int64, string
 
 VERSIONS = Versions(0, 5, flexible_from=2)
 
 
-@dataclass(slots=True)
-class InitProducerIdRequest:
+class InitProducerIdRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
     transactional_id: str | None = field(string, nullable="0+")
@@ -20,8 +18,7 @@ class InitProducerIdRequest:
     producer_epoch: int = field(int16, "3+", default=-1)
 
 
-@dataclass(slots=True)
-class InitProducerIdResponse:
+class InitProducerIdResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
     throttle_time_ms: int = field(int32)

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
-from appliance.protocol.types import Api, Versions, array, field, int16, int32, int64, string, uuid
+from appliance.protocol.types import (
+    Api,
+    Message,
+    Versions,
+    array,
+    field,
+    int16,
+    int32,
+    int64,
+    string,
+    uuid,
+)
 
 VERSIONS = Versions(0, 0, flexible_from=0)
 
 
-@dataclass(slots=True)
-class InitializeShareGroupStateRequest:
+class InitializeShareGroupStateRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class PartitionData:
+    class PartitionData(Message):
         partition: int = field(int32)
         state_epoch: int = field(int32)
         start_offset: int = field(int64)
 
-    @dataclass(slots=True)
-    class InitializeStateData:
+    class InitializeStateData(Message):
         topic_id: UUID = field(uuid)
         partitions: list[InitializeShareGroupStateRequest.PartitionData] = field(
             array(lambda: InitializeShareGroupStateRequest.PartitionData)
@@ -32,18 +39,15 @@ class InitializeShareGroupStateRequest:
     topics: list[InitializeStateData] = field(array(InitializeStateData))
 
 
-@dataclass(slots=True)
-class InitializeShareGroupStateResponse:
+class InitializeShareGroupStateResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class PartitionResult:
+    class PartitionResult(Message):
         partition: int = field(int32)
         error_code: int = field(int16)
         error_message: str | None = field(string, nullable="0+", default=None)
 
-    @dataclass(slots=True)
-    class InitializeStateResult:
+    class InitializeStateResult(Message):
         topic_id: UUID = field(uuid)
         partitions: list[InitializeShareGroupStateResponse.PartitionResult] = field(
             array(lambda: InitializeShareGroupStateResponse.PartitionResult)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from appliance.protocol.types import (
     Api,
+    Message,
     Versions,
     array,
     boolean,
@@ -20,12 +20,10 @@ from appliance.protocol.types import (
 VERSIONS = Versions(0, 9, flexible_from=6)
 
 
-@dataclass(slots=True)
-class JoinGroupRequest:
+class JoinGroupRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class JoinGroupRequestProtocol:
+    class JoinGroupRequestProtocol(Message):
         name: str = field(string)
         metadata: bytes = field(data)
 
@@ -39,12 +37,10 @@ class JoinGroupRequest:
     reason: str | None = field(string, "8+", nullable="8+", default=None)
 
 
-@dataclass(slots=True)
-class JoinGroupResponse:
+class JoinGroupResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class JoinGroupResponseMember:
+    class JoinGroupResponseMember(Message):
         member_id: str = field(string)
         group_instance_id: str | None = field(string, "5+", nullable="5+", default=None)
         metadata: bytes = field(data)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.protocol.types import Api, Versions, array, field, int16, int32, string
+from appliance.protocol.types import Api, Message, Versions, array, field, int16, int32, string
 
 VERSIONS = Versions(0, 5, flexible_from=4)
 
 
-@dataclass(slots=True)
-class LeaveGroupRequest:
+class LeaveGroupRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class MemberIdentity:
+    class MemberIdentity(Message):
         member_id: str = field(string, "3+")
         group_instance_id: str | None = field(string, "3+", nullable="3+", default=None)
         reason: str | None = field(string, "5+", nullable="5+", default=None)
@@ -25,12 +22,10 @@ class LeaveGroupRequest:
     members: list[MemberIdentity] = field(array(MemberIdentity), "3+")
 
 
-@dataclass(slots=True)
-class LeaveGroupResponse:
+class LeaveGroupResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class MemberResponse:
+    class MemberResponse(Message):
         member_id: str = field(string, "3+")
         group_instance_id: str | None = field(string, "3+", nullable="3+")
         error_code: int = field(int16, "3+")

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.protocol.types import Api, Versions, array, field, int8, int16, int32, string
+from appliance.protocol.types import (
+    Api,
+    Message,
+    Versions,
+    array,
+    field,
+    int8,
+    int16,
+    int32,
+    string,
+)
 
 VERSIONS = Versions(0, 1, flexible_from=0)
 
 
-@dataclass(slots=True)
-class ListConfigResourcesRequest:
+class ListConfigResourcesRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
     resource_types: list[int] = field(array(int8), "1+")
 
 
-@dataclass(slots=True)
-class ListConfigResourcesResponse:
+class ListConfigResourcesResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class ConfigResource:
+    class ConfigResource(Message):
         resource_name: str = field(string)
         resource_type: int = field(int8, "1+", default=16)
 

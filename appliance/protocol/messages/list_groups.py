@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.protocol.types import Api, Versions, array, field, int16, int32, string
+from appliance.protocol.types import Api, Message, Versions, array, field, int16, int32, string
 
 VERSIONS = Versions(0, 5, flexible_from=3)
 
 
-@dataclass(slots=True)
-class ListGroupsRequest:
+class ListGroupsRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
     states_filter: list[str] = field(array(string), "4+")
     types_filter: list[str] = field(array(string), "5+")
 
 
-@dataclass(slots=True)
-class ListGroupsResponse:
+class ListGroupsResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class ListedGroup:
+    class ListedGroup(Message):
         group_id: str = field(string)
         protocol_type: str = field(string)
         group_state: str = field(string, "4+")

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.protocol.types import Api, Versions, array, field, int8, int16, int32, int64, string
+from appliance.protocol.types import (
+    Api,
+    Message,
+    Versions,
+    array,
+    field,
+    int8,
+    int16,
+    int32,
+    int64,
+    string,
+)
 
 VERSIONS = Versions(1, 11, flexible_from=6)
 
 
-@dataclass(slots=True)
-class ListOffsetsRequest:
+class ListOffsetsRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class ListOffsetsPartition:
+    class ListOffsetsPartition(Message):
         partition_index: int = field(int32)
         current_leader_epoch: int = field(int32, "4+", default=-1)
         timestamp: int = field(int64)
 
-    @dataclass(slots=True)
-    class ListOffsetsTopic:
+    class ListOffsetsTopic(Message):
         name: str = field(string)
         partitions: list[ListOffsetsRequest.ListOffsetsPartition] = field(
             array(lambda: ListOffsetsRequest.ListOffsetsPartition)
@@ -33,20 +40,17 @@ class ListOffsetsRequest:
     timeout_ms: int = field(int32, "10+")
 
 
-@dataclass(slots=True)
-class ListOffsetsResponse:
+class ListOffsetsResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class ListOffsetsPartitionResponse:
+    class ListOffsetsPartitionResponse(Message):
         partition_index: int = field(int32)
         error_code: int = field(int16)
         timestamp: int = field(int64, default=-1)
         offset: int = field(int64, default=-1)
         leader_epoch: int = field(int32, "4+", default=-1)
 
-    @dataclass(slots=True)
-    class ListOffsetsTopicResponse:
+    class ListOffsetsTopicResponse(Message):
         name: str = field(string)
         partitions: list[ListOffsetsResponse.ListOffsetsPartitionResponse] = field(
             array(lambda: ListOffsetsResponse.ListOffsetsPartitionResponse)

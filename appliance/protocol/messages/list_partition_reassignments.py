@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.protocol.types import Api, Versions, array, field, int16, int32, string
+from appliance.protocol.types import Api, Message, Versions, array, field, int16, int32, string
 
 VERSIONS = Versions(0, 0, flexible_from=0)
 
 
-@dataclass(slots=True)
-class ListPartitionReassignmentsRequest:
+class ListPartitionReassignmentsRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class ListPartitionReassignmentsTopics:
+    class ListPartitionReassignmentsTopics(Message):
         name: str = field(string)
         partition_indexes: list[int] = field(array(int32))
 
@@ -25,19 +22,16 @@ class ListPartitionReassignmentsRequest:
     )
 
 
-@dataclass(slots=True)
-class ListPartitionReassignmentsResponse:
+class ListPartitionReassignmentsResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class OngoingPartitionReassignment:
+    class OngoingPartitionReassignment(Message):
         partition_index: int = field(int32)
         replicas: list[int] = field(array(int32))
         adding_replicas: list[int] = field(array(int32))
         removing_replicas: list[int] = field(array(int32))
 
-    @dataclass(slots=True)
-    class OngoingTopicReassignment:
+    class OngoingTopicReassignment(Message):
         name: str = field(string)
         partitions: list[ListPartitionReassignmentsResponse.OngoingPartitionReassignment] = field(
             array(lambda: ListPartitionReassignmentsResponse.OngoingPartitionReassignment)

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.protocol.types import Api, Versions, array, field, int16, int32, int64, string
+from appliance.protocol.types import (
+    Api,
+    Message,
+    Versions,
+    array,
+    field,
+    int16,
+    int32,
+    int64,
+    string,
+)
 
 VERSIONS = Versions(0, 2, flexible_from=0)
 
 
-@dataclass(slots=True)
-class ListTransactionsRequest:
+class ListTransactionsRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
     state_filters: list[str] = field(array(string))
@@ -20,12 +28,10 @@ class ListTransactionsRequest:
     transactional_id_pattern: str | None = field(string, "2+", nullable="2+", default=None)
 
 
-@dataclass(slots=True)
-class ListTransactionsResponse:
+class ListTransactionsResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class TransactionState:
+    class TransactionState(Message):
         transactional_id: str = field(string)
         producer_id: int = field(int64)
         transaction_state: str = field(string)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
 from appliance.protocol.types import (
     Api,
+    Message,
     Versions,
     array,
     boolean,
@@ -21,12 +21,10 @@ from appliance.protocol.types import (
 VERSIONS = Versions(0, 13, flexible_from=9)
 
 
-@dataclass(slots=True)
-class MetadataRequest:
+class MetadataRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class MetadataRequestTopic:
+    class MetadataRequestTopic(Message):
         topic_id: UUID = field(uuid, "10+")
         name: str | None = field(string, nullable="10+")
 
@@ -36,19 +34,16 @@ class MetadataRequest:
     include_topic_authorized_operations: bool = field(boolean, "8+")
 
 
-@dataclass(slots=True)
-class MetadataResponse:
+class MetadataResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class MetadataResponseBroker:
+    class MetadataResponseBroker(Message):
         node_id: int = field(int32)
         host: str = field(string)
         port: int = field(int32)
         rack: str | None = field(string, "1+", nullable="1+", default=None)
 
-    @dataclass(slots=True)
-    class MetadataResponsePartition:
+    class MetadataResponsePartition(Message):
         error_code: int = field(int16)
         partition_index: int = field(int32)
         leader_id: int = field(int32)
@@ -57,8 +52,7 @@ class MetadataResponse:
         isr_nodes: list[int] = field(array(int32))
         offline_replicas: list[int] = field(array(int32), "5+")
 
-    @dataclass(slots=True)
-    class MetadataResponseTopic:
+    class MetadataResponseTopic(Message):
         error_code: int = field(int16)
         name: str | None = field(string, nullable="12+")
         topic_id: UUID = field(uuid, "10+")

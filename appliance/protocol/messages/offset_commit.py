@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
-from appliance.protocol.types import Api, Versions, array, field, int16, int32, int64, string, uuid
+from appliance.protocol.types import (
+    Api,
+    Message,
+    Versions,
+    array,
+    field,
+    int16,
+    int32,
+    int64,
+    string,
+    uuid,
+)
 
 VERSIONS = Versions(2, 10, flexible_from=8)
 
 
-@dataclass(slots=True)
-class OffsetCommitRequest:
+class OffsetCommitRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class OffsetCommitRequestPartition:
+    class OffsetCommitRequestPartition(Message):
         partition_index: int = field(int32)
         committed_offset: int = field(int64)
         committed_leader_epoch: int = field(int32, "6+", default=-1)
         committed_metadata: str | None = field(string, nullable="0+")
 
-    @dataclass(slots=True)
-    class OffsetCommitRequestTopic:
+    class OffsetCommitRequestTopic(Message):
         name: str = field(string, "0-9")
         topic_id: UUID = field(uuid, "10+")
         partitions: list[OffsetCommitRequest.OffsetCommitRequestPartition] = field(
@@ -38,17 +45,14 @@ class OffsetCommitRequest:
     topics: list[OffsetCommitRequestTopic] = field(array(OffsetCommitRequestTopic))
 
 
-@dataclass(slots=True)
-class OffsetCommitResponse:
+class OffsetCommitResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class OffsetCommitResponsePartition:
+    class OffsetCommitResponsePartition(Message):
         partition_index: int = field(int32)
         error_code: int = field(int16)
 
-    @dataclass(slots=True)
-    class OffsetCommitResponseTopic:
+    class OffsetCommitResponseTopic(Message):
         name: str = field(string, "0-9")
         topic_id: UUID = field(uuid, "10+")
         partitions: list[OffsetCommitResponse.OffsetCommitResponsePartition] = field(

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.protocol.types import Api, Versions, array, field, int16, int32, string
+from appliance.protocol.types import Api, Message, Versions, array, field, int16, int32, string
 
 VERSIONS = Versions(0, 0)
 
 
-@dataclass(slots=True)
-class OffsetDeleteRequest:
+class OffsetDeleteRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class OffsetDeleteRequestPartition:
+    class OffsetDeleteRequestPartition(Message):
         partition_index: int = field(int32)
 
-    @dataclass(slots=True)
-    class OffsetDeleteRequestTopic:
+    class OffsetDeleteRequestTopic(Message):
         name: str = field(string)
         partitions: list[OffsetDeleteRequest.OffsetDeleteRequestPartition] = field(
             array(lambda: OffsetDeleteRequest.OffsetDeleteRequestPartition)
@@ -29,17 +25,14 @@ class OffsetDeleteRequest:
     topics: list[OffsetDeleteRequestTopic] = field(array(OffsetDeleteRequestTopic))
 
 
-@dataclass(slots=True)
-class OffsetDeleteResponse:
+class OffsetDeleteResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class OffsetDeleteResponsePartition:
+    class OffsetDeleteResponsePartition(Message):
         partition_index: int = field(int32)
         error_code: int = field(int16)
 
-    @dataclass(slots=True)
-    class OffsetDeleteResponseTopic:
+    class OffsetDeleteResponseTopic(Message):
         name: str = field(string)
         partitions: list[OffsetDeleteResponse.OffsetDeleteResponsePartition] = field(
             array(lambda: OffsetDeleteResponse.OffsetDeleteResponsePartition)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
 from appliance.protocol.types import (
     Api,
+    Message,
     Versions,
     array,
     boolean,
@@ -22,23 +22,19 @@ from appliance.protocol.types import (
 VERSIONS = Versions(1, 10, flexible_from=6)
 
 
-@dataclass(slots=True)
-class OffsetFetchRequest:
+class OffsetFetchRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class OffsetFetchRequestTopic:
+    class OffsetFetchRequestTopic(Message):
         name: str = field(string, "0-7")
         partition_indexes: list[int] = field(array(int32), "0-7")
 
-    @dataclass(slots=True)
-    class OffsetFetchRequestTopics:
+    class OffsetFetchRequestTopics(Message):
         name: str = field(string, "8-9")
         topic_id: UUID = field(uuid, "10+")
         partition_indexes: list[int] = field(array(int32), "8+")
 
-    @dataclass(slots=True)
-    class OffsetFetchRequestGroup:
+    class OffsetFetchRequestGroup(Message):
         group_id: str = field(string, "8+")
         member_id: str | None = field(string, "9+", nullable="9+", default=None)
         member_epoch: int = field(int32, "9+", default=-1)
@@ -54,43 +50,37 @@ class OffsetFetchRequest:
     require_stable: bool = field(boolean, "7+")
 
 
-@dataclass(slots=True)
-class OffsetFetchResponse:
+class OffsetFetchResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class OffsetFetchResponsePartition:
+    class OffsetFetchResponsePartition(Message):
         partition_index: int = field(int32, "0-7")
         committed_offset: int = field(int64, "0-7")
         committed_leader_epoch: int = field(int32, "5-7", default=-1)
         metadata: str | None = field(string, "0-7", nullable="0-7")
         error_code: int = field(int16, "0-7")
 
-    @dataclass(slots=True)
-    class OffsetFetchResponseTopic:
+    class OffsetFetchResponseTopic(Message):
         name: str = field(string, "0-7")
         partitions: list[OffsetFetchResponse.OffsetFetchResponsePartition] = field(
             array(lambda: OffsetFetchResponse.OffsetFetchResponsePartition), "0-7"
         )
 
-    @dataclass(slots=True)
-    class OffsetFetchResponsePartitions:
+    class OffsetFetchResponsePartitions(Message):
         partition_index: int = field(int32, "8+")
         committed_offset: int = field(int64, "8+")
         committed_leader_epoch: int = field(int32, "8+", default=-1)
         metadata: str | None = field(string, "8+", nullable="8+")
         error_code: int = field(int16, "8+")
 
-    @dataclass(slots=True)
-    class OffsetFetchResponseTopics:
+    class OffsetFetchResponseTopics(Message):
         name: str = field(string, "8-9")
         topic_id: UUID = field(uuid, "10+")
         partitions: list[OffsetFetchResponse.OffsetFetchResponsePartitions] = field(
             array(lambda: OffsetFetchResponse.OffsetFetchResponsePartitions), "8+"
         )
 
-    @dataclass(slots=True)
-    class OffsetFetchResponseGroup:
+    class OffsetFetchResponseGroup(Message):
         group_id: str = field(string, "8+")
         topics: list[OffsetFetchResponse.OffsetFetchResponseTopics] = field(
             array(lambda: OffsetFetchResponse.OffsetFetchResponseTopics), "8+"

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.protocol.types import Api, Versions, array, field, int16, int32, int64, string
+from appliance.protocol.types import (
+    Api,
+    Message,
+    Versions,
+    array,
+    field,
+    int16,
+    int32,
+    int64,
+    string,
+)
 
 VERSIONS = Versions(2, 4, flexible_from=4)
 
 
-@dataclass(slots=True)
-class OffsetForLeaderEpochRequest:
+class OffsetForLeaderEpochRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class OffsetForLeaderPartition:
+    class OffsetForLeaderPartition(Message):
         partition: int = field(int32)
         current_leader_epoch: int = field(int32, default=-1)
         leader_epoch: int = field(int32)
 
-    @dataclass(slots=True)
-    class OffsetForLeaderTopic:
+    class OffsetForLeaderTopic(Message):
         topic: str = field(string)
         partitions: list[OffsetForLeaderEpochRequest.OffsetForLeaderPartition] = field(
             array(lambda: OffsetForLeaderEpochRequest.OffsetForLeaderPartition)
@@ -31,19 +37,16 @@ class OffsetForLeaderEpochRequest:
     topics: list[OffsetForLeaderTopic] = field(array(OffsetForLeaderTopic))
 
 
-@dataclass(slots=True)
-class OffsetForLeaderEpochResponse:
+class OffsetForLeaderEpochResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class EpochEndOffset:
+    class EpochEndOffset(Message):
         error_code: int = field(int16)
         partition: int = field(int32)
         leader_epoch: int = field(int32, default=-1)
         end_offset: int = field(int64, default=-1)
 
-    @dataclass(slots=True)
-    class OffsetForLeaderTopicResult:
+    class OffsetForLeaderTopicResult(Message):
         topic: str = field(string)
         partitions: list[OffsetForLeaderEpochResponse.EpochEndOffset] = field(
             array(lambda: OffsetForLeaderEpochResponse.EpochEndOffset)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
 from appliance.protocol.types import (
     Api,
+    Message,
     Versions,
     array,
     field,
@@ -22,17 +22,14 @@ from appliance.protocol.types import (
 VERSIONS = Versions(3, 13, flexible_from=9)
 
 
-@dataclass(slots=True)
-class ProduceRequest:
+class ProduceRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class PartitionProduceData:
+    class PartitionProduceData(Message):
         index: int = field(int32)
         records: bytes | None = field(records, nullable="0+")
 
-    @dataclass(slots=True)
-    class TopicProduceData:
+    class TopicProduceData(Message):
         name: str = field(string, "0-12")
         topic_id: UUID = field(uuid, "13+")
         partition_data: list[ProduceRequest.PartitionProduceData] = field(
@@ -47,22 +44,18 @@ class ProduceRequest:
     topic_data: list[TopicProduceData] = field(array(TopicProduceData))
 
 
-@dataclass(slots=True)
-class ProduceResponse:
+class ProduceResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class BatchIndexAndErrorMessage:
+    class BatchIndexAndErrorMessage(Message):
         batch_index: int = field(int32, "8+")
         batch_index_error_message: str | None = field(string, "8+", nullable="8+", default=None)
 
-    @dataclass(slots=True)
-    class LeaderIdAndEpoch:
+    class LeaderIdAndEpoch(Message):
         leader_id: int = field(int32, "10+", default=-1)
         leader_epoch: int = field(int32, "10+", default=-1)
 
-    @dataclass(slots=True)
-    class PartitionProduceResponse:
+    class PartitionProduceResponse(Message):
         index: int = field(int32)
         error_code: int = field(int16)
         base_offset: int = field(int64)
@@ -76,16 +69,14 @@ class ProduceResponse:
             lambda: ProduceResponse.LeaderIdAndEpoch, "10+", tag=0
         )
 
-    @dataclass(slots=True)
-    class TopicProduceResponse:
+    class TopicProduceResponse(Message):
         name: str = field(string, "0-12")
         topic_id: UUID = field(uuid, "13+")
         partition_responses: list[ProduceResponse.PartitionProduceResponse] = field(
             array(lambda: ProduceResponse.PartitionProduceResponse)
         )
 
-    @dataclass(slots=True)
-    class NodeEndpoint:
+    class NodeEndpoint(Message):
         node_id: int = field(int32, "10+")
         host: str = field(string, "10+")
         port: int = field(int32, "10+")

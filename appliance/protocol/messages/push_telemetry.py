@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
-from appliance.protocol.types import Api, Versions, boolean, data, field, int8, int16, int32, uuid
+from appliance.protocol.types import (
+    Api,
+    Message,
+    Versions,
+    boolean,
+    data,
+    field,
+    int8,
+    int16,
+    int32,
+    uuid,
+)
 
 VERSIONS = Versions(0, 0, flexible_from=0)
 
 
-@dataclass(slots=True)
-class PushTelemetryRequest:
+class PushTelemetryRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
     client_instance_id: UUID = field(uuid)
@@ -22,8 +31,7 @@ class PushTelemetryRequest:
     metrics: bytes = field(data)
 
 
-@dataclass(slots=True)
-class PushTelemetryResponse:
+class PushTelemetryResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
     throttle_time_ms: int = field(int32)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
 from appliance.protocol.types import (
     Api,
+    Message,
     Versions,
     array,
     field,
@@ -22,17 +22,14 @@ from appliance.protocol.types import (
 VERSIONS = Versions(0, 0, flexible_from=0)
 
 
-@dataclass(slots=True)
-class ReadShareGroupStateRequest:
+class ReadShareGroupStateRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class PartitionData:
+    class PartitionData(Message):
         partition: int = field(int32)
         leader_epoch: int = field(int32)
 
-    @dataclass(slots=True)
-    class ReadStateData:
+    class ReadStateData(Message):
         topic_id: UUID = field(uuid)
         partitions: list[ReadShareGroupStateRequest.PartitionData] = field(
             array(lambda: ReadShareGroupStateRequest.PartitionData)
@@ -42,19 +39,16 @@ class ReadShareGroupStateRequest:
     topics: list[ReadStateData] = field(array(ReadStateData))
 
 
-@dataclass(slots=True)
-class ReadShareGroupStateResponse:
+class ReadShareGroupStateResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class StateBatch:
+    class StateBatch(Message):
         first_offset: int = field(int64)
         last_offset: int = field(int64)
         delivery_state: int = field(int8)
         delivery_count: int = field(int16)
 
-    @dataclass(slots=True)
-    class PartitionResult:
+    class PartitionResult(Message):
         partition: int = field(int32)
         error_code: int = field(int16)
         error_message: str | None = field(string, nullable="0+", default=None)
@@ -64,8 +58,7 @@ class ReadShareGroupStateResponse:
             array(lambda: ReadShareGroupStateResponse.StateBatch)
         )
 
-    @dataclass(slots=True)
-    class ReadStateResult:
+    class ReadStateResult(Message):
         topic_id: UUID = field(uuid)
         partitions: list[ReadShareGroupStateResponse.PartitionResult] = field(
             array(lambda: ReadShareGroupStateResponse.PartitionResult)

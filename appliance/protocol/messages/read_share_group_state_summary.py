@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
-from appliance.protocol.types import Api, Versions, array, field, int16, int32, int64, string, uuid
+from appliance.protocol.types import (
+    Api,
+    Message,
+    Versions,
+    array,
+    field,
+    int16,
+    int32,
+    int64,
+    string,
+    uuid,
+)
 
 VERSIONS = Versions(0, 1, flexible_from=0)
 
 
-@dataclass(slots=True)
-class ReadShareGroupStateSummaryRequest:
+class ReadShareGroupStateSummaryRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class PartitionData:
+    class PartitionData(Message):
         partition: int = field(int32)
         leader_epoch: int = field(int32)
 
-    @dataclass(slots=True)
-    class ReadStateSummaryData:
+    class ReadStateSummaryData(Message):
         topic_id: UUID = field(uuid)
         partitions: list[ReadShareGroupStateSummaryRequest.PartitionData] = field(
             array(lambda: ReadShareGroupStateSummaryRequest.PartitionData)
@@ -31,12 +38,10 @@ class ReadShareGroupStateSummaryRequest:
     topics: list[ReadStateSummaryData] = field(array(ReadStateSummaryData))
 
 
-@dataclass(slots=True)
-class ReadShareGroupStateSummaryResponse:
+class ReadShareGroupStateSummaryResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class PartitionResult:
+    class PartitionResult(Message):
         partition: int = field(int32)
         error_code: int = field(int16)
         error_message: str | None = field(string, nullable="0+", default=None)
@@ -45,8 +50,7 @@ class ReadShareGroupStateSummaryResponse:
         start_offset: int = field(int64)
         delivery_complete_count: int = field(int32, "1+", default=-1)
 
-    @dataclass(slots=True)
-    class ReadStateSummaryResult:
+    class ReadStateSummaryResult(Message):
         topic_id: UUID = field(uuid)
         partitions: list[ReadShareGroupStateSummaryResponse.PartitionResult] = field(
             array(lambda: ReadShareGroupStateSummaryResponse.PartitionResult)

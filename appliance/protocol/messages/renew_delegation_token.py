@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.protocol.types import Api, Versions, data, field, int16, int32, int64
+from appliance.protocol.types import Api, Message, Versions, data, field, int16, int32, int64
 
 VERSIONS = Versions(1, 2, flexible_from=2)
 
 
-@dataclass(slots=True)
-class RenewDelegationTokenRequest:
+class RenewDelegationTokenRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
     hmac: bytes = field(data)
     renew_period_ms: int = field(int64)
 
 
-@dataclass(slots=True)
-class RenewDelegationTokenResponse:
+class RenewDelegationTokenResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
     error_code: int = field(int16)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.protocol.types import Api, Versions, data, field, int16, int64, string
+from appliance.protocol.types import Api, Message, Versions, data, field, int16, int64, string
 
 VERSIONS = Versions(0, 2, flexible_from=2)
 
 
-@dataclass(slots=True)
-class SaslAuthenticateRequest:
+class SaslAuthenticateRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
     auth_bytes: bytes = field(data)
 
 
-@dataclass(slots=True)
-class SaslAuthenticateResponse:
+class SaslAuthenticateResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
     error_code: int = field(int16)

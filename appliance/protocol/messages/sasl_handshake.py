@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.protocol.types import Api, Versions, array, field, int16, string
+from appliance.protocol.types import Api, Message, Versions, array, field, int16, string
 
 VERSIONS = Versions(0, 1)
 
 
-@dataclass(slots=True)
-class SaslHandshakeRequest:
+class SaslHandshakeRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
     mechanism: str = field(string)
 
 
-@dataclass(slots=True)
-class SaslHandshakeResponse:
+class SaslHandshakeResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
     error_code: int = field(int16)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
 from appliance.protocol.types import (
     Api,
+    Message,
     Versions,
     array,
     boolean,
@@ -23,25 +23,21 @@ from appliance.protocol.types import (
 VERSIONS = Versions(1, 2, flexible_from=0)
 
 
-@dataclass(slots=True)
-class ShareAcknowledgeRequest:
+class ShareAcknowledgeRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class AcknowledgementBatch:
+    class AcknowledgementBatch(Message):
         first_offset: int = field(int64)
         last_offset: int = field(int64)
         acknowledge_types: list[int] = field(array(int8))
 
-    @dataclass(slots=True)
-    class AcknowledgePartition:
+    class AcknowledgePartition(Message):
         partition_index: int = field(int32)
         acknowledgement_batches: list[ShareAcknowledgeRequest.AcknowledgementBatch] = field(
             array(lambda: ShareAcknowledgeRequest.AcknowledgementBatch)
         )
 
-    @dataclass(slots=True)
-    class AcknowledgeTopic:
+    class AcknowledgeTopic(Message):
         topic_id: UUID = field(uuid)
         partitions: list[ShareAcknowledgeRequest.AcknowledgePartition] = field(
             array(lambda: ShareAcknowledgeRequest.AcknowledgePartition)
@@ -54,17 +50,14 @@ class ShareAcknowledgeRequest:
     topics: list[AcknowledgeTopic] = field(array(AcknowledgeTopic))
 
 
-@dataclass(slots=True)
-class ShareAcknowledgeResponse:
+class ShareAcknowledgeResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class LeaderIdAndEpoch:
+    class LeaderIdAndEpoch(Message):
         leader_id: int = field(int32)
         leader_epoch: int = field(int32)
 
-    @dataclass(slots=True)
-    class PartitionData:
+    class PartitionData(Message):
         partition_index: int = field(int32)
         error_code: int = field(int16)
         error_message: str | None = field(string, nullable="0+", default=None)
@@ -72,15 +65,13 @@ class ShareAcknowledgeResponse:
             lambda: ShareAcknowledgeResponse.LeaderIdAndEpoch
         )
 
-    @dataclass(slots=True)
-    class ShareAcknowledgeTopicResponse:
+    class ShareAcknowledgeTopicResponse(Message):
         topic_id: UUID = field(uuid)
         partitions: list[ShareAcknowledgeResponse.PartitionData] = field(
             array(lambda: ShareAcknowledgeResponse.PartitionData)
         )
 
-    @dataclass(slots=True)
-    class NodeEndpoint:
+    class NodeEndpoint(Message):
         node_id: int = field(int32)
         host: str = field(string)
         port: int = field(int32)

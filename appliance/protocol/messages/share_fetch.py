@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
 from appliance.protocol.types import (
     Api,
+    Message,
     Versions,
     array,
     boolean,
@@ -24,32 +24,27 @@ from appliance.protocol.types import (
 VERSIONS = Versions(1, 2, flexible_from=0)
 
 
-@dataclass(slots=True)
-class ShareFetchRequest:
+class ShareFetchRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class AcknowledgementBatch:
+    class AcknowledgementBatch(Message):
         first_offset: int = field(int64)
         last_offset: int = field(int64)
         acknowledge_types: list[int] = field(array(int8))
 
-    @dataclass(slots=True)
-    class FetchPartition:
+    class FetchPartition(Message):
         partition_index: int = field(int32)
         acknowledgement_batches: list[ShareFetchRequest.AcknowledgementBatch] = field(
             array(lambda: ShareFetchRequest.AcknowledgementBatch)
         )
 
-    @dataclass(slots=True)
-    class FetchTopic:
+    class FetchTopic(Message):
         topic_id: UUID = field(uuid)
         partitions: list[ShareFetchRequest.FetchPartition] = field(
             array(lambda: ShareFetchRequest.FetchPartition)
         )
 
-    @dataclass(slots=True)
-    class ForgottenTopic:
+    class ForgottenTopic(Message):
         topic_id: UUID = field(uuid)
         partitions: list[int] = field(array(int32))
 
@@ -67,23 +62,19 @@ class ShareFetchRequest:
     forgotten_topics_data: list[ForgottenTopic] = field(array(ForgottenTopic))
 
 
-@dataclass(slots=True)
-class ShareFetchResponse:
+class ShareFetchResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class LeaderIdAndEpoch:
+    class LeaderIdAndEpoch(Message):
         leader_id: int = field(int32)
         leader_epoch: int = field(int32)
 
-    @dataclass(slots=True)
-    class AcquiredRecords:
+    class AcquiredRecords(Message):
         first_offset: int = field(int64)
         last_offset: int = field(int64)
         delivery_count: int = field(int16)
 
-    @dataclass(slots=True)
-    class PartitionData:
+    class PartitionData(Message):
         partition_index: int = field(int32)
         error_code: int = field(int16)
         error_message: str | None = field(string, nullable="0+", default=None)
@@ -97,15 +88,13 @@ class ShareFetchResponse:
             array(lambda: ShareFetchResponse.AcquiredRecords)
         )
 
-    @dataclass(slots=True)
-    class ShareFetchableTopicResponse:
+    class ShareFetchableTopicResponse(Message):
         topic_id: UUID = field(uuid)
         partitions: list[ShareFetchResponse.PartitionData] = field(
             array(lambda: ShareFetchResponse.PartitionData)
         )
 
-    @dataclass(slots=True)
-    class NodeEndpoint:
+    class NodeEndpoint(Message):
         node_id: int = field(int32)
         host: str = field(string)
         port: int = field(int32)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
 from appliance.protocol.types import (
     Api,
+    Message,
     Versions,
     array,
     boolean,
@@ -21,32 +21,27 @@ from appliance.protocol.types import (
 VERSIONS = Versions(1, 1, flexible_from=0)
 
 
-@dataclass(slots=True)
-class ShareGroupDescribeRequest:
+class ShareGroupDescribeRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
     group_ids: list[str] = field(array(string))
     include_authorized_operations: bool = field(boolean)
 
 
-@dataclass(slots=True)
-class ShareGroupDescribeResponse:
+class ShareGroupDescribeResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class TopicPartitions:
+    class TopicPartitions(Message):
         topic_id: UUID = field(uuid)
         topic_name: str = field(string)
         partitions: list[int] = field(array(int32))
 
-    @dataclass(slots=True)
-    class Assignment:
+    class Assignment(Message):
         topic_partitions: list[ShareGroupDescribeResponse.TopicPartitions] = field(
             array(lambda: ShareGroupDescribeResponse.TopicPartitions)
         )
 
-    @dataclass(slots=True)
-    class Member:
+    class Member(Message):
         member_id: str = field(string)
         rack_id: str | None = field(string, nullable="0+", default=None)
         member_epoch: int = field(int32)
@@ -57,8 +52,7 @@ class ShareGroupDescribeResponse:
             lambda: ShareGroupDescribeResponse.Assignment
         )
 
-    @dataclass(slots=True)
-    class DescribedGroup:
+    class DescribedGroup(Message):
         error_code: int = field(int16)
         error_message: str | None = field(string, nullable="0+", default=None)
         group_id: str = field(string)

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
-from appliance.protocol.types import Api, Versions, array, field, int16, int32, string, uuid
+from appliance.protocol.types import (
+    Api,
+    Message,
+    Versions,
+    array,
+    field,
+    int16,
+    int32,
+    string,
+    uuid,
+)
 
 VERSIONS = Versions(1, 1, flexible_from=0)
 
 
-@dataclass(slots=True)
-class ShareGroupHeartbeatRequest:
+class ShareGroupHeartbeatRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
     group_id: str = field(string)
@@ -22,17 +30,14 @@ class ShareGroupHeartbeatRequest:
     subscribed_topic_names: list[str] | None = field(array(string), nullable="0+", default=None)
 
 
-@dataclass(slots=True)
-class ShareGroupHeartbeatResponse:
+class ShareGroupHeartbeatResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class TopicPartitions:
+    class TopicPartitions(Message):
         topic_id: UUID = field(uuid)
         partitions: list[int] = field(array(int32))
 
-    @dataclass(slots=True)
-    class Assignment:
+    class Assignment(Message):
         topic_partitions: list[ShareGroupHeartbeatResponse.TopicPartitions] = field(
             array(lambda: ShareGroupHeartbeatResponse.TopicPartitions)
         )

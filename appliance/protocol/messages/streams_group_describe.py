@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from appliance.protocol.types import (
     Api,
+    Message,
     Versions,
     array,
     boolean,
@@ -21,25 +21,21 @@ from appliance.protocol.types import (
 VERSIONS = Versions(0, 0, flexible_from=0)
 
 
-@dataclass(slots=True)
-class StreamsGroupDescribeRequest:
+class StreamsGroupDescribeRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
     group_ids: list[str] = field(array(string))
     include_authorized_operations: bool = field(boolean)
 
 
-@dataclass(slots=True)
-class StreamsGroupDescribeResponse:
+class StreamsGroupDescribeResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class KeyValue:
+    class KeyValue(Message):
         key: str = field(string)
         value: str = field(string)
 
-    @dataclass(slots=True)
-    class TopicInfo:
+    class TopicInfo(Message):
         name: str = field(string)
         partitions: int = field(int32)
         replication_factor: int = field(int16)
@@ -47,8 +43,7 @@ class StreamsGroupDescribeResponse:
             array(lambda: StreamsGroupDescribeResponse.KeyValue)
         )
 
-    @dataclass(slots=True)
-    class Subtopology:
+    class Subtopology(Message):
         subtopology_id: str = field(string)
         source_topics: list[str] = field(array(string))
         repartition_sink_topics: list[str] = field(array(string))
@@ -59,31 +54,26 @@ class StreamsGroupDescribeResponse:
             array(lambda: StreamsGroupDescribeResponse.TopicInfo)
         )
 
-    @dataclass(slots=True)
-    class Topology:
+    class Topology(Message):
         epoch: int = field(int32)
         subtopologies: list[StreamsGroupDescribeResponse.Subtopology] | None = field(
             array(lambda: StreamsGroupDescribeResponse.Subtopology), nullable="0+", default=None
         )
 
-    @dataclass(slots=True)
-    class Endpoint:
+    class Endpoint(Message):
         host: str = field(string)
         port: int = field(uint16)
 
-    @dataclass(slots=True)
-    class TaskOffset:
+    class TaskOffset(Message):
         subtopology_id: str = field(string)
         partition: int = field(int32)
         offset: int = field(int64)
 
-    @dataclass(slots=True)
-    class TaskIds:
+    class TaskIds(Message):
         subtopology_id: str = field(string)
         partitions: list[int] = field(array(int32))
 
-    @dataclass(slots=True)
-    class Assignment:
+    class Assignment(Message):
         active_tasks: list[StreamsGroupDescribeResponse.TaskIds] = field(
             array(lambda: StreamsGroupDescribeResponse.TaskIds)
         )
@@ -94,8 +84,7 @@ class StreamsGroupDescribeResponse:
             array(lambda: StreamsGroupDescribeResponse.TaskIds)
         )
 
-    @dataclass(slots=True)
-    class Member:
+    class Member(Message):
         member_id: str = field(string)
         member_epoch: int = field(int32)
         instance_id: str | None = field(string, nullable="0+", default=None)
@@ -124,8 +113,7 @@ class StreamsGroupDescribeResponse:
         )
         is_classic: bool = field(boolean)
 
-    @dataclass(slots=True)
-    class DescribedGroup:
+    class DescribedGroup(Message):
         error_code: int = field(int16)
         error_message: str | None = field(string, nullable="0+", default=None)
         group_id: str = field(string)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from appliance.protocol.types import (
     Api,
+    Message,
     Versions,
     array,
     boolean,
@@ -22,17 +22,14 @@ from appliance.protocol.types import (
 VERSIONS = Versions(0, 0, flexible_from=0)
 
 
-@dataclass(slots=True)
-class StreamsGroupHeartbeatRequest:
+class StreamsGroupHeartbeatRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class KeyValue:
+    class KeyValue(Message):
         key: str = field(string)
         value: str = field(string)
 
-    @dataclass(slots=True)
-    class TopicInfo:
+    class TopicInfo(Message):
         name: str = field(string)
         partitions: int = field(int32)
         replication_factor: int = field(int16)
@@ -40,14 +37,12 @@ class StreamsGroupHeartbeatRequest:
             array(lambda: StreamsGroupHeartbeatRequest.KeyValue)
         )
 
-    @dataclass(slots=True)
-    class CopartitionGroup:
+    class CopartitionGroup(Message):
         source_topics: list[int] = field(array(int16))
         source_topic_regex: list[int] = field(array(int16))
         repartition_source_topics: list[int] = field(array(int16))
 
-    @dataclass(slots=True)
-    class Subtopology:
+    class Subtopology(Message):
         subtopology_id: str = field(string)
         source_topics: list[str] = field(array(string))
         source_topic_regex: list[str] = field(array(string))
@@ -62,25 +57,21 @@ class StreamsGroupHeartbeatRequest:
             array(lambda: StreamsGroupHeartbeatRequest.CopartitionGroup)
         )
 
-    @dataclass(slots=True)
-    class Topology:
+    class Topology(Message):
         epoch: int = field(int32)
         subtopologies: list[StreamsGroupHeartbeatRequest.Subtopology] = field(
             array(lambda: StreamsGroupHeartbeatRequest.Subtopology)
         )
 
-    @dataclass(slots=True)
-    class TaskIds:
+    class TaskIds(Message):
         subtopology_id: str = field(string)
         partitions: list[int] = field(array(int32))
 
-    @dataclass(slots=True)
-    class Endpoint:
+    class Endpoint(Message):
         host: str = field(string)
         port: int = field(uint16)
 
-    @dataclass(slots=True)
-    class TaskOffset:
+    class TaskOffset(Message):
         subtopology_id: str = field(string)
         partition: int = field(int32)
         offset: int = field(int64)
@@ -106,32 +97,26 @@ class StreamsGroupHeartbeatRequest:
     shutdown_application: bool = field(boolean)
 
 
-@dataclass(slots=True)
-class StreamsGroupHeartbeatResponse:
+class StreamsGroupHeartbeatResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class Status:
+    class Status(Message):
         status_code: int = field(int8)
         status_detail: str = field(string)
 
-    @dataclass(slots=True)
-    class TaskIds:
+    class TaskIds(Message):
         subtopology_id: str = field(string)
         partitions: list[int] = field(array(int32))
 
-    @dataclass(slots=True)
-    class Endpoint:
+    class Endpoint(Message):
         host: str = field(string)
         port: int = field(uint16)
 
-    @dataclass(slots=True)
-    class TopicPartition:
+    class TopicPartition(Message):
         topic: str = field(string)
         partitions: list[int] = field(array(int32))
 
-    @dataclass(slots=True)
-    class EndpointToPartitions:
+    class EndpointToPartitions(Message):
         user_endpoint: StreamsGroupHeartbeatResponse.Endpoint = field(
             lambda: StreamsGroupHeartbeatResponse.Endpoint
         )

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.protocol.types import Api, Versions, array, data, field, int16, int32, string
+from appliance.protocol.types import (
+    Api,
+    Message,
+    Versions,
+    array,
+    data,
+    field,
+    int16,
+    int32,
+    string,
+)
 
 VERSIONS = Versions(0, 5, flexible_from=4)
 
 
-@dataclass(slots=True)
-class SyncGroupRequest:
+class SyncGroupRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class SyncGroupRequestAssignment:
+    class SyncGroupRequestAssignment(Message):
         member_id: str = field(string)
         assignment: bytes = field(data)
 
@@ -28,8 +35,7 @@ class SyncGroupRequest:
     assignments: list[SyncGroupRequestAssignment] = field(array(SyncGroupRequestAssignment))
 
 
-@dataclass(slots=True)
-class SyncGroupResponse:
+class SyncGroupResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
     throttle_time_ms: int = field(int32, "1+")

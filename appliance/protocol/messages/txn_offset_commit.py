@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.protocol.types import Api, Versions, array, field, int16, int32, int64, string
+from appliance.protocol.types import (
+    Api,
+    Message,
+    Versions,
+    array,
+    field,
+    int16,
+    int32,
+    int64,
+    string,
+)
 
 VERSIONS = Versions(0, 5, flexible_from=3)
 
 
-@dataclass(slots=True)
-class TxnOffsetCommitRequest:
+class TxnOffsetCommitRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class TxnOffsetCommitRequestPartition:
+    class TxnOffsetCommitRequestPartition(Message):
         partition_index: int = field(int32)
         committed_offset: int = field(int64)
         committed_leader_epoch: int = field(int32, "2+", default=-1)
         committed_metadata: str | None = field(string, nullable="0+")
 
-    @dataclass(slots=True)
-    class TxnOffsetCommitRequestTopic:
+    class TxnOffsetCommitRequestTopic(Message):
         name: str = field(string)
         partitions: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition] = field(
             array(lambda: TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition)
@@ -38,17 +44,14 @@ class TxnOffsetCommitRequest:
     topics: list[TxnOffsetCommitRequestTopic] = field(array(TxnOffsetCommitRequestTopic))
 
 
-@dataclass(slots=True)
-class TxnOffsetCommitResponse:
+class TxnOffsetCommitResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class TxnOffsetCommitResponsePartition:
+    class TxnOffsetCommitResponsePartition(Message):
         partition_index: int = field(int32)
         error_code: int = field(int16)
 
-    @dataclass(slots=True)
-    class TxnOffsetCommitResponseTopic:
+    class TxnOffsetCommitResponseTopic(Message):
         name: str = field(string)
         partitions: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition] = field(
             array(lambda: TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from appliance.protocol.types import Api, Versions, field, int16, int32, string
+from appliance.protocol.types import Api, Message, Versions, field, int16, int32, string
 
 VERSIONS = Versions(0, 0, flexible_from=0)
 
 
-@dataclass(slots=True)
-class UnregisterBrokerRequest:
+class UnregisterBrokerRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
     broker_id: int = field(int32)
 
 
-@dataclass(slots=True)
-class UnregisterBrokerResponse:
+class UnregisterBrokerResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
     throttle_time_ms: int = field(int32)

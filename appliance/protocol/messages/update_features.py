@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from appliance.protocol.types import (
     Api,
+    Message,
     Versions,
     array,
     boolean,
@@ -20,12 +20,10 @@ from appliance.protocol.types import (
 VERSIONS = Versions(0, 2, flexible_from=0)
 
 
-@dataclass(slots=True)
-class UpdateFeaturesRequest:
+class UpdateFeaturesRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class FeatureUpdateKey:
+    class FeatureUpdateKey(Message):
         feature: str = field(string)
         max_version_level: int = field(int16)
         allow_downgrade: bool = field(boolean, "0")
@@ -36,12 +34,10 @@ class UpdateFeaturesRequest:
     validate_only: bool = field(boolean, "1+")
 
 
-@dataclass(slots=True)
-class UpdateFeaturesResponse:
+class UpdateFeaturesResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class UpdatableFeatureResult:
+    class UpdatableFeatureResult(Message):
         feature: str = field(string)
         error_code: int = field(int16)
         error_message: str | None = field(string, nullable="0+")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
 from appliance.protocol.types import (
     Api,
+    Message,
     Versions,
     array,
     field,
@@ -22,19 +22,16 @@ from appliance.protocol.types import (
 VERSIONS = Versions(0, 1, flexible_from=0)
 
 
-@dataclass(slots=True)
-class WriteShareGroupStateRequest:
+class WriteShareGroupStateRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class StateBatch:
+    class StateBatch(Message):
         first_offset: int = field(int64)
         last_offset: int = field(int64)
         delivery_state: int = field(int8)
         delivery_count: int = field(int16)
 
-    @dataclass(slots=True)
-    class PartitionData:
+    class PartitionData(Message):
         partition: int = field(int32)
         state_epoch: int = field(int32)
         leader_epoch: int = field(int32)
@@ -44,8 +41,7 @@ class WriteShareGroupStateRequest:
             array(lambda: WriteShareGroupStateRequest.StateBatch)
         )
 
-    @dataclass(slots=True)
-    class WriteStateData:
+    class WriteStateData(Message):
         topic_id: UUID = field(uuid)
         partitions: list[WriteShareGroupStateRequest.PartitionData] = field(
             array(lambda: WriteShareGroupStateRequest.PartitionData)
@@ -55,18 +51,15 @@ class WriteShareGroupStateRequest:
     topics: list[WriteStateData] = field(array(WriteStateData))
 
 
-@dataclass(slots=True)
-class WriteShareGroupStateResponse:
+class WriteShareGroupStateResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class PartitionResult:
+    class PartitionResult(Message):
         partition: int = field(int32)
         error_code: int = field(int16)
         error_message: str | None = field(string, nullable="0+", default=None)
 
-    @dataclass(slots=True)
-    class WriteStateResult:
+    class WriteStateResult(Message):
         topic_id: UUID = field(uuid)
         partitions: list[WriteShareGroupStateResponse.PartitionResult] = field(
             array(lambda: WriteShareGroupStateResponse.PartitionResult)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from appliance.protocol.types import (
     Api,
+    Message,
     Versions,
     array,
     boolean,
@@ -21,17 +21,14 @@ from appliance.protocol.types import (
 VERSIONS = Versions(1, 2, flexible_from=1)
 
 
-@dataclass(slots=True)
-class WriteTxnMarkersRequest:
+class WriteTxnMarkersRequest(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class WritableTxnMarkerTopic:
+    class WritableTxnMarkerTopic(Message):
         name: str = field(string)
         partition_indexes: list[int] = field(array(int32))
 
-    @dataclass(slots=True)
-    class WritableTxnMarker:
+    class WritableTxnMarker(Message):
         producer_id: int = field(int64)
         producer_epoch: int = field(int16)
         transaction_result: bool = field(boolean)
@@ -44,24 +41,20 @@ class WriteTxnMarkersRequest:
     markers: list[WritableTxnMarker] = field(array(WritableTxnMarker))
 
 
-@dataclass(slots=True)
-class WriteTxnMarkersResponse:
+class WriteTxnMarkersResponse(Message):
     VERSIONS: ClassVar = VERSIONS
 
-    @dataclass(slots=True)
-    class WritableTxnMarkerPartitionResult:
+    class WritableTxnMarkerPartitionResult(Message):
         partition_index: int = field(int32)
         error_code: int = field(int16)
 
-    @dataclass(slots=True)
-    class WritableTxnMarkerTopicResult:
+    class WritableTxnMarkerTopicResult(Message):
         name: str = field(string)
         partitions: list[WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult] = field(
             array(lambda: WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult)
         )
 
-    @dataclass(slots=True)
-    class WritableTxnMarkerResult:
+    class WritableTxnMarkerResult(Message):
         producer_id: int = field(int64)
         topics: list[WriteTxnMarkersResponse.WritableTxnMarkerTopicResult] = field(
             array(lambda: WriteTxnMarkersResponse.WritableTxnMarkerTopicResult)

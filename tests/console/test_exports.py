@@ -86,6 +86,7 @@ def test_a_schedule_in_words_is_previewed(console: Console, broker: RunningBroke
     page.get_by_label("Name", exact=True).fill("nightly")
     page.get_by_label("Topics, separated").fill("orders")
     page.get_by_label("Target").fill("/lakes/orders")
+    page.get_by_label("Columns").select_option("json")
     page.get_by_label("Schedule").fill("daily 04:30 Europe/Berlin")
     times = page.get_by_role("list", name="Next times").get_by_role("listitem")
     expect(times).to_have_count(3)
@@ -99,8 +100,10 @@ def test_a_schedule_in_words_is_previewed(console: Console, broker: RunningBroke
     expect(page.get_by_role("list", name="Next times").get_by_role("listitem")).to_have_count(3)
     expect(page.locator("dl.facts")).to_contain_text("no scheduler is running")
     rest = Rest(broker.admin)
-    made = rest.get("/exports/nightly")["schedule"]
-    assert (made["when"], made["cron"]) == ("daily 04:30 Europe/Berlin", "30 4 * * *")
+    made = rest.get("/exports/nightly")
+    assert made["schema"] == "json"
+    schedule = made["schedule"]
+    assert (schedule["when"], schedule["cron"]) == ("daily 04:30 Europe/Berlin", "30 4 * * *")
     rest.ask("DELETE", "/exports/nightly")
 
 

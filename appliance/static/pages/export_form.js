@@ -14,6 +14,7 @@ export function Edit({ of, onClose }) {
   const [by, setBy] = useState(of?.pattern ? "pattern" : "topics");
   const [which, setWhich] = useState(of ? (of.pattern ?? of.topics.join(" ")) : "");
   const [target, setTarget] = useState(of?.target ?? "");
+  const [schema, setSchema] = useState(of?.schema ?? "raw");
   const [when, setWhen] = useState(of ? (known?.when ?? known?.cron ?? "") : "every hour at :05");
   const [zone, setZone] = useState(known ? (known.timezone ?? "UTC") : here);
   const [jitter, setJitter] = useState(known?.jitter_seconds ?? 60);
@@ -33,6 +34,7 @@ export function Edit({ of, onClose }) {
       ...rest,
       name,
       target,
+      schema,
       schedule,
       topics: by === "topics" ? plain(which) : [],
       pattern: by === "pattern" ? which.trim() : null,
@@ -70,6 +72,14 @@ export function Edit({ of, onClose }) {
           { required: true },
         )}
         ${field("Target folder", target, setTarget, { required: true })}
+        <label>
+          Columns
+          <select value=${schema} onChange=${(event) => setSchema(event.target.value)}>
+            <option value="raw">key and value as they are stored</option>
+            <option value="json">the fields of JSON values</option>
+            ${of?.schema === "avro" && html`<option value="avro">those of an Avro schema</option>`}
+          </select>
+        </label>
         ${field("Schedule, in words or cron (empty: manual)", when, setWhen, {
           placeholder: "daily 02:00",
           list: "schedules",

@@ -5,8 +5,10 @@
 Each round starts a run and after a random time kills its driver, its Python workers or the broker
 (and restarts the broker), or fills the target's disk. The target is a small tmpfs, which needs
 root; without root no disk is filled. The last run is undisturbed. `export verify` then checks the
-target, and all files, with --iceberg also the Iceberg table, are compared with the records that a
-foreign consumer reads from the log.
+target, and all files, with --iceberg and --delta also the tables, are compared with what a
+foreign consumer reads from the log. Behind `--` are options of the runs, such as
+
+    python bench/export_kills.py --kills 10 --iceberg --delta -- --layout day --zone Europe/Berlin
 """
 
 from __future__ import annotations
@@ -24,8 +26,10 @@ from collections import Counter
 from pathlib import Path
 
 import confluent_kafka as ck
+import duckdb
 import pyarrow.parquet as pq
 from confluent_kafka.admin import AdminClient, NewTopic
+from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -134,6 +138,8 @@ def main() -> None:
     parser.add_argument("--longest", type=float, default=30, help="seconds before a kill")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--iceberg", action="store_true", help="also write and compare a table")
+    parser.add_argument("--delta", action="store_true", help="likewise a Delta table")
+    parser.add_argument("options", nargs="*", help="of the runs, behind --")
     parser.add_argument("--dir", type=Path, help="created if it is missing")
     given = parser.parse_args()
     if given.dir is not None:
@@ -159,7 +165,8 @@ def torture(scratch: Path, target: Path, given: argparse.Namespace, is_mounted: 
     load = threading.Thread(target=produce, args=(broker.kafka, given.rate, over))
     load.start()
     words = ("--target", str(target), "--admin", broker.admin)
-    table = ("--table", "iceberg") if given.iceberg else ()
+    words += tuple(given.options)
+    table = (*(("--table", "iceberg") if given.iceberg else ()), *["--delta"] * given.delta)
     try:
         end = time.monotonic() + given.minutes * 60
         for _ in range(given.kills):
@@ -178,7 +185,7 @@ def torture(scratch: Path, target: Path, given: argparse.Namespace, is_mounted: 
             print(f"{sum(struck.values())} struck ({kind}), code {run.returncode}", flush=True)
         over.set()
         load.join()
-        judge(broker, target, words, struck, given.iceberg)
+        judge(broker, target, words[:4], struck, given)
     finally:
         over.set()
         broker.kill(signal.SIGTERM)
@@ -190,8 +197,10 @@ def begun(target: Path) -> bool:
 
 
 def judge(
-    broker: Broker, target: Path, words: tuple[str, ...], struck: Counter[str], has_table: bool
+    broker: Broker, target: Path, words: tuple[str, ...], struck: Counter[str],
+    given: argparse.Namespace,
 ) -> None:
+    """The last run has no options: the target keeps its layout and its tables."""
     for verb in (["run", TOPIC, *(() if begun(target) else ("--new-target",))], ["verify"]):
         process = export(*verb, *words)
         said, _ = process.communicate()
@@ -206,16 +215,33 @@ def judge(
     log = Counter({(p, o, k, v): count for (p, o, _, k, v, _), count in read.items()})
     print(f"struck {dict(struck)}; log {log.total()} records, Parquet {rows.total()} rows, lost "
           f"{(log - rows).total()}, twice or unknown {(rows - log).total()}")
-    if has_table:
-        shown = in_table(target)
-        print(f"Iceberg table {shown.total()} rows, lost {(log - shown).total()}, twice or "
+    readers = {"DuckDB": by_duckdb, **({"Iceberg table": in_iceberg} if given.iceberg else {}),
+               **({"Delta table": in_delta} if given.delta else {})}
+    is_right = log == rows
+    for name, read_all in readers.items():
+        shown = read_all(target)
+        print(f"{name} {shown.total()} rows, lost {(log - shown).total()}, twice or "
               f"unknown {(shown - log).total()}")
-        rows = rows if rows != log else shown
-    if log != rows:
+        is_right &= shown == log
+    if not is_right:
         sys.exit(1)
 
 
-def in_table(target: Path) -> Counter[tuple[int, int, bytes, bytes]]:
+def by_duckdb(target: Path) -> Counter[tuple[int, int, bytes, bytes]]:
+    folder = (target / f"topic={TOPIC}").resolve()
+    columns = ", ".join(f'"{name}"' for name in COLUMNS)
+    with duckdb.connect() as duck:
+        return Counter(duck.execute(
+            f"select {columns} from read_parquet('{folder}/**/*.parquet', "
+            "hive_partitioning=true, union_by_name=true)").fetchall())
+
+
+def in_delta(target: Path) -> Counter[tuple[int, int, bytes, bytes]]:
+    table = DeltaTable(str(target / "_delta" / TOPIC)).to_pyarrow_table(columns=COLUMNS)
+    return Counter(zip(*table.select(COLUMNS).to_pydict().values(), strict=True))
+
+
+def in_iceberg(target: Path) -> Counter[tuple[int, int, bytes, bytes]]:
     with load_catalog("appliance", type="sql", uri=f"sqlite:///{target}/_iceberg/catalog.db",
                       warehouse=f"file://{target}/_iceberg") as catalog:
         table = catalog.load_table(f"lake.{TOPIC}")

@@ -32,6 +32,7 @@ from appliance_spark import (
     export_outcome,
     export_run,
     export_schema_command,
+    export_tables,
     export_tasks,
     export_verify,
     export_when,
@@ -41,6 +42,7 @@ from appliance_spark.export_command_options import (
     Commands,
     with_bounds,
     with_broker,
+    with_delta,
     with_json,
     with_json_lines,
     with_registry,
@@ -88,6 +90,7 @@ def now_ms() -> int:
               help="Start a target without these topics; for TOPICS and --file.")
 @click.option("--table", type=click.Choice(["iceberg"]), help="Maintain a table, too.")
 @with_table
+@with_delta
 @click.option("--due-ms", type=int, hidden=True)
 @click.option("--missed", type=int, default=0, hidden=True)
 @click.option("--file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -225,7 +228,8 @@ def backfill(lost_files: bool, as_json: bool, **given: Any) -> None:
     """Export a range into a new target; or lost files of a target again."""
     given |= {"name": None, "due_ms": None, "missed": 0, "accept_loss": False, "grace_s": 3600,
               "hold_bytes": 0, "dead_letter_share": 1.0, "accept_target": False, "new_target": True,
-              "table": None, "table_name": None, "catalog": (), "root": (), "file": None}
+              "table": None, "table_name": None, "catalog": (), "has_delta": False, "root": (),
+              "file": None}
     target = Target(target_path(given["target"]))
     if lost_files:
         _repair(target, given, as_json)
@@ -301,22 +305,24 @@ def compact(target: str, target_bytes: int | None, grace_s: int, master: str,
 @export.command()
 @with_target
 @with_table
+@with_delta
 @click.option("--again", is_flag=True, help="Drop the tables first; the Parquet files stay.")
 @with_json
 def table(target: str, table_name: str | None, catalog: tuple[str, ...], again: bool,
-          as_json: bool) -> None:
-    """Create an Iceberg table for a target; each run updates it."""
+          has_delta: bool, as_json: bool) -> None:
+    """Create an Iceberg table, or a Delta table, for a target; each run updates it."""
     into, done = Target(target_path(target)), list[str]()
     export_manifest.load_known(into)
     with into.locked():
         manifest = export_manifest.load(into)
         given = manifest.get("table")
-        if given is None or table_name or catalog:
+        is_only_delta = has_delta or (again and manifest.get("delta"))
+        if table_name or catalog or (given is None and not is_only_delta):
             given = export_iceberg.settings(table_name, export_definition.catalog_of(catalog))
-        manifest = export_run.with_table(into, manifest, given)
+        manifest = export_tables.keep(into, manifest, given, has_delta)
         if again:
-            export_iceberg.drop(into, manifest)
-        export_iceberg.follow(into, manifest, done.append if as_json else click.echo)
+            export_tables.drop(into, manifest)
+        export_tables.follow(into, manifest, done.append if as_json else click.echo)
     if as_json:
         click.echo(json.dumps({"target": str(into.root), "done": done}))
 

@@ -125,6 +125,8 @@ with_table = options(
                  help="name=… of pyiceberg's configuration, or type=, uri= and warehouse=; "
                       "without it an SQLite file in the target."),
 )
+with_delta = click.option("--delta", "has_delta", is_flag=True,
+                          help="Maintain a Delta table, too.")
 with_bounds = options(
     click.option("--from", "first", default="earliest", show_default=True,
                  help="Start of a new target: earliest, latest, an offset, @TIME, or a map."),

@@ -16,6 +16,7 @@ from appliance_spark import (
     export_iceberg,
     export_layout,
     export_manifest,
+    export_tables,
     export_tasks,
 )
 from appliance_spark.export_layout import ExportFailed, Target
@@ -41,8 +42,8 @@ def compact(
     with target.locked():
         manifest = opened(target)
         sweep(target, manifest)
-        export_iceberg.check(manifest)
-        export_iceberg.follow(target, manifest, say)  # before it removes files that the table uses
+        export_tables.check(manifest)
+        export_tables.follow(target, manifest, say)  # before it removes files that the table uses
         deleted = _delete_replaced(target, manifest, now_ms - grace_ms)
         tasks = _tasks(
             manifest, target_bytes or export_manifest.file_bytes(manifest) or TARGET_BYTES)
@@ -54,7 +55,7 @@ def compact(
             written = export_tasks.spread(spark(), tasks, work) if tasks else []
             done = [(task, file) for task, file in zip(tasks, written, strict=True) if file]
             _swap(target, manifest, done, now_ms)
-            export_iceberg.follow(target, export_manifest.load(target), say)
+            export_tables.follow(target, export_manifest.load(target), say)
         finally:
             export_tasks.clear(staging)
         merged = sum(len(task["files"]) for task, _ in done)
@@ -136,7 +137,7 @@ def repair(
     with target.locked():
         manifest = opened(target)
         sweep(target, manifest)
-        export_iceberg.check(manifest)
+        export_tables.check(manifest)
         lost = _with_parts(manifest, [file for file, _ in damaged(target, manifest, spark())])
         if not lost:
             return []
@@ -144,7 +145,7 @@ def repair(
         try:
             new = _made_again(manifest, lost, spark(), reading(), staging)
             _show(target, manifest, {file["path"] for file in lost}, new, now_ms)
-            export_iceberg.follow(target, export_manifest.load(target), say)
+            export_tables.follow(target, export_manifest.load(target), say)
         finally:
             export_tasks.clear(staging)
         return sorted(file["path"] for file in new)

@@ -20,7 +20,7 @@ OPTIONS: dict[str, Any] = {
     "from": "earliest", "to": "latest", "isolation": "read_committed", "accept_loss": False,
     "grace_seconds": GRACE_MS // 1000, "hold_bytes": 0, "split_bytes": SPLIT_BYTES,
     "dead_letter_share": DEAD_LETTER_SHARE, "schema_json": None, "framing": "confluent",
-    "table": None, "table_name": None, "catalog": None,
+    "table": None, "table_name": None, "catalog": None, "delta": False,
     "layout": None, "zone": None, "file_bytes": None,
 }
 
@@ -39,7 +39,7 @@ def of_command(given: dict[str, Any]) -> Definition:
             "framing": given["framing"], "dead_letter_share": given["dead_letter_share"],
             "schema_json": text_of(file) if file else None,
             "table": given["table"], "table_name": given["table_name"],
-            "catalog": catalog_of(given["catalog"]),
+            "catalog": catalog_of(given["catalog"]), "delta": given["has_delta"],
             "layout": given["layout"], "zone": given["zone"], "file_bytes": given["file_bytes"],
         },
     }
@@ -89,6 +89,7 @@ def job_of(definition: Definition, broker: AdminPort) -> Job:
         hold_bytes=options["hold_bytes"],
         dead_letter_share=options["dead_letter_share"],
         table=table_of(options),
+        has_delta=options["delta"],
     )
 
 

@@ -3,7 +3,7 @@ state or in its new one; the next run sweeps the rest.
 
     1 lock, sweep         2 plan.json: offsets      3 tasks write into staging, synced
     4 balance             5 files renamed           6 manifest renamed: this is the commit
-    7 _SUCCESS, the Iceberg table, staging removed, report to the broker; all can be repeated
+    7 _SUCCESS, the tables, staging removed, report to the broker; all can be repeated
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 from appliance_spark import (
     export_balance,
     export_generation,
-    export_iceberg,
     export_infer,
     export_json,
     export_manifest,
@@ -29,6 +28,7 @@ from appliance_spark import (
     export_plan,
     export_registry,
     export_schema,
+    export_tables,
     export_tasks,
 )
 from appliance_spark.export_broker import AdminPort, BrokerRefused
@@ -70,6 +70,7 @@ class Job:
     begins: bool = False  # start topics that this target does not have
     registry: export_registry.Place | None = None  # for --schema registry
     table: dict[str, Any] | None = None  # an Iceberg table; None: the target's
+    has_delta: bool = False  # a Delta table, too; False: as the target
     now_ms: Callable[[], int] = field(default=lambda: round(time.time() * 1000))
 
     @property
@@ -93,7 +94,8 @@ def run(job: Job, spark: Callable[[], SparkSession], say: Say) -> dict[str, Any]
         raise ExportFailed(export_registry.WANTED)
     check_target(job)
     with job.target.locked():
-        manifest = with_table(job.target, opened(job.target), job.table)
+        manifest = export_tables.keep(
+            job.target, opened(job.target), job.table, job.has_delta)
         swept = sweep(job.target, manifest)
         if swept:
             say(f"swept {swept} files of a stopped run")
@@ -144,7 +146,7 @@ def _carried_out(
             work = partial(export_tasks.write, job.reading, str(staging), writing)
             done = export_tasks.spread(session, _tasks(plan), work)
         summary = commit(job, manifest, plan, done)
-        export_iceberg.follow(job.target, export_manifest.load(job.target), say)
+        export_tables.follow(job.target, export_manifest.load(job.target), say)
     finally:
         export_tasks.clear(staging)
     return summary
@@ -218,18 +220,6 @@ def opened(target: Target) -> dict[str, Any]:
     if manifest["id"] is None:
         manifest["id"] = uuid.uuid4().hex
         export_manifest.save(target, manifest)
-    return manifest
-
-
-def with_table(
-    target: Target, manifest: dict[str, Any], table: dict[str, Any] | None
-) -> dict[str, Any]:
-    """The table stays with the target for all later commands."""
-    if table is not None and manifest.get("table") != table:
-        manifest = {**manifest, "table": table}
-        export_iceberg.check(manifest)  # an invalid table is not stored
-        export_manifest.save(target, manifest)
-    export_iceberg.check(manifest)
     return manifest
 
 

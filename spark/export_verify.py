@@ -4,7 +4,7 @@
     others  readers can list no file outside the manifest: its rows would count twice
     rows    each topic's folder has as many as were exported, as its readers count
     ranges  they cover each partition from its first offset to its position, once
-    table   an Iceberg table has these files and no others, at the same position
+    table   a table has these files and no others, at the same position
     log     existing records are read again: their number and hash, by range; after compaction
             each remaining record must be in the files
 """
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from appliance_spark import export_generation, export_iceberg, export_manifest, export_tasks
+from appliance_spark import export_generation, export_manifest, export_tables, export_tasks
 from appliance_spark.export_broker import AdminPort
 from appliance_spark.export_layout import Target
 
@@ -48,7 +48,7 @@ def verify(
     verdict = Verdict(len(manifest["files"]), sum(f["rows"] for f in manifest["files"]))
     verdict.problems += listed(target, manifest)
     verdict.problems += covered(manifest)
-    verdict.problems += export_iceberg.problems(target, manifest)
+    verdict.problems += export_tables.problems(target, manifest)
     broken = damaged(target, manifest, spark())
     verdict.problems += [text for _, text in broken]
     if broker is not None:

@@ -92,6 +92,7 @@ OPTIONS: dict[str, Option] = {
         lambda value: isinstance(value, (int, float)) and 0 <= value <= 1, "0 to 1"),
     "framing": _one_of("confluent", "none"),
     "table": _one_of("iceberg"),
+    "delta": _one_of(True, False),
     "table_name": Option(
         _is_table,
         f"NAMESPACE.NAME, such as lake.{{topic}}, of {TABLE_NAME_MAX} characters at most"),

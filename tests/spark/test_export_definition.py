@@ -11,7 +11,13 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.utils.config import Config
 
-from appliance_spark import export_definition, export_iceberg, export_manifest, export_run
+from appliance_spark import (
+    export_definition,
+    export_iceberg,
+    export_manifest,
+    export_run,
+    export_tables,
+)
 from appliance_spark.export_layout import ExportFailed, Target
 from appliance_spark.export_scheduler import Scheduler
 
@@ -70,13 +76,13 @@ def test_a_catalog_is_looked_up_by_name_in_the_schedulers_configuration(
     target = Target(tmp_path / "lake")
     manifest = export_run.opened(target)
     with pytest.raises(ExportFailed, match=r"there is no catalog shared here.*\.pyiceberg\.yaml"):
-        export_run.with_table(target, manifest, given)
+        export_tables.keep(target, manifest, given, has_delta=False)
     assert export_manifest.load(target)["table"] is None  # a failed table is not stored
     monkeypatch.setenv("PYICEBERG_CATALOG__SHARED__TYPE", "sql")
     monkeypatch.setenv("PYICEBERG_CATALOG__SHARED__URI", f"sqlite:///{tmp_path}/catalog.db")
     monkeypatch.setenv("PYICEBERG_CATALOG__SHARED__WAREHOUSE", f"file://{tmp_path}")
     monkeypatch.setattr(pyiceberg.catalog, "_ENV_CONFIG", Config())  # read at its import
-    export_run.with_table(target, manifest, given)
+    export_tables.keep(target, manifest, given, has_delta=False)
     assert export_manifest.load(target)["table"] == given
     assert given is not None
     with export_iceberg._catalog(target, given) as found:

@@ -5,56 +5,22 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from pyiceberg.catalog import Catalog, load_catalog
 
-from appliance_spark import export_iceberg, export_manifest, export_run
+from appliance_spark import export_iceberg
 from appliance_spark.export import export
 from appliance_spark.export_iceberg import follow, problems
 from appliance_spark.export_layout import ExportFailed, Target
+from tests.support.exported_target import Exported
 
-FOLDER = "topic=t/date=2026-11-21/hour=08"
 
-
-class Exported:
-    """A target as after runs: files of ten rows of one partition, and the manifest."""
-
+class Iced(Exported):
     def __init__(self, root: Path) -> None:
-        self.target = Target(root)
-        self.said: list[str] = []
-        export_run.opened(self.target)
-        self.manifest = export_run.with_table(
-            self.target, export_manifest.load(self.target), export_iceberg.settings(None, None))
-
-    def add(self, **more: Any) -> str:
-        """Commits one more file."""
-        sequence = self.manifest["sequence"] = self.manifest["sequence"] + 1
-        files = self.manifest["files"]
-        path = f"{FOLDER}/t+0000+{len(files) * 10:013d}.parquet"
-        size = self.write(path, len(files) * 10, **more)
-        files.append({"path": path, "topic": "t", "is_dead_letter": False, "rows": 10,
-                      "bytes": size, "sequence": sequence})
-        self.manifest["topics"]["t"] = {"begin": {"0": 0}, "position": {"0": len(files) * 10}}
-        export_manifest.save(self.target, self.manifest)
-        return path
-
-    def write(self, path: str, first: int, **more: Any) -> int:
-        file = self.target.root / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        columns = {"offset": pa.array(range(first, first + 10)), **more}
-        pq.write_table(pa.table(columns), file)
-        return file.stat().st_size
-
-    def follow(self) -> None:
-        follow(self.target, self.manifest, self.said.append)
-
-    def problems(self) -> list[str]:
-        return problems(self.target, self.manifest)
+        super().__init__(root, export_iceberg.settings(None, None), has_delta=False)
 
     def offsets(self) -> list[int]:
         with self.catalog() as catalog:
@@ -68,11 +34,11 @@ class Exported:
 
 
 @pytest.fixture
-def exported(tmp_path: Path) -> Exported:
-    return Exported(tmp_path / "lake")
+def exported(tmp_path: Path) -> Iced:
+    return Iced(tmp_path / "lake")
 
 
-def test_commits_that_were_missed_become_one_snapshot(exported: Exported) -> None:
+def test_commits_that_were_missed_become_one_snapshot(exported: Iced) -> None:
     exported.add()
     exported.add()
     assert exported.problems() == ["table lake.t is missing. The next run makes it equal"]
@@ -86,7 +52,7 @@ def test_commits_that_were_missed_become_one_snapshot(exported: Exported) -> Non
     assert "is at {0: 20}, the manifest at {0: 30}" in position
 
 
-def test_a_position_without_files_is_a_snapshot_too(exported: Exported) -> None:
+def test_a_position_without_files_is_a_snapshot_too(exported: Iced) -> None:
     exported.add()
     exported.follow()
     exported.manifest["topics"]["t"]["position"] = {"0": 15, "1": 7}  # markers, dead letters
@@ -102,7 +68,7 @@ def test_a_position_without_files_is_a_snapshot_too(exported: Exported) -> None:
     assert told["appliance.offsets"] == '{"0": [10, 15], "1": [5, 7]}'
 
 
-def test_a_file_that_was_made_again_under_its_name_is_swapped(exported: Exported) -> None:
+def test_a_file_that_was_made_again_under_its_name_is_swapped(exported: Iced) -> None:
     path = exported.add()
     exported.follow()
     size = exported.write(path, 0, more=pa.array(["x"] * 10))
@@ -115,7 +81,7 @@ def test_a_file_that_was_made_again_under_its_name_is_swapped(exported: Exported
 
 
 def test_a_snapshot_of_somebody_elses_stops_it_until_the_table_is_made_again(
-    exported: Exported,
+    exported: Iced,
 ) -> None:
     exported.add()
     exported.follow()
@@ -131,7 +97,7 @@ def test_a_snapshot_of_somebody_elses_stops_it_until_the_table_is_made_again(
     assert (exported.offsets(), exported.problems()) == (list(range(20)), [])
 
 
-def test_a_planted_duplicate_and_a_lost_file_are_detected(exported: Exported) -> None:
+def test_a_planted_duplicate_and_a_lost_file_are_detected(exported: Iced) -> None:
     first, second = exported.add(), exported.add()
     exported.follow()
     other = exported.target.root / "other.parquet"
@@ -153,7 +119,7 @@ def test_a_planted_duplicate_and_a_lost_file_are_detected(exported: Exported) ->
     assert f"has file://{exported.target.root}/{first}, which the manifest has not" in problem
 
 
-def test_another_tables_name_and_a_moved_folder_are_refused(exported: Exported) -> None:
+def test_another_tables_name_and_a_moved_folder_are_refused(exported: Iced) -> None:
     exported.add()
     (exported.target.root / "_iceberg").mkdir()
     with exported.catalog() as catalog:
@@ -172,7 +138,7 @@ def test_another_tables_name_and_a_moved_folder_are_refused(exported: Exported) 
     assert problems(Target(moved), exported.manifest) == []
 
 
-def test_a_manifest_from_a_copy_is_refused(exported: Exported) -> None:
+def test_a_manifest_from_a_copy_is_refused(exported: Iced) -> None:
     exported.add()
     exported.add()
     exported.follow()
@@ -183,7 +149,7 @@ def test_a_manifest_from_a_copy_is_refused(exported: Exported) -> None:
 
 
 def test_old_snapshots_are_forgotten_with_their_metadata(
-    exported: Exported, monkeypatch: pytest.MonkeyPatch
+    exported: Iced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(export_iceberg, "SNAPSHOTS_KEPT", 2)
     monkeypatch.setattr(export_iceberg, "SNAPSHOTS_MAX", 4)
@@ -200,7 +166,7 @@ def test_old_snapshots_are_forgotten_with_their_metadata(
 
 
 def test_without_pyiceberg_a_run_says_what_to_install(
-    exported: Exported, monkeypatch: pytest.MonkeyPatch
+    exported: Iced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyiceberg.catalog.sql", None)
     with pytest.raises(ExportFailed, match=r"pip install 'appliance-log\[iceberg\]'"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import polars
+from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
@@ -30,4 +32,23 @@ def by_duckdb(export: Export) -> Counter[Place]:
     folder = export.target.root / "_iceberg" / "lake" / export.topic
     with a_duck("avro", "iceberg") as duck:
         return places(duck.execute(f"select * from iceberg_scan('{folder}')").to_arrow_table()
+                      .to_pylist())
+
+
+def delta_of(export: Export) -> DeltaTable:
+    return DeltaTable(str(export.target.root / "_delta" / export.topic))
+
+
+def by_deltalake(export: Export) -> Counter[Place]:
+    return places(delta_of(export).to_pyarrow_table().to_pylist())
+
+
+def by_polars(export: Export) -> Counter[Place]:
+    return places(polars.read_delta(delta_of(export).table_uri).to_dicts())
+
+
+def delta_by_duckdb(export: Export) -> Counter[Place]:
+    folder = export.target.root / "_delta" / export.topic
+    with a_duck("delta") as duck:
+        return places(duck.execute(f"select * from delta_scan('{folder}')").to_arrow_table()
                       .to_pylist())

@@ -34,10 +34,12 @@ class Export:
         self.broker = AdminPort(topics.broker.admin)
         self.said: list[str] = []
 
-    def run(self, table: dict[str, Any] | None = None, **wanted: Any) -> dict[str, Any]:
+    def run(
+        self, table: dict[str, Any] | None = None, has_delta: bool = False, **wanted: Any
+    ) -> dict[str, Any]:
         job = export_run.Job(
             self.target, self.broker, Wanted((self.topic,), **{"split_bytes": 20_000, **wanted}),
-            table=table, begins=not self.target.manifest.exists())
+            table=table, has_delta=has_delta, begins=not self.target.manifest.exists())
         return export_run.run(job, lambda: self.spark, self.said.append)
 
     def run_killed(self, kill: Callable[[pytest.MonkeyPatch], None]) -> None:

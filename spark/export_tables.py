@@ -1,0 +1,50 @@
+"""The tables that follow a target: Iceberg, Delta, both or none. Each has exactly its files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from appliance_spark import export_delta, export_iceberg, export_manifest
+from appliance_spark.export_layout import Target
+
+Manifest = dict[str, Any]
+Say = Callable[[str], None]
+
+
+def keep(
+    target: Target, manifest: Manifest, table: dict[str, Any] | None, has_delta: bool
+) -> Manifest:
+    """A table stays with the target for all later commands."""
+    new = {**manifest}
+    if table is not None:
+        new["table"] = table
+    if has_delta:
+        new["delta"] = True
+    check(new)  # an invalid table is not stored
+    if new != manifest:
+        export_manifest.save(target, new)
+    return new
+
+
+def check(manifest: Manifest) -> None:
+    """Before a run starts: checks what would keep a table from following."""
+    export_iceberg.check(manifest)
+    export_delta.check(manifest)
+
+
+def follow(target: Target, manifest: Manifest, say: Say) -> None:
+    export_iceberg.follow(target, manifest, say)
+    export_delta.follow(target, manifest, say)
+
+
+def drop(target: Target, manifest: Manifest) -> None:
+    """The tables only; the next `follow` builds them again."""
+    if manifest.get("table") is not None:
+        export_iceberg.drop(target, manifest)
+    export_delta.drop(target, manifest)
+
+
+def problems(target: Target, manifest: Manifest) -> list[str]:
+    found = export_iceberg.problems(target, manifest)
+    return found + (export_delta.problems(target, manifest) if manifest.get("delta") else [])

@@ -24,6 +24,7 @@ from appliance.process.spoken import size as in_bytes
 from appliance.process.spoken import some
 from appliance_spark import (
     export_compact,
+    export_define,
     export_definition,
     export_iceberg,
     export_letters,
@@ -65,6 +66,8 @@ def export() -> None:
 
 
 export.add_command(export_schema_command.schema)
+export.add_command(export_define.define)
+export.add_command(export_define.set_command)
 
 
 def now_ms() -> int:

@@ -93,6 +93,12 @@ class AdminPort(Access):
         found: dict[str, Any] = self.ask("GET", f"/api/v1/exports/{quote(name, safe='')}")
         return found
 
+    def define(self, name: str, definition: dict[str, Any], version: str | None) -> dict[str, Any]:
+        """Replaces this version only."""
+        path = f"/api/v1/exports/{quote(name, safe='')}"
+        found: dict[str, Any] = self.ask("PUT", path, definition, version=version)
+        return found
+
     def report(self, name: str, run: dict[str, Any]) -> None:
         self.ask("POST", f"/api/v1/exports/{quote(name, safe='')}/runs", run)
 

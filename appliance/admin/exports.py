@@ -27,6 +27,7 @@ from appliance.admin.route import Call, Param, delete, get, post, put
 from appliance.broker.broker import Broker
 from appliance.errors import RequestInvalid
 from appliance.export import export_options
+from appliance.export.definition_version import version_of
 from appliance.export.definitions_and_runs import Last, fault_of
 from appliance.export.due import overdue
 
@@ -98,6 +99,7 @@ class Status(TypedDict):
     seconds_left: float | None  # until retention may delete unexported records; None: never
     lost_records: int
     fault: str  # why it cannot run as defined, or empty
+    version: str  # of the definition, for a change that replaces it alone
     defined_ms: int  # when it was defined or changed; 0: an older version did not note it
     late: str  # a run that should have begun, or ended, in words, or empty
     holds: list[HoldRow]  # of its topics
@@ -149,7 +151,8 @@ async def put_export(call: Call) -> ExportRow:
         changed_export(call)
     defaults: dict[str, Any] = {"topics": [], "pattern": None, "schema": None,
                                 "partition_by": None, "schedule": None, "options": {}}  # fmt: skip
-    await asyncio.to_thread(call.broker.exports.put, {**defaults, **body, "name": name})
+    made, version = {**defaults, **body, "name": name}, call.params["version"]
+    await asyncio.to_thread(call.broker.exports.put, made, version)
     return export_row(*call.broker.exports.get(name), call)
 
 
@@ -186,6 +189,7 @@ def export_row(definition: dict[str, Any], last: Last, call: Call) -> ExportRow:
         "seconds_left": found.seconds_left,
         "lost_records": found.lost,
         "fault": fault_of(definition),
+        "version": version_of(definition),
         "defined_ms": round(broker.exports.put_at(definition["name"]) * 1000),
         "late": late(definition, last, broker),
         "holds": [hold_row(each) for each in broker.holds.all() if each.topic in topics],
@@ -269,6 +273,8 @@ ROUTES = [
         put_export,
         ExportRow,
         "Define an export.",
+        params=(Param("version", str, "Replace this version (`status.version`) only, else 409; "
+                                      "`new`: there must be none. Default: whatever is there."),),
         body=Definition,
         rights=(READ_SOME_TOPIC,),
         asks="READ on all its topics",

@@ -77,7 +77,7 @@ def main() -> None:
 
 EXPORT_COMMANDS = (
     "run", "list", "verify", "dead-letters", "backfill", "compact", "schema", "table", "schedule",
-    "when",
+    "when", "define", "set",
 )  # fmt: skip
 
 

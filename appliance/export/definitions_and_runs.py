@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from appliance.errors import ApplianceError, ResourceUnknown
-from appliance.export import due
+from appliance.export import definition_version, due
 from appliance.export.due import NEXT_RUN_BELIEVED_S
 from appliance.export.export_options import migrated
 from appliance.export.export_rows import ExportRows
@@ -108,9 +108,11 @@ class Book:
             raise ResourceUnknown(f"there is no export {name!r}")
         return self._definitions[name], self._last[name]
 
-    def put(self, definition: dict[str, Any]) -> None:
+    def put(self, definition: dict[str, Any], version: str | None = None) -> None:
+        """Replaces that version only; None: whatever is there."""
         name, now = definition["name"], time.time()
         with self._lock:
+            definition_version.check(name, self._definitions.get(name), version)
             self._rows.put(name, self._text(definition, now))
             self._unstored.discard(name)
             self._last = {**self._last, name: self._look(name)}

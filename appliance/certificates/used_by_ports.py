@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cryptography.x509 import Certificate
-
-from appliance.certificates.certificate import certificates_in
 from appliance.certificates.keystore import as_pem, content_of, trusted_in
 from appliance.config import BrokerConfig, SettingInvalid, TlsConfig
 from appliance.config.listeners import ENCRYPTED
+
+if TYPE_CHECKING:
+    from cryptography.x509 import Certificate
 
 
 def ports_by_tls(config: BrokerConfig) -> list[tuple[TlsConfig, list[str]]]:
@@ -42,6 +43,8 @@ def trusted_by(tls: TlsConfig) -> list[Certificate]:
 
 
 def read(pem: bytes, named: str) -> list[Certificate]:
+    from appliance.certificates.certificate import certificates_in  # with cryptography
+
     try:
         return certificates_in(pem)
     except ValueError as error:

@@ -35,7 +35,7 @@ from appliance.cli.remote import (
     user,
 )
 from appliance.cli.settings_options import load_config, settings_options
-from appliance.process import event_log, owner_only, succession
+from appliance.process import event_log, owner_only, start_imports, succession
 from appliance.process.exit_codes import Command
 from appliance.process.progress_bar import ProgressBar
 from appliance.zookeeper.server import LOOPBACK, ZooKeeperServer, peers_in, settings_in
@@ -135,7 +135,8 @@ for each in (
 @settings_options
 def serve(**options: Any) -> None:
     """Run the broker until SIGTERM or SIGINT."""
-    from appliance.server import Server  # a second of imports that no other command needs
+    with start_imports.at_once():
+        from appliance.server import Server  # imports that no other command needs
 
     event_log.to_stderr()
     os.umask(owner_only.UMASK)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from appliance.certificates.certificate import dates_of, facts_of, faults_of
 from appliance.certificates.https import mark_of
 from appliance.certificates.used_by_ports import chain_of, ports_by_tls, trusted_by
 from appliance.config import BrokerConfig, SettingInvalid, TlsConfig
@@ -43,6 +42,9 @@ def checks(config: BrokerConfig) -> Iterator[Check]:
 
 
 def of_store(tls: TlsConfig, ports: str) -> Iterator[Check]:
+    # with cryptography: a start without TLS spares it, one with TLS looks before it is ready
+    from appliance.certificates.certificate import dates_of, facts_of, faults_of
+
     name = f"certificate {tls.keystore.name}"
     try:
         chain, trusted = chain_of(tls), trusted_by(tls)

@@ -142,8 +142,9 @@ class RegistryClient:
                 password = secret_file.read(PASSWORD_FILE, config.password_file)
                 both = base64.b64encode(f"{config.user}:{password}".encode()).decode()
                 login = {"Authorization": f"Basic {both}"}
-            if config.ca_file != NO_FILE:
-                trust = ssl.create_default_context(cafile=str(config.ca_file))
+            if urlsplit(self._base).scheme == "https":
+                own = None if config.ca_file == NO_FILE else str(config.ca_file)
+                trust = ssl.create_default_context(cafile=own)
         except secret_file.SecretUnusable as error:
             raise RegistryAway(str(error)) from error
         except OSError as error:

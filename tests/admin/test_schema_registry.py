@@ -498,7 +498,7 @@ def test_the_login_is_from_a_file(bare: RepeatingRegistry, tmp_path: Path) -> No
 
 
 def test_the_registrys_certificate_is_checked(
-    bare: RepeatingRegistry, tmp_path: Path
+    bare: RepeatingRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     authority = Authority(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -512,6 +512,8 @@ def test_the_registrys_certificate_is_checked(
     assert found.text == '"int"'
     with pytest.raises(RegistryAway, match=r"schema.registry.ca.file: .*: No such file"):
         asked(url, ca_file=tmp_path / "none")
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.trust))  # from now on the machine's
+    assert asked(url, timeout_ms=60_000).text == '"int"'
 
 
 @pytest.mark.parametrize(

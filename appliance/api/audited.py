@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Any
 
 from appliance.access.audit import DETAILS_MAX, KAFKA_PORT, REFUSALS
@@ -45,6 +46,14 @@ from appliance.api.handlers.call import Call
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
 from appliance.protocol import API, ErrorCode
+from appliance.protocol.types import (
+    Array,
+    Message,
+    MessageType,
+    is_struct,
+    rows_of,
+    struct_of,
+)
 
 ADMINISTRATIVE = frozenset(
     each.KEY
@@ -107,13 +116,24 @@ def error_codes(message: Any) -> Iterator[int]:
     if isinstance(message, list):
         for each in message:
             yield from error_codes(each)
-    elif is_dataclass(message):
-        for each in fields(message):
-            value = getattr(message, each.name)
-            if each.name == "error_code":
+    elif isinstance(message, Message):
+        for name in names_with_codes(type(message)):
+            value = getattr(message, name)
+            if name == "error_code":
                 yield int(value)
-            elif isinstance(value, list) or is_dataclass(value):
+            else:
                 yield from error_codes(value)
+
+
+@cache  # a thousand new topics are answered with thirty thousand configs, and none has a code
+def names_with_codes(message: MessageType) -> list[str]:
+    """The fields that are error codes, or have some in them."""
+    found = []
+    for each, row in rows_of(message):
+        kind = row.kind.of if isinstance(row.kind, Array) else row.kind
+        if each.name == "error_code" or (is_struct(kind) and names_with_codes(struct_of(kind))):
+            found.append(each.name)
+    return found
 
 
 def words_of(codes: Counter[int]) -> dict[str, int]:

@@ -9,8 +9,29 @@ import pytest
 
 from appliance.admin import api
 from appliance.admin.audit_words import ADMIN, KAFKA, in_sentence
-from appliance.api.audited import ADMINISTRATIVE
+from appliance.api.audited import ADMINISTRATIVE, error_codes
 from appliance.protocol import API
+from appliance.protocol.types import MessageType
+from tests.support.wire_frames import filled, versions_of_messages
+
+
+def codes_anywhere(value: Any) -> list[int]:
+    if isinstance(value, list):
+        return [code for each in value for code in codes_anywhere(each)]
+    if not isinstance(type(value), MessageType):
+        return []
+    found = {name: getattr(value, name) for name in type(value).ROWS}
+    return [code for name, each in found.items()
+            for code in ([each] if name == "error_code" else codes_anywhere(each))]  # fmt: skip
+
+
+def test_the_trail_sees_every_code_of_an_answer() -> None:
+    counted = 0
+    for message, versions in versions_of_messages():
+        answer = filled(message, versions[-1])
+        assert [*error_codes(answer)] == codes_anywhere(answer), message
+        counted += len([*error_codes(answer)])
+    assert counted > len(API)
 
 
 @pytest.mark.parametrize(

@@ -185,6 +185,17 @@ def test_a_topic_is_made_with_its_configs(control: Control) -> None:
     assert (shown.value, shown.config_source) == ("1000", 1)
 
 
+def test_topics_of_one_request_are_told_each_its_own_configs(control: Control) -> None:
+    own = [[], ["1000"], [], ["2000"], ["1000"]]
+    rows = create(control, *(
+        Creatable(f"t{place}", 1, 1, configs=[
+            CreateTopicsRequest.CreatableTopicConfig("retention.ms", each) for each in values])
+        for place, values in enumerate(own)))  # fmt: skip
+    shown = [each.value for row in rows for each in row.configs if each.name == "retention.ms"]
+    assert shown[0] == shown[2]
+    assert shown[1::2] + shown[4:] == ["1000", "2000", "1000"]
+
+
 def assigned(*holders: tuple[int, list[int]], partitions: int = -1, factor: int = -1) -> Any:
     rows = [CreateTopicsRequest.CreatableReplicaAssignment(i, brokers) for i, brokers in holders]
     return Creatable("a", partitions, factor, assignments=rows)

@@ -21,6 +21,7 @@ from appliance.access.acls import Operation
 from appliance.api.handlers.authorization import check_topic, may_cluster, may_topic
 from appliance.api.handlers.call import Call
 from appliance.broker.broker import Broker
+from appliance.config.topic_config import Configs
 from appliance.errors import ApplianceError, Refused
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -32,17 +33,38 @@ DEFAULT = UNTOLD = -1
 
 Asked = CreateTopicsRequest.CreatableTopic
 Answer = CreateTopicsResponse.CreatableTopicResult
+Config = CreateTopicsResponse.CreatableTopicConfigs
+
+
+class Told:
+    """What clients are told of the configs of new topics: most of a request have the same."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self._in_force = broker.configs.in_force
+        self._found: dict[frozenset[tuple[str, str]], list[Config]] = {}
+
+    def of(self, kept: Configs) -> list[Config]:
+        if self._in_force is not self.broker.configs.in_force:  # changed between two topics
+            self._in_force, self._found = self.broker.configs.in_force, {}
+        key = frozenset(kept.items())
+        if key not in self._found:
+            self._found[key] = [
+                Config(each.name, each.value, each.read_only, each.source)
+                for each in self._in_force.topic_entries(kept)
+            ]
+        return self._found[key]
 
 
 async def handle(broker: Broker, request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
     times = Counter(each.name for each in request.topics)
     asked = {each.name: each for each in request.topics}.values()
-    most = broker.config.topics.per_request_max
+    most, told = broker.config.topics.per_request_max, Told(broker)
     return CreateTopicsResponse(
         topics=[
             _beyond(each, len(asked), most)
             if place >= most
-            else await _create(broker, each, times[each.name] > 1, request.validate_only, call)
+            else await _create(told, each, times[each.name] > 1, request.validate_only, call)
             for place, each in enumerate(asked)
         ]
     )
@@ -54,8 +76,9 @@ def _beyond(asked: Asked, count: int, most: int) -> Answer:
 
 
 async def _create(
-    broker: Broker, asked: Asked, is_twice: bool, validate_only: bool, call: Call
+    told: Told, asked: Asked, is_twice: bool, validate_only: bool, call: Call
 ) -> Answer:
+    broker = told.broker
     answer = Answer(name=asked.name, error_message=None)
     try:
         if is_twice:
@@ -84,15 +107,7 @@ async def _create(
         answer.num_partitions, answer.configs = UNTOLD, None
         return answer
     answer.replication_factor = broker.members.factor_of(asked.name)
-    answer.configs = [
-        CreateTopicsResponse.CreatableTopicConfigs(
-            name=each.name,
-            value=each.value,
-            read_only=each.read_only,
-            config_source=each.source,
-        )
-        for each in broker.configs.in_force.topic_entries(kept)
-    ]
+    answer.configs = told.of(kept)
     return answer
 
 

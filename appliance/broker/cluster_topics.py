@@ -231,6 +231,7 @@ class ClusterTopics:
             self.troubles.pop(name, None)
 
     async def _agree_with(self, name: str) -> None:
+        await self._replicated.finish(name)
         known, topic = self._cluster.topics.get(name), self._topics.get(name)
         if topic is not None and self._cluster.was_deleted(topic.id.bytes):
             await self._forget(name)

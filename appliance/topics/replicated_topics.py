@@ -46,6 +46,13 @@ class ReplicatedTopics:
         self._topics = topics
         self._change = change
         self._show = show
+        self._half_aside: dict[str, Topic] = {}  # a full disk kept the rest of it from that
+
+    async def finish(self, name: str) -> None:
+        """What was to be set aside, and could not be whole: nobody has it any more, and its row
+        would keep another topic from the name for good."""
+        if name in self._half_aside:
+            await self._change(self._set_aside(self._half_aside[name]))
 
     async def agree(self, now: Callable[[], Wanted | None]) -> None:
         """`now` tells what is wanted at that moment; None: there is no such topic."""
@@ -145,8 +152,10 @@ class ReplicatedTopics:
             rows.end_deletion(topic.name)
             return places
 
+        self._half_aside[topic.name] = topic
         self._topics.hide(topic.name)
         places = await asyncio.to_thread(set_aside)
+        del self._half_aside[topic.name]
         events.warning("a topic is not the cluster's any more: what was here is set aside",
                        topic=topic.name, id=topic.id, places=places)  # fmt: skip
 

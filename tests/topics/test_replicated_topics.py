@@ -12,7 +12,7 @@ import pytest
 from appliance.broker.broker import Broker
 from appliance.catalog.log_directory_rows import Move
 from appliance.data_dir.log_dirs import LogDirs
-from appliance.errors import StorageIoFailed
+from appliance.errors import ApplianceError, StorageIoFailed
 from appliance.topics.replicated_topics import ReplicatedTopics, Wanted
 from tests.support.logs import batch, values
 from tests.support.several_dirs import live
@@ -88,6 +88,29 @@ def test_what_may_be_the_only_one_is_set_aside(tmp_path: Path, led: Mapping[int,
         await found.agree(lambda: wanted(led=led))
         assert broker.topics["t"].here == frozenset()
         assert (folders(tmp_path), aside(tmp_path)) == ([], ["t-0"])
+
+    live(tmp_path, use)
+
+
+def test_what_could_not_be_set_aside_whole_gives_its_name_back_later(tmp_path: Path) -> None:
+    """A full disk ends it in the middle; the next topic of its name could never be had here."""
+    other = Wanted("t", uuid.UUID(int=8), 3, frozenset({0}), {})
+
+    async def use(broker: Broker) -> None:
+        found = await begun(broker, 0)
+        for each in ("a", "b"):
+            (tmp_path / each / "orphans").write_text("in the way")
+        with pytest.raises(ApplianceError):
+            await found.agree(lambda: other)
+        for each in ("a", "b"):
+            (tmp_path / each / "orphans").unlink()
+        await found.finish("t")
+        await found.agree(lambda: other)
+        assert broker.topics["t"].id == other.id
+        assert broker.topics["t"].log(0).log_end_offset == 0
+        assert aside(tmp_path) == ["t-0"]
+        await found.finish("t")
+        assert broker.topics["t"].id == other.id
 
     live(tmp_path, use)
 

@@ -11,11 +11,17 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
-
-from typing_extensions import dataclass_transform
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from appliance.protocol import _codec
+
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+else:  # Spark's workers get this module, and not that library
+
+    def dataclass_transform():
+        return lambda kind: kind
+
 
 NO_UUID = _codec.NO_UUID
 VERSION_MAX = 2**15 - 1  # a version is an int16

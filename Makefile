@@ -49,7 +49,7 @@ endif
 # sanitizers' builds and the fuzzer. It takes hours, and makes file systems, which wants root.
 LONG := CRASH_NIGHTLY=1 TRANSACTION_KILLS=50 MIRROR_KILLS=30 STREAM_KILLS=10 TORTURE_TIMES=60 STOP_MOMENTS=30 \
 	MODEL_EXAMPLES=5000 THREADS_S=60
-test-long: test .venv/release
+test-long: test
 	$(LONG) $(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not alone"
 	$(LONG) $(BIN)/python -m pytest -m "alone" $(ALONE)
 	$(BIN)/python tests/sanitizers.py address thread
@@ -110,11 +110,6 @@ FETCH = $(BIN)/python -c '$(REQUIRED)' $(EXTRA) | $(PIP) --requirement /dev/stdi
 
 .venv/dev: .venv/installed
 	@grep -q dev .venv/installed || { $(FETCH); }
-	@touch $@
-
-.venv/release: EXTRA := release
-.venv/release: .venv/dev
-	@$(FETCH)
 	@touch $@
 
 .venv/built: .venv/installed $(CORE)

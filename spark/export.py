@@ -26,6 +26,7 @@ from appliance_spark import (
     export_compact,
     export_define,
     export_definition,
+    export_files,
     export_iceberg,
     export_letters,
     export_list,
@@ -53,9 +54,10 @@ from appliance_spark.export_command_options import (
     with_table,
     with_target,
 )
-from appliance_spark.export_layout import ExportFailed, Target, target_path
+from appliance_spark.export_layout import ExportFailed
 from appliance_spark.export_scheduler import Scheduler, definitions_of
 from appliance_spark.export_session import Sessions, progress
+from appliance_spark.export_store_target import AnyTarget, target_of
 
 FAILED, FOUND = 1, 10  # as `appliance health`: 10 means that something is wrong
 
@@ -77,7 +79,8 @@ def now_ms() -> int:
 @export.command()
 @click.argument("topics", nargs=-1)
 @click.option("--name", help="An export defined in the broker, which gets a report of the run.")
-@click.option("--target", metavar="DIR", help="A folder that all Spark workers see.")
+@click.option("--target", metavar="DIR|URL",
+              help="A folder that all Spark workers see, or s3://BUCKET/FOLDER.")
 @with_schema
 @with_bounds
 @click.option("--accept-loss", is_flag=True, help="Continue if retention deleted unexported data.")
@@ -143,7 +146,7 @@ def _job(given: dict[str, Any]) -> export_run.Job:
 
 
 def _defined(
-    name: str, file: Path | None, broker: AdminPort, roots: tuple[Path, ...]
+    name: str, file: Path | None, broker: AdminPort, roots: tuple[str, ...]
 ) -> dict[str, Any]:
     if file is None:
         return export_definition.of_broker(broker.definition(name), roots)
@@ -153,15 +156,15 @@ def _defined(
     raise ExportFailed(f"{file} has no export {name}")
 
 
-def _say_summary(summary: dict[str, Any], target: Target, as_json: bool) -> None:
+def _say_summary(summary: dict[str, Any], target: AnyTarget, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps({"target": str(target.root), **summary}))
+        click.echo(json.dumps({"target": target.where, **summary}))
         return
     seconds = max((summary["ended_ms"] - summary["started_ms"]) / 1000, 0.001)
     click.echo(
         f"{some(summary['rows'], 'row')} and {some(summary['dead_letters'], 'dead letter')} in "
         f"{some(summary['files'], 'file')}, {in_bytes(summary['bytes'])}, {seconds:.1f} s: "
-        f"{target.root}"
+        f"{target.where}"
     )
 
 
@@ -175,7 +178,7 @@ def list_command(target: str | None, as_json: bool, broker: AdminPort,
     if target is None:
         rows = broker.definitions()
     else:
-        rows = export_manifest.load_known(Target(target_path(target)))["runs"]
+        rows = export_manifest.load_known(target_of(target))["runs"]
     if target is None and not as_json:
         click.echo(table_of(export_list.HEADS, map(export_list.cells, rows)))
         for trouble in (each for row in rows for each in export_list.troubles(row)):
@@ -201,7 +204,7 @@ def verify(target: str, offline: bool, master: str, conf: tuple[str, ...],
     spark = Sessions(master, conf)
     with progress(spark, "verify"):
         report = export_verify.verify(
-            Target(target_path(target)), spark, None if offline else broker, retries
+            target_of(target), spark, None if offline else broker, retries
         )
     if as_json:
         click.echo(json.dumps(vars(report)))
@@ -233,12 +236,12 @@ def backfill(lost_files: bool, as_json: bool, **given: Any) -> None:
               "hold_bytes": 0, "dead_letter_share": 1.0, "accept_target": False, "new_target": True,
               "table": None, "table_name": None, "catalog": (), "has_delta": False, "root": (),
               "file": None}
-    target = Target(target_path(given["target"]))
+    target = target_of(given["target"])
     if lost_files:
         _repair(target, given, as_json)
         return
-    if target.manifest.exists():
-        raise ExportFailed(f"{target.root} has exports already: a backfill needs a new target")
+    if target.exists():
+        raise ExportFailed(f"{target.where} has exports already: a backfill needs a new target")
     _check_words(given)
     spark = Sessions(given["master"], given["conf"], given["registry"])
     with progress(spark, "backfill") as say:
@@ -248,7 +251,7 @@ def backfill(lost_files: bool, as_json: bool, **given: Any) -> None:
     _say_summary(summary, target, as_json)
 
 
-def _repair(target: Target, given: dict[str, Any], as_json: bool) -> None:
+def _repair(target: AnyTarget, given: dict[str, Any], as_json: bool) -> None:
     spark = Sessions(given["master"], given["conf"], given["registry"])
     broker: AdminPort = given["broker"]
 
@@ -275,12 +278,31 @@ def dead_letters(topics: tuple[str, ...], target: str, limit: int, as_json: bool
     """Show the records that did not parse, with the reasons, from a target's files.
 
     `… dead-letters TOPIC --json | appliance produce TOPIC --json-lines` writes them again."""
-    rows = export_letters.read(Target(target_path(target)), topics, limit)
+    rows = export_letters.read(target_of(target), topics, limit)
     if as_json:
         for row in rows:
             click.echo(export_letters.as_json(row))
         return
     click.echo(table_of(export_letters.HEADS, map(export_letters.as_cells, rows)))
+
+
+@export.command()
+@click.argument("topics", nargs=-1)
+@with_target
+@click.option("--dead-letters", is_flag=True, help="The files of records that did not parse.")
+@click.option("--sql", is_flag=True, help="Views for DuckDB, one for each topic.")
+@with_json_lines
+def files(topics: tuple[str, ...], target: str, dead_letters: bool, sql: bool,
+          as_json: bool) -> None:
+    """List the files that count: of a store, whose listing also has others, and of a folder."""
+    if sql and as_json:
+        raise click.UsageError("--sql does not go with --json")
+    found = list(export_files.rows(target_of(target), topics, dead_letters))
+    if sql:
+        click.echo(export_files.views(found))
+        return
+    for row in found:
+        click.echo(json.dumps(row) if as_json else row["file"])
 
 
 @export.command()
@@ -298,7 +320,7 @@ def compact(target: str, target_bytes: int | None, grace_s: int, master: str,
     spark = Sessions(master, conf)
     with progress(spark, "compact") as say:
         done = export_compact.compact(
-            Target(target_path(target)), spark, now_ms(), target_bytes, grace_s * 1000, say)
+            target_of(target), spark, now_ms(), target_bytes, grace_s * 1000, say)
     if as_json:
         click.echo(json.dumps(done))
         return
@@ -314,7 +336,7 @@ def compact(target: str, target_bytes: int | None, grace_s: int, master: str,
 def table(target: str, table_name: str | None, catalog: tuple[str, ...], again: bool,
           has_delta: bool, as_json: bool) -> None:
     """Create an Iceberg table, or a Delta table, for a target; each run updates it."""
-    into, done = Target(target_path(target)), list[str]()
+    into, done = target_of(target), list[str]()
     export_manifest.load_known(into)
     with into.locked():
         manifest = export_manifest.load(into)
@@ -327,7 +349,7 @@ def table(target: str, table_name: str | None, catalog: tuple[str, ...], again: 
             export_tables.drop(into, manifest)
         export_tables.follow(into, manifest, done.append if as_json else click.echo)
     if as_json:
-        click.echo(json.dumps({"target": str(into.root), "done": done}))
+        click.echo(json.dumps({"target": into.where, "done": done}))
 
 
 @export.command()
@@ -337,13 +359,13 @@ def table(target: str, table_name: str | None, catalog: tuple[str, ...], again: 
 @with_spark
 @with_broker
 @with_json_lines
-def schedule(file: Path | None, root: tuple[Path, ...], master: str, conf: tuple[str, ...],
+def schedule(file: Path | None, root: tuple[str, ...], master: str, conf: tuple[str, ...],
              broker: AdminPort, retries: int, as_json: bool) -> None:
     """Run each export when it is due, until SIGTERM."""
     event_log.to_stderr()
     more = [word for pair in conf for word in ("--conf", pair)]
     more += ["--file", str(file)] if file else []
-    more += [word for each in root for word in ("--root", str(each))]
+    more += [word for each in root for word in ("--root", each)]
     more += ["--master", master, "--admin", broker.address, "--retries", str(retries)]
     if broker.token:
         # not on a command line, which others can read

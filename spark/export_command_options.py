@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -71,8 +72,8 @@ with_spark = options(
     click.option("--conf", multiple=True, metavar="KEY=VALUE", help="Spark config; repeatable."),
 )
 with_target = click.option(
-    "--target", required=True, metavar="DIR",
-    help="A folder that all Spark workers see under the same path.")
+    "--target", required=True, metavar="DIR|URL",
+    help="A folder that all Spark workers see under the same path, or s3://BUCKET/FOLDER.")
 with_schema = options(
     click.option("--layout", type=click.Choice(export_options.LAYOUTS),
                  help="A folder for each hour or day; default: as the target, a new one by hour."),
@@ -134,9 +135,17 @@ with_bounds = options(
 )
 
 
+class Root(click.ParamType[str]):
+    """A folder or a URL; of several, the environment has `:` between them."""
+
+    name = "root"
+
+    def split_envvar_value(self, rv: str) -> list[str]:
+        return [each for each in re.split(r":(?!//)", rv) if each]
+
+
 with_roots = click.option(
-    "--root", multiple=True, envvar="APPLIANCE_EXPORT_ROOTS", metavar="DIR",
-    type=click.Path(path_type=Path),
+    "--root", multiple=True, envvar="APPLIANCE_EXPORT_ROOTS", metavar="DIR|URL", type=Root(),
     help="Allowed parent of the targets of exports defined in the broker; repeatable.")
 with_json = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 with_json_lines = click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")

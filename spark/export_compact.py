@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from appliance_spark import (
-    export_generation,
     export_iceberg,
     export_layout,
     export_manifest,
+    export_publish,
     export_tables,
     export_tasks,
 )
-from appliance_spark.export_layout import ExportFailed, Target
-from appliance_spark.export_run import opened, sweep
+from appliance_spark.export_layout import ExportFailed, Staging, Target
+from appliance_spark.export_run import opened
+from appliance_spark.export_store_target import AnyTarget
 from appliance_spark.export_verify import damaged
 from appliance_spark.export_write import Writing
 
@@ -35,26 +35,27 @@ Say = Callable[[str], None]
 
 
 def compact(
-    target: Target, spark: Callable[[], SparkSession], now_ms: int,
+    target: AnyTarget, spark: Callable[[], SparkSession], now_ms: int,
     target_bytes: int | None = None, grace_ms: int = GRACE_MS, say: Say = lambda text: None,
 ) -> dict[str, int]:
     export_manifest.load_known(target)  # an empty folder does not become a target
     with target.locked():
         manifest = opened(target)
-        sweep(target, manifest)
-        export_tables.check(manifest)
+        export_publish.sweep(target, manifest)
+        export_tables.check(target, manifest)
         export_tables.follow(target, manifest, say)  # before it removes files that the table uses
         deleted = _delete_replaced(target, manifest, now_ms - grace_ms)
         tasks = _tasks(
             manifest, target_bytes or export_manifest.file_bytes(manifest) or TARGET_BYTES)
-        if not tasks and not manifest["retired"]:
+        if not tasks and not (isinstance(target, Target) and manifest["retired"]):
             return {"merged": 0, "into": 0, "deleted": deleted}
-        staging = target.staging / f"compact-{manifest['sequence'] + 1:06d}"
-        work = partial(export_tasks.merge, str(target.root), str(staging))
+        staging = target.staging_of(f"compact-{manifest['sequence'] + 1:06d}")
+        work = partial(export_tasks.merge, target.files, staging)
         try:
             written = export_tasks.spread(spark(), tasks, work) if tasks else []
             done = [(task, file) for task, file in zip(tasks, written, strict=True) if file]
-            _swap(target, manifest, done, now_ms)
+            old = {file["path"] for task, _ in done for file in task["files"]}
+            export_publish.replace(target, manifest, old, [file for _, file in done], now_ms)
             export_tables.follow(target, export_manifest.load(target), say)
         finally:
             export_tasks.clear(staging)
@@ -62,16 +63,13 @@ def compact(
         return {"merged": merged, "into": len(done), "deleted": deleted}
 
 
-def _delete_replaced(target: Target, manifest: dict[str, Any], before_ms: int) -> int:
+def _delete_replaced(target: AnyTarget, manifest: dict[str, Any], before_ms: int) -> int:
     """Links the files first: the next sweep removes a generation that is in no manifest."""
-    over = [each for each in manifest.get("replaced", []) if each["since_ms"] <= before_ms]
+    over = export_publish.replaced_before(target, manifest, before_ms)
     if not over:
         return 0
     export_iceberg.forget_before(target, manifest, max(each["sequence"] for each in over))
-    count = sum(export_generation.delete_replaced(target, each) for each in over)
-    manifest["replaced"] = [each for each in manifest["replaced"] if each not in over]
-    export_manifest.save(target, manifest)
-    return count
+    return export_publish.delete_replaced(target, manifest, over)
 
 
 def _tasks(manifest: dict[str, Any], target_bytes: int) -> list[dict[str, Any]]:
@@ -109,26 +107,10 @@ def _first(file: File) -> tuple[int, int, int]:
     return first["partition"], first["from"], first["min_offset"]
 
 
-def _swap(
-    target: Target, manifest: dict[str, Any], done: list[tuple[dict[str, Any], File]], now_ms: int
-) -> None:
-    old = {file["path"] for task, _ in done for file in task["files"]}
-    _show(target, manifest, old, [file for _, file in done], now_ms)
-
-
-def _show(
-    target: Target, manifest: dict[str, Any], old: set[str], made: list[File], now_ms: int
-) -> None:
-    bare = [{name: value for name, value in file.items() if name != "staged"} for file in made]
-    swapped = export_manifest.replaced(manifest, old, bare)
-    staged = {file["path"]: Path(file["staged"]) for file in made}
-    export_generation.commit(target, manifest, swapped, staged, now_ms)
-
-
 # Lost files
 
 def repair(
-    target: Target, spark: Callable[[], SparkSession],
+    target: AnyTarget, spark: Callable[[], SparkSession],
     reading: Callable[[], export_tasks.Reading], now_ms: int, say: Say = lambda text: None,
 ) -> list[str]:
     """Exports missing and changed files again from the log, under their old names if a run made
@@ -136,15 +118,15 @@ def repair(
     export_manifest.load_known(target)  # an empty folder does not become a target
     with target.locked():
         manifest = opened(target)
-        sweep(target, manifest)
-        export_tables.check(manifest)
+        export_publish.sweep(target, manifest)
+        export_tables.check(target, manifest)
         lost = _with_parts(manifest, [file for file, _ in damaged(target, manifest, spark())])
         if not lost:
             return []
-        staging = target.staging / f"repair-{manifest['sequence'] + 1:06d}"
+        staging = target.staging_of(f"repair-{manifest['sequence'] + 1:06d}")
         try:
             new = _made_again(manifest, lost, spark(), reading(), staging)
-            _show(target, manifest, {file["path"] for file in lost}, new, now_ms)
+            export_publish.replace(target, manifest, {file["path"] for file in lost}, new, now_ms)
             export_tables.follow(target, export_manifest.load(target), say)
         finally:
             export_tasks.clear(staging)
@@ -169,7 +151,7 @@ def _keys(file: File) -> list[tuple[Any, ...]]:
 
 def _made_again(
     manifest: dict[str, Any], lost: list[File], spark: SparkSession, reading: export_tasks.Reading,
-    staging: Path,
+    staging: Staging,
 ) -> list[File]:
     """Reads the range of each lost file again, and keeps only the lost files of it."""
     ways = {run["partition_by"] for run in manifest["runs"]}
@@ -187,7 +169,7 @@ def _made_again(
         for topic, partition, start, end in sorted({key[:4] for key in wanted})
     ]
     writing = Writing(ways.pop(), export_manifest.file_bytes(manifest))
-    work = partial(export_tasks.write, reading, str(staging), writing)
+    work = partial(export_tasks.write, reading, staging, writing)
     made = [file for done in export_tasks.spread(spark, tasks, work) for file in done["files"]]
     for file in made:
         if version := versions[next(iter(export_manifest.ranges([file])))]:

@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from appliance.export import export_options
+from appliance.export.store_urls import is_url
 from appliance.process.patterns import PatternInvalid, compiled
 from appliance_spark import export_iceberg
 from appliance_spark.export_broker import AdminPort
-from appliance_spark.export_layout import ExportFailed, Target, target_path, text_of
+from appliance_spark.export_layout import ExportFailed, Target, text_of
 from appliance_spark.export_plan import SPLIT_BYTES, Wanted
 from appliance_spark.export_run import DEAD_LETTER_SHARE, GRACE_MS, Job, with_schema
+from appliance_spark.export_store_target import AnyTarget, checked_url, target_of
 
 Definition = dict[str, Any]
 
@@ -45,20 +47,26 @@ def of_command(given: dict[str, Any]) -> Definition:
     }
 
 
-def of_broker(definition: Definition, roots: tuple[Path, ...]) -> Definition:
+def of_broker(definition: Definition, roots: tuple[str, ...]) -> Definition:
     """For a definition that others may have stored: allows only the listed options, and only
     targets in this scheduler's folders."""
     try:
         export_options.check(definition)
     except export_options.DefinitionWrong as error:
         raise ExportFailed(f"the export {definition.get('name')}: {error}") from error
-    target = target_path(definition["target"])
-    if not any(target.resolve().is_relative_to(root.resolve()) for root in roots):
-        given = ", ".join(map(str, roots)) or "none was given"
-        raise ExportFailed(
-            f"the export {definition.get('name')}: its target {target}, which is "
-            f"{target.resolve()}, is in none of the folders for exports (--root): {given}")
+    target = target_of(definition["target"])
+    if not any(_is_below(target, root) for root in roots):
+        given = ", ".join(roots) or "none was given"
+        real = f", which is {target.root.resolve()}," if isinstance(target, Target) else ""
+        raise ExportFailed(f"the export {definition.get('name')}: its target {target.where}{real} "
+                           f"is in none of the folders for exports (--root): {given}")
     return definition
+
+
+def _is_below(target: AnyTarget, root: str) -> bool:
+    if isinstance(target, Target):
+        return not is_url(root) and target.root.resolve().is_relative_to(Path(root).resolve())
+    return is_url(root) and target.where.startswith(checked_url(f"{root}/_").removesuffix("_"))
 
 
 def job_of(definition: Definition, broker: AdminPort) -> Job:
@@ -81,7 +89,7 @@ def job_of(definition: Definition, broker: AdminPort) -> Job:
     )
     mode = definition.get("schema") or "raw"
     return Job(
-        target=Target(target_path(definition["target"])),
+        target=target_of(definition["target"]),
         broker=broker,
         wanted=with_schema(wanted, mode, options["schema_json"], options["framing"]),
         name=definition.get("name"),

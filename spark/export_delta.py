@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from appliance_spark import export_generation, export_manifest
 from appliance_spark.export_layout import OWN, ExportFailed, Target, make_folder, sync_folder
+from appliance_spark.export_store_target import AnyTarget
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -38,10 +39,15 @@ Say = Callable[[str], None]
 _AGAIN = "`appliance export table --again` builds the table again from the existing files"
 
 
-def check(manifest: dict[str, Any]) -> None:
+def check(target: AnyTarget, manifest: dict[str, Any]) -> None:
     """Before a run starts."""
     if not manifest.get("delta"):
         return
+    if not isinstance(target, Target):
+        raise ExportFailed(
+            f"{target.where}: got a Delta table (--delta, delta=true) of files in an object store, "
+            "wanted one of a folder: its links to the files are names of a file system. A table "
+            "in a store is Iceberg's (--table iceberg)")
     try:
         import deltalake  # noqa: F401
     except ImportError as error:
@@ -272,7 +278,7 @@ def problems(target: Target, manifest: dict[str, Any]) -> list[str]:
     """How the tables differ from the manifest."""
     from deltalake import DeltaTable
 
-    check(manifest)
+    check(target, manifest)
     found: list[str] = []
     for topic in _topics(target, manifest):
         folder = str(place(target, topic))

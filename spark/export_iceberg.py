@@ -21,8 +21,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from appliance_spark import export_generation, export_manifest
+from appliance_spark import export_manifest, export_publish
 from appliance_spark.export_layout import ExportFailed, Target, make_folder, write_durably
+from appliance_spark.export_store_target import AnyTarget
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 FOLDER = "_iceberg"  # in the target, for the default catalog and warehouse
 NAME = "lake.{topic}"
+HINT = "version-hint.text"
 SNAPSHOTS_KEPT = export_manifest.RUNS_KEPT  # all are in each metadata file, so they must be few
 SNAPSHOTS_MAX = SNAPSHOTS_KEPT + 50  # above it the oldest expire, not at each commit
 
@@ -83,7 +85,7 @@ _OWN = ("Put its properties into ~/.pyiceberg.yaml or the environment "
         "`appliance export table --catalog name=NAME`")
 
 
-def check(manifest: dict[str, Any]) -> None:
+def check(target: AnyTarget, manifest: dict[str, Any]) -> None:
     """Before a run starts: checks what would keep the table from following."""
     if manifest.get("table") is None:
         return
@@ -95,6 +97,10 @@ def check(manifest: dict[str, Any]) -> None:
         ) from error
     given = manifest["table"]["catalog"]
     _check_catalog(given)
+    if not given and not isinstance(target, Target):
+        raise ExportFailed(
+            f"{target.where}: an Iceberg table of files in an object store needs a catalog, which "
+            "is what commits its snapshots there: --catalog name=NAME, or type=, uri=")
     if set(given) == {"name"} and not _is_configured(given["name"]):
         raise ExportFailed(f"there is no catalog {given['name']} here. {_OWN}")
 
@@ -106,18 +112,22 @@ def _is_configured(name: str) -> bool:
 
 
 @contextmanager
-def _catalog(target: Target, given: Settings) -> Iterator[Catalog]:
+def _catalog(target: AnyTarget, given: Settings) -> Iterator[Catalog]:
     from pyiceberg.catalog import load_catalog
 
     _check_catalog(given["catalog"])
     named = dict(given["catalog"])
     name = named.pop("name", "appliance")
-    if not given["catalog"]:
+    access = "appliance_spark.export_iceberg_io.DurableIO"
+    if not isinstance(target, Target):
+        access = "pyiceberg.io.fsspec.FsspecFileIO"  # finds the store as our own files do
+        if "name" not in given["catalog"]:
+            named.setdefault("warehouse", f"{target.where}/{FOLDER}")
+    elif not given["catalog"]:
         make_folder(target.root / FOLDER)
         named = {"type": "sql", "uri": f"sqlite:///{target.root}/{FOLDER}/catalog.db",
                  "warehouse": f"file://{target.root}/{FOLDER}"}
-    durable = "appliance_spark.export_iceberg_io.DurableIO"
-    found = load_catalog(name, **{"py-io-impl": durable, **named})
+    found = load_catalog(name, **{"py-io-impl": access, **named})
     try:
         yield found
     finally:
@@ -129,9 +139,10 @@ def identifier(given: Settings, topic: str) -> tuple[str, ...]:
     return (*namespace.split("."), table.replace("{topic}", topic))
 
 
-def location(target: Target, manifest: dict[str, Any], path: str) -> str:
+def location(target: AnyTarget, manifest: dict[str, Any], path: str) -> str:
     """In its generation: readers of a snapshot find the file there after the link has switched."""
-    return f"file://{export_generation.home(target, manifest, path)}"
+    found = export_publish.location(target, manifest, path)
+    return found if "://" in found else f"file://{found}"
 
 
 # State of the table
@@ -146,7 +157,7 @@ class State:
     twice: list[str] = field(default_factory=list)
 
 
-def state_of(table: Table, target: Target, topic: str) -> State:
+def state_of(table: Table, target: AnyTarget, topic: str) -> State:
     _check_owner(table, target, topic)
     snapshot = table.current_snapshot()
     if snapshot is None:
@@ -171,15 +182,15 @@ def state_of(table: Table, target: Target, topic: str) -> State:
 _AGAIN = "`appliance export table --again` builds the table again from the existing files"
 
 
-def _check_owner(table: Table, target: Target, topic: str) -> None:
+def _check_owner(table: Table, target: AnyTarget, topic: str) -> None:
     found = (table.properties.get(TARGET), table.properties.get(TOPIC))
-    if found == (str(target.root), topic):
+    if found == (target.where, topic):
         return
     if found == (None, None):
         raise ExportFailed(f"table {_name(table)} is there already, and was not made by an export")
     raise ExportFailed(
         f"table {_name(table)} is of topic {found[1]} in {found[0]}, wanted {topic} in "
-        f"{target.root}. Was the folder moved? {_AGAIN}; another table wants another name"
+        f"{target.where}. Was the folder moved? {_AGAIN}; another table wants another name"
     )
 
 
@@ -189,7 +200,7 @@ def _name(table: Table) -> str:
 
 # State of the manifest
 
-def _wanted(target: Target, manifest: dict[str, Any], topic: str) -> dict[str, dict[str, Any]]:
+def _wanted(target: AnyTarget, manifest: dict[str, Any], topic: str) -> dict[str, dict[str, Any]]:
     return {location(target, manifest, file["path"]): file for file in manifest["files"]
             if file["topic"] == topic and not file["is_dead_letter"]}
 
@@ -204,7 +215,7 @@ class Step:
     is_due: bool
 
 
-def step(state: State, target: Target, manifest: dict[str, Any], topic: str) -> Step:
+def step(state: State, target: AnyTarget, manifest: dict[str, Any], topic: str) -> Step:
     if state.commit > manifest["sequence"]:
         raise ExportFailed(
             f"the table of {topic} is at commit {state.commit}, its manifest at "
@@ -229,7 +240,7 @@ def step(state: State, target: Target, manifest: dict[str, Any], topic: str) -> 
 
 # Following
 
-def follow(target: Target, manifest: dict[str, Any], say: Say) -> None:
+def follow(target: AnyTarget, manifest: dict[str, Any], say: Say) -> None:
     """Makes the tables equal to the manifest. The caller holds the target's lock."""
     with _tables(target, manifest) as tables:
         for table, topic in tables:
@@ -244,7 +255,7 @@ def follow(target: Target, manifest: dict[str, Any], say: Say) -> None:
             _hint(table)
 
 
-def forget_before(target: Target, manifest: dict[str, Any], commit: int) -> None:
+def forget_before(target: AnyTarget, manifest: dict[str, Any], commit: int) -> None:
     """Snapshots with files that this commit replaced and that will be deleted."""
     with _tables(target, manifest) as tables:
         for table, topic in tables:
@@ -253,12 +264,12 @@ def forget_before(target: Target, manifest: dict[str, Any], commit: int) -> None
             _hint(table)
 
 
-def drop(target: Target, manifest: dict[str, Any]) -> None:
+def drop(target: AnyTarget, manifest: dict[str, Any]) -> None:
     """Drops the tables only; the next `follow` builds them again."""
     from pyiceberg.exceptions import NoSuchTableError
 
     given = manifest["table"]
-    if not given["catalog"]:  # also if it can no longer be read
+    if not given["catalog"] and isinstance(target, Target):  # also if it cannot be read any more
         shutil.rmtree(target.root / FOLDER, ignore_errors=True)
         return
     with _explained(), _catalog(target, given) as catalog:
@@ -268,15 +279,15 @@ def drop(target: Target, manifest: dict[str, Any]) -> None:
 
 
 @contextmanager
-def _tables(target: Target, manifest: dict[str, Any]) -> Iterator[Iterator[tuple[Table, str]]]:
+def _tables(target: AnyTarget, manifest: dict[str, Any]) -> Iterator[Iterator[tuple[Table, str]]]:
     """The tables of topics with files, one after the other; creates missing ones."""
     given = manifest.get("table")
     topics = [topic for topic in sorted(manifest["topics"]) if _wanted(target, manifest, topic)]
     if given is None or not topics:
         yield iter(())
         return
-    if any(letter in str(target.root) for letter in "?#%"):
-        raise ExportFailed(f"the target {target.root} has a ? # or %: an Iceberg table cannot "
+    if any(letter in target.where for letter in "?#%"):
+        raise ExportFailed(f"the target {target.where} has a ? # or %: an Iceberg table cannot "
                            "refer to its files")
     with _explained(), _catalog(target, given) as catalog:
         yield ((_opened(catalog, target, manifest, topic), topic) for topic in topics)
@@ -297,7 +308,7 @@ def _explained() -> Iterator[None]:
 
 
 def _opened(
-    catalog: Catalog, target: Target, manifest: dict[str, Any], topic: str
+    catalog: Catalog, target: AnyTarget, manifest: dict[str, Any], topic: str
 ) -> Table:
     import pyarrow.parquet as pq
     from pyiceberg.exceptions import NoSuchTableError
@@ -308,8 +319,9 @@ def _opened(
     except NoSuchTableError:
         catalog.create_namespace_if_not_exists(name[:-1])
         first = next(iter(_wanted(target, manifest, topic).values()))
-        shape = pq.read_schema(target.root / first["path"])
-        own = {TARGET: str(target.root), TOPIC: topic}
+        with target.files.open(first["path"]) as file:
+            shape = pq.read_schema(file)
+        own = {TARGET: target.where, TOPIC: topic}
         return catalog.create_table(name, shape, properties={**PROPERTIES, **own})
 
 
@@ -378,22 +390,25 @@ def _hint(table: Table) -> None:
     """Writes the name of the newest metadata, for readers without the catalog: DuckDB."""
     from appliance_spark.export_iceberg_io import local_path
 
-    newest = local_path(table.metadata_location)
-    if newest is None:
+    folder, _, last = table.metadata_location.rpartition("/")
+    name, path = last.removesuffix(".metadata.json"), local_path(folder)
+    if path is None:
+        with table.io.new_output(f"{folder}/{HINT}").create(overwrite=True) as file:
+            file.write(name.encode())
         return
-    hint, name = newest.with_name("version-hint.text"), newest.name.removesuffix(".metadata.json")
+    hint = path / HINT
     if not hint.exists() or hint.read_text() != name:
         write_durably(hint, name)
 
 
 # Checking
 
-def problems(target: Target, manifest: dict[str, Any]) -> list[str]:
+def problems(target: AnyTarget, manifest: dict[str, Any]) -> list[str]:
     """How the tables differ from the manifest."""
     found: list[str] = []
     if manifest.get("table") is None:
         return found
-    check(manifest)
+    check(target, manifest)
     with _explained(), _catalog(target, manifest["table"]) as catalog:
         for topic in sorted(manifest["topics"]):
             wanted = _wanted(target, manifest, topic)
@@ -411,7 +426,7 @@ _RUN = "The next run makes it equal"
 
 
 def _differences(
-    table: Table, target: Target, manifest: dict[str, Any], topic: str
+    table: Table, target: AnyTarget, manifest: dict[str, Any], topic: str
 ) -> list[str]:
     name = f"table {_name(table)}"
     try:

@@ -20,10 +20,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Protocol
 from urllib.parse import unquote, urlsplit
 
 DEAD_LETTERS = "_dead_letter"
@@ -44,7 +47,6 @@ def merged_name(topic: str, sequence: int, number: int) -> str:
 
 
 def target_path(text: str) -> Path:
-    """Only paths: an object store has no rename that commits, and no fsync."""
     try:
         parts = urlsplit(text)
     except ValueError as error:
@@ -53,9 +55,7 @@ def target_path(text: str) -> Path:
         return Path(unquote(parts.path))
     if "://" in text:
         raise ExportFailed(
-            f"got the target {text}: wanted a path, the same folder for all Spark workers. "
-            "An object store has no rename that commits a run; export to a path, and copy from it"
-        )
+            f"got the target {text}: wanted a path, the same folder for all Spark workers")
     return Path(text).absolute()
 
 
@@ -106,9 +106,93 @@ def move_durably(moves: list[tuple[Path, Path]]) -> None:
         sync_folder(folder)
 
 
+class Sink(Protocol):
+    """A new file or object, which is there, and lasts, once it is closed."""
+
+    def write(self, data: Any) -> int: ...
+
+    def tell(self) -> int: ...
+
+    def close(self) -> None: ...
+
+    def abandon(self) -> None: ...
+
+
+class Staging(Protocol):
+    """Where the tasks of a run write. Workers get it."""
+
+    def attempt(self) -> Staging:
+        """With names of its own: the driver takes the files of the attempt that Spark reports."""
+        ...
+
+    def start(self, path: str) -> tuple[Sink, dict[str, str]]:
+        """Also what the manifest, or the commit, wants to know of its place."""
+        ...
+
+    def clear(self) -> None:
+        """Removes what stopped tasks left."""
+        ...
+
+
+class Files(Protocol):
+    """The files of a target, by their paths in the manifest. Workers get it."""
+
+    def open(self, path: str) -> BinaryIO: ...
+
+
+class NewFile:
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("xb")
+
+    def write(self, data: Any) -> int:
+        return self._file.write(data)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def close(self) -> None:
+        try:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        finally:
+            self._file.close()
+
+    def abandon(self) -> None:
+        self._file.close()
+
+
+@dataclass(frozen=True)
+class FolderStaging:
+    folder: str
+
+    def attempt(self) -> FolderStaging:
+        return FolderStaging(f"{self.folder}/{uuid.uuid4().hex}")
+
+    def start(self, path: str) -> tuple[NewFile, dict[str, str]]:
+        staged = Path(self.folder) / path
+        return NewFile(staged), {"path": path, "staged": str(staged)}
+
+    def clear(self) -> None:
+        if os.path.exists(self.folder):
+            shutil.rmtree(self.folder)
+
+
+@dataclass(frozen=True)
+class FolderFiles:
+    root: str
+
+    def open(self, path: str) -> BinaryIO:
+        return (Path(self.root) / path).open("rb")
+
+
 class Target:
+    """In a folder. One in an object store is a StoreTarget."""
+
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.where = str(root)
+        self.files = FolderFiles(str(root))
         self.own = root / OWN
         self.runs = self.own / "runs"
         self.staging = self.own / "staging"
@@ -145,6 +229,27 @@ class Target:
             for path in sorted((self.root / top).rglob("*.parquet")):
                 yield str(path.relative_to(self.root))
 
+    # The manifest
+
+    def exists(self) -> bool:
+        return self.manifest.exists()
+
+    @property
+    def manifest_name(self) -> str:
+        return str(self.manifest)
+
+    def manifest_text(self) -> str | None:
+        try:
+            return self.manifest.read_text()
+        except FileNotFoundError:
+            return None
+
+    def save_manifest(self, text: str) -> None:
+        make_folder(self.own)
+        write_durably(self.manifest, text)
+
+    # Plans
+
     def plan_path(self, run: str) -> Path:
         return self.runs / run / "plan.json"
 
@@ -152,3 +257,36 @@ class Target:
         path = self.plan_path(plan["id"])
         make_folder(path.parent)
         write_durably(path, json.dumps(plan, indent=1) + "\n")
+
+    def plans(self, sequence: int) -> Iterator[dict[str, Any]]:
+        """Those that would become this commit."""
+        for path in sorted(self.runs.glob(f"*-{sequence:06d}/plan.json")):
+            yield json.loads(path.read_text())
+
+    def forget_plan(self, run: str) -> None:
+        shutil.rmtree(self.runs / run)
+
+    def forget_plans(self, kept: int) -> None:
+        for path in sorted(self.runs.glob("*/plan.json"))[:-kept]:
+            self.forget_plan(path.parent.name)
+
+    # Marks of hours
+
+    def write(self, name: str, text: str) -> None:
+        path = self.root / name
+        make_folder(path.parent)
+        write_durably(path, text)
+
+    def present(self, names: Iterable[str]) -> set[str]:
+        return {name for name in names if (self.root / name).exists()}
+
+    def delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            (self.root / name).unlink(missing_ok=True)
+
+    # Data
+
+    def staging_of(self, run: str) -> FolderStaging:
+        folder = self.staging / run
+        make_folder(folder)
+        return FolderStaging(str(folder))

@@ -14,7 +14,7 @@ from typing import Any
 
 from appliance.cli.remote.output import cell
 from appliance_spark import export_manifest
-from appliance_spark.export_layout import Target
+from appliance_spark.export_store_target import AnyTarget
 
 BATCH = 1000  # records in memory
 SHOWN_MAX = 60  # characters of a value in the table
@@ -22,7 +22,7 @@ COLUMNS = ("partition", "offset", "timestamp", "key", "value", "headers", "reaso
 HEADS = ("TOPIC", "PARTITION", "OFFSET", "TIME", "REASON", "VALUE")
 
 
-def read(target: Target, topics: tuple[str, ...], limit: int) -> Iterator[dict[str, Any]]:
+def read(target: AnyTarget, topics: tuple[str, ...], limit: int) -> Iterator[dict[str, Any]]:
     """The newest files first, each in the order of offsets. Only committed ones."""
     manifest = export_manifest.load_known(target)
     files = [each for each in reversed(manifest["files"])
@@ -30,10 +30,10 @@ def read(target: Target, topics: tuple[str, ...], limit: int) -> Iterator[dict[s
     return islice((row for file in files for row in _rows(target, file)), limit)
 
 
-def _rows(target: Target, file: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _rows(target: AnyTarget, file: dict[str, Any]) -> Iterator[dict[str, Any]]:
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(target.root / file["path"]) as opened:
+    with target.files.open(file["path"]) as data, pq.ParquetFile(data) as opened:
         for batch in opened.iter_batches(BATCH, columns=[*COLUMNS]):
             for row in batch.to_pylist():
                 yield {"topic": file["topic"], **row}

@@ -1,5 +1,5 @@
-"""The manifest of a target: its files, and the position of each partition. One file, replaced by
-one rename, so that data and positions are committed together.
+"""The manifest of a target: its files, and the position of each partition. It is written by one
+step (a rename, or a new object), so that data and positions are committed together.
 
 Nothing else counts. A file outside the manifest is left from a killed run, and the next run removes
 it; a run starts at the manifest's positions. The broker gets a report afterwards, which can be
@@ -14,7 +14,8 @@ from typing import Any
 
 from appliance_spark import export_json
 from appliance_spark.export_hours import Layout
-from appliance_spark.export_layout import ExportFailed, Target, write_durably
+from appliance_spark.export_layout import ExportFailed
+from appliance_spark.export_store_target import AnyTarget
 
 FORMAT = 1
 OF_LAYOUTS = 2  # a topic is not by the hour in UTC: an older version would mix both in its folder
@@ -41,42 +42,44 @@ def empty() -> Manifest:
     }
 
 
-def load(target: Target) -> Manifest:
-    try:
-        found: Manifest = json.loads(target.manifest.read_text())
-    except FileNotFoundError:
+def load(target: AnyTarget) -> Manifest:
+    text = target.manifest_text()
+    if text is None:
         return empty()
+    try:
+        found: Manifest = json.loads(text)
     except ValueError as error:
-        raise ExportFailed(f"{target.manifest} is not JSON: {error}") from error
+        raise ExportFailed(f"{target.manifest_name} is not JSON: {error}") from error
     if found.get("format") not in (FORMAT, OF_LAYOUTS):
         raise ExportFailed(
-            f"{target.manifest} has format {found.get('format')}, wanted {FORMAT} or "
+            f"{target.manifest_name} has format {found.get('format')}, wanted {FORMAT} or "
             f"{OF_LAYOUTS}: another version "
             "of the appliance wrote it. Nothing was changed; export with that version"
         )
     return {"id": None, **found}
 
 
-def load_known(target: Target) -> Manifest:
+def load_known(target: AnyTarget) -> Manifest:
     """The manifest of an existing target: a misspelt folder is an error, not an empty target."""
-    if not target.manifest.exists():
+    if not target.exists():
         check_bare(target)
-        raise ExportFailed(f"{target.root} has no export: there is no {target.manifest}")
+        raise ExportFailed(
+            f"{target.where} has no export: there is no {target.manifest_name}")
     return load(target)
 
 
-def check_bare(target: Target) -> None:
+def check_bare(target: AnyTarget) -> None:
     """A target without a manifest must not have files."""
     found = next(target.data_files(), None)
     if found is not None:
         raise ExportFailed(
-            f"{target.root} has files such as {found}, but no {target.manifest}. Bring it back "
-            "from a copy, or export into a new target"
+            f"{target.where} has files such as {found}, but no {target.manifest_name}. Bring it "
+            "back from a copy, or export into a new target"
         )
 
 
-def save(target: Target, manifest: Manifest) -> None:
-    write_durably(target.manifest, json.dumps(manifest, separators=(",", ":")) + "\n")
+def save(target: AnyTarget, manifest: Manifest) -> None:
+    target.save_manifest(json.dumps(manifest, separators=(",", ":")) + "\n")
 
 
 def position(manifest: Manifest, topic: str) -> dict[int, int]:

@@ -3,6 +3,7 @@ state or in its new one; the next run sweeps the rest.
 
     1 lock, sweep         2 plan.json: offsets      3 tasks write into staging, synced
     4 balance             5 files renamed           6 manifest renamed: this is the commit
+                            (in a store: nothing)     (in a store: a new object)
     7 _SUCCESS, the tables, staging removed, report to the broker; all can be repeated
 """
 
@@ -15,17 +16,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from appliance_spark import (
     export_balance,
-    export_generation,
     export_infer,
     export_json,
     export_manifest,
     export_outcome,
     export_plan,
+    export_publish,
     export_registry,
     export_schema,
     export_tables,
@@ -33,14 +33,9 @@ from appliance_spark import (
 )
 from appliance_spark.export_broker import AdminPort, BrokerRefused
 from appliance_spark.export_hours import check_way
-from appliance_spark.export_layout import (
-    ExportFailed,
-    Target,
-    make_folder,
-    move_durably,
-    write_durably,
-)
+from appliance_spark.export_layout import ExportFailed
 from appliance_spark.export_plan import Plan, Wanted
+from appliance_spark.export_store_target import AnyTarget
 from appliance_spark.export_write import Writing
 
 if TYPE_CHECKING:
@@ -57,7 +52,7 @@ Say = Callable[[str], None]
 class Job:
     """A run of one export: topics, range, target."""
 
-    target: Target
+    target: AnyTarget
     broker: AdminPort
     wanted: Wanted
     name: str | None = None  # of the definition in the broker, which gets the report
@@ -96,7 +91,7 @@ def run(job: Job, spark: Callable[[], SparkSession], say: Say) -> dict[str, Any]
     with job.target.locked():
         manifest = export_tables.keep(
             job.target, opened(job.target), job.table, job.has_delta)
-        swept = sweep(job.target, manifest)
+        swept = export_publish.sweep(job.target, manifest)
         if swept:
             say(f"swept {swept} files of a stopped run")
         plan, is_old = _plan(job, manifest)
@@ -135,15 +130,14 @@ def _carried_out(
     job: Job, manifest: dict[str, Any], plan: Plan, spark: Callable[[], SparkSession], say: Say
 ) -> dict[str, Any]:
     _hold(job, plan, say, "from")
-    staging = job.target.staging / plan["id"]
+    staging = job.target.staging_of(plan["id"])
     done: list[dict[str, Any]] = []
     try:
         if plan["splits"]:
-            make_folder(staging)
             session = spark()
             _pin_schemas(job, manifest, plan, session, say)
             writing = Writing(plan["partition_by"], plan.get("file_bytes"))
-            work = partial(export_tasks.write, job.reading, str(staging), writing)
+            work = partial(export_tasks.write, job.reading, staging, writing)
             done = export_tasks.spread(session, _tasks(plan), work)
         summary = commit(job, manifest, plan, done)
         export_tables.follow(job.target, export_manifest.load(job.target), say)
@@ -161,7 +155,7 @@ def check_target(job: Job) -> None:
         _check_begun(job)
     elif not job.accepts_target:
         _check_known(job)
-    if not job.target.manifest.exists():  # none is made for a topic, or of a broker, that is none
+    if not job.target.exists():  # none is made for a topic, or of a broker, that is none
         _check_topics(job)
 
 
@@ -172,13 +166,13 @@ def _check_topics(job: Job) -> None:
 
 def _check_begun(job: Job) -> None:
     """Only the target knows its exports, so a person confirms a new one once."""
-    if not job.target.manifest.exists():
+    if not job.target.exists():
         export_manifest.check_bare(job.target)
     manifest = export_manifest.load(job.target)
     wanted, there = set(job.wanted.topics), set(manifest["topics"])
     if wanted & there:
         if job.begins:
-            raise ExportFailed(f"{job.target.root} has exported {_some(wanted & there)} already: "
+            raise ExportFailed(f"{job.target.where} has exported {_some(wanted & there)} already: "
                                "run it without --new-target")
         return
     if job.begins or (manifest["id"] is not None and not there):  # its first run was stopped
@@ -186,7 +180,7 @@ def _check_begun(job: Job) -> None:
     _check_topics(job)  # a misspelt topic is not new
     has = f"exports of {_some(there)}" if there else "no export"
     raise ExportFailed(
-        f"{job.target.root} has {has}, wanted one of {_some(wanted)}. If there was one: is its "
+        f"{job.target.where} has {has}, wanted one of {_some(wanted)}. If there was one: is its "
         "file system mounted? If it is to begin here: the same once with --new-target")
 
 
@@ -198,23 +192,22 @@ def _check_known(job: Job) -> None:
     assert job.name is not None
     last = job.broker.definition(job.name)["status"]["last_success"] or {}
     known = (last.get("plan") or {}).get("target")
-    if not known or known["path"] != str(job.target.root):  # a new target, by a new definition
+    if not known or known["path"] != job.target.where:  # a new target, by a new definition
         return
     found = export_manifest.load(job.target)
     told = f"run {last['id']} left it as {known['id']} at commit {known['sequence']}"
     if found["id"] is None or found["id"] != known["id"] or found["sequence"] < known["sequence"]:
         here = f"{found['id']} at commit {found['sequence']}" if found["id"] else "no export"
         raise ExportFailed(
-            f"{job.target.root} is not the target that export {job.name} has written: {told}, and "
+            f"{job.target.where} is not the target that export {job.name} has written: {told}, and "
             f"there is {here} now. Is its file system mounted? If it is to go on with this one: "
             f"appliance export run --name {job.name} --accept-target")
 
 
-def opened(target: Target) -> dict[str, Any]:
+def opened(target: AnyTarget) -> dict[str, Any]:
     """The manifest, which a new target gets at once: a target without one has lost it."""
-    if not target.manifest.exists():
+    if not target.exists():
         export_manifest.check_bare(target)
-        make_folder(target.own)
         export_manifest.save(target, export_manifest.empty())
     manifest = export_manifest.load(target)
     if manifest["id"] is None:
@@ -223,37 +216,20 @@ def opened(target: Target) -> dict[str, Any]:
     return manifest
 
 
-def sweep(target: Target, manifest: dict[str, Any]) -> int:
-    """Files outside the manifest: their run was stopped before its commit."""
-    export_generation.agree(target, manifest)
-    known = {each["path"] for each in (*manifest["files"], *manifest["retired"])}
-    lost = [path for path in target.data_files() if path not in known]
-    for path in lost:
-        (target.root / path).unlink()
-    export_tasks.clear(target.staging)
-    for folder in manifest["hours"]:
-        _mark(target, folder, manifest)
-    return len(lost)
-
-
 def _plan(job: Job, manifest: dict[str, Any]) -> tuple[Plan, bool]:
     """The plan of a stopped run, if a new plan would be the same, otherwise the new plan, which
     includes the stopped one's range."""
     plan = export_plan.make(job.broker, job.wanted, manifest, job.now_ms())
     for topic in plan["topics"]:
         export_schema.check_change(manifest, topic["topic"], topic["schema"])
-    for path in sorted(job.target.runs.glob("*/plan.json")):
-        old = json.loads(path.read_text())
-        if old["sequence"] != plan["sequence"]:
-            continue
+    for old in job.target.plans(plan["sequence"]):
         if export_plan.is_same(old, plan):
             export_plan.check_splits(old)
             return {**old, "due_ms": None, "missed": 0, "reason": plan["reason"]}, True
-        export_tasks.clear(path.parent)
+        job.target.forget_plan(old["id"])
     export_plan.check_splits(plan)
     job.target.store_plan(plan)
-    for path in sorted(job.target.runs.glob("*/plan.json"))[: -export_manifest.RUNS_KEPT]:
-        export_tasks.clear(path.parent)
+    job.target.forget_plans(export_manifest.RUNS_KEPT)
     return plan, False
 
 
@@ -304,33 +280,16 @@ def commit(
     export_balance.check_dead_letters(partitions, job.dead_letter_share, letters)
     files = [file for split in done for file in split["files"]]
     new = export_manifest.committed(
-        manifest, plan, [_without_staged(file) for file in files], partitions, job.now_ms()
+        manifest, plan, [export_publish.entry(file) for file in files], partitions, job.now_ms()
     )
     finished = export_manifest.finished_hours(new, plan, job.grace_ms)
     new["hours"] |= dict.fromkeys(finished, plan["sequence"])
-    export_generation.begin(job.target, [file["path"] for file in files])
-    for folder in {file["folder"] for file in files}:
-        (job.target.root / folder / "_SUCCESS").unlink(missing_ok=True)
-    move_durably([(Path(file["staged"]), job.target.root / file["path"]) for file in files])
+    job.target.delete(export_publish.mark_of(folder)
+                      for folder in {file["folder"] for file in files} & manifest["hours"].keys())
+    export_publish.place(job.target, files)
     export_manifest.save(job.target, new)
-    for folder in finished:
-        _mark(job.target, folder, new)
+    export_publish.mark(job.target, finished, new)
     return {**new["runs"][-1], "letters": letters}
-
-
-def _without_staged(file: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in file.items() if name != "staged"}
-
-
-def _mark(target: Target, folder: str, manifest: dict[str, Any]) -> None:
-    path = target.root / folder / "_SUCCESS"
-    if path.exists():
-        return
-    make_folder(path.parent)
-    mine = [f for f in manifest["files"] if f["folder"] == folder and not f["is_dead_letter"]]
-    told = {"commit": manifest["hours"][folder], "files": len(mine),
-            "rows": sum(file["rows"] for file in mine)}
-    write_durably(path, json.dumps(told) + "\n")
 
 
 # Reports to the broker
@@ -360,7 +319,7 @@ def _tell(job: Job, say: Say, row: dict[str, Any]) -> None:
         kept.pop("letters", None)
     manifest = export_manifest.load(job.target)
     kept["plan"] = {**kept["plan"], "target": {
-        "id": manifest["id"], "path": str(job.target.root), "sequence": manifest["sequence"]}}
+        "id": manifest["id"], "path": job.target.where, "sequence": manifest["sequence"]}}
     named = ("topic", "partition", "from", "to", "rows", "dead_letters", "missing")
     kept["partitions"] = [{name: part[name] for name in named} for part in row["partitions"]]
     try:

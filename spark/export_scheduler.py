@@ -17,9 +17,10 @@ from typing import Any
 from appliance.process.bound_child import bound
 from appliance_spark import export_manifest
 from appliance_spark.export_broker import AdminPort
-from appliance_spark.export_layout import ExportFailed, Target, target_path, text_of
+from appliance_spark.export_layout import ExportFailed, text_of
 from appliance_spark.export_outcome import Outcomes
 from appliance_spark.export_schedule import Export, schedule_of
+from appliance_spark.export_store_target import target_of
 
 POLL_S = 1.0
 READ_AGAIN_S = 60.0
@@ -57,7 +58,7 @@ def _is_definition(given: Any) -> bool:
 def last_due(definition: dict[str, Any], now: float) -> float:
     """The time up to which the target followed its schedule. Before its first scheduled run: since
     when it was defined, or since somebody ran it; an export of a file starts now."""
-    runs = export_manifest.load(Target(target_path(definition["target"])))["runs"]
+    runs = export_manifest.load(target_of(definition["target"]))["runs"]
     kept: list[float] = [run["due_ms"] / 1000 for run in runs if run["due_ms"] is not None]
     if kept:
         return max(kept)

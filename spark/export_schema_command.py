@@ -26,7 +26,8 @@ from appliance_spark.export_command_options import (
     with_json,
     with_registry,
 )
-from appliance_spark.export_layout import Target, target_path, text_of, write_durably
+from appliance_spark.export_layout import text_of, write_durably
+from appliance_spark.export_store_target import target_of
 
 with_sample = options(
     click.option("--propose", "proposes", is_flag=True,
@@ -50,7 +51,8 @@ with_sample = options(
 
 @click.command(cls=Command)
 @click.argument("topic")
-@click.option("--target", metavar="DIR", help="A folder that all Spark workers see.")
+@click.option("--target", metavar="DIR|URL",
+              help="A folder that all Spark workers see, or s3://BUCKET/FOLDER.")
 @click.option("--set", "file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="Use this schema from the next run on and infer nothing more.")
 @click.option("--infer-again", "infers", is_flag=True,
@@ -74,7 +76,7 @@ def schema(topic: str, target: str | None, file: Path | None, infers: bool, keep
         raise click.UsageError("wanted --target, or --propose")
     if file and infers:
         raise click.UsageError("--set does not go with --infer-again")
-    into = Target(target_path(target))
+    into = target_of(target)
     if file or infers:
         export_manifest.load_known(into)  # the lock would create a misspelt folder
         with into.locked():

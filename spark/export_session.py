@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MASTER = "local[*,4]"  # all cores, and four attempts per task as on a cluster
 POLL_S = 0.3
-TASKS = ("appliance_spark.export_tasks",)
+TASKS = ("appliance_spark.export_tasks", "appliance_spark.export_store_target")
 OF_REGISTRY = ("appliance.config",)
 
 

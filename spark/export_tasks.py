@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import quote
 
 from appliance.record._batch import headers
@@ -29,7 +28,7 @@ from appliance_spark import (
 )
 from appliance_spark.columns import TYPES, Column
 from appliance_spark.endpoint import PASSING, Endpoint, meant, pause
-from appliance_spark.export_layout import ExportFailed
+from appliance_spark.export_layout import ExportFailed, Files, Staging
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -95,11 +94,11 @@ def cause_in(text: str) -> str:
 # The tasks
 
 def write(
-    reading: Reading, staging: str, writing: export_write.Writing, task: Task
+    reading: Reading, staging: Staging, writing: export_write.Writing, task: Task
 ) -> Any:
     """Writes a split to Parquet, and returns the result of each of its offsets."""
     done = export_write.write_split(
-        Path(staging), task, task["schema"], writing, reading.batches(task), reading.registry
+        staging, task, task["schema"], writing, reading.batches(task), reading.registry
     )
     holes = done.pop("holes")
     done["gone"] = explained(reading, task, holes) if holes else {}
@@ -142,7 +141,7 @@ def recount(reading: Reading, task: Task) -> Any:
     return {"rows": rows, "hash": f"{words % export_hash.WORDS:016x}"}
 
 
-def compare_thinned(root: str, reading: Reading, task: Task) -> Any:
+def compare_thinned(of: Files, reading: Reading, task: Task) -> Any:
     """Checks that compaction left only exported, unchanged records. If files have no whole records,
     it compares only offsets."""
     import pyarrow.compute as pc
@@ -150,7 +149,7 @@ def compare_thinned(root: str, reading: Reading, task: Task) -> Any:
     left = _by_offset(
         (batch.column("offset"), export_hash.hashes(batch, task["partition"]))
         for batch in reading.batches(task))
-    exported = _by_offset(pair for file in task["files"] for pair in _exported(root, task, file))
+    exported = _by_offset(pair for file in task["files"] for pair in _exported(of, task, file))
     at = pc.index_in(left["offset"], exported["offset"])
     unknown = left["offset"].filter(pc.is_null(at))
     changed = left["offset"].filter(pc.not_equal(left["hash"], exported["hash"].take(at)))
@@ -171,7 +170,7 @@ def _by_offset(pairs: Iterable[tuple[pa.Array, pa.Array]]) -> pa.Table:
     return pa.Table.from_batches(batches, shape).combine_chunks()
 
 
-def _exported(root: str, task: Task, file: dict[str, Any]) -> Iterator[tuple[pa.Array, pa.Array]]:
+def _exported(of: Files, task: Task, file: dict[str, Any]) -> Iterator[tuple[pa.Array, pa.Array]]:
     """Offsets and hashes of a split's records in one file, without reading other ranges."""
     import pyarrow as pa
     import pyarrow.dataset as ds
@@ -180,26 +179,33 @@ def _exported(root: str, task: Task, file: dict[str, Any]) -> Iterator[tuple[pa.
     offset, number = ds.field(f"{prefix}offset"), ds.field(f"{prefix}partition")
     mine = (number == task["partition"]) & (offset >= task["from"]) & (offset < task["to"])
     columns = None if file["has_records"] else [f"{prefix}offset"]
-    opened = ds.dataset(Path(root) / file["path"], format="parquet")
-    for batch in opened.to_batches(columns=columns, filter=mine):
-        offsets = batch.column(f"{prefix}offset")
-        yield offsets, (export_hash.hashes(batch, task["partition"]) if file["has_records"]
-                        else pa.nulls(len(offsets), pa.uint64()))
+    with of.open(file["path"]) as opened:
+        fragment = ds.ParquetFileFormat().make_fragment(opened)
+        for batch in fragment.to_batches(columns=columns, filter=mine):
+            offsets = batch.column(f"{prefix}offset")
+            yield offsets, (export_hash.hashes(batch, task["partition"]) if file["has_records"]
+                            else pa.nulls(len(offsets), pa.uint64()))
 
 
-def check_file(root: str, task: Task) -> Any:
+def check_file(of: Files, task: Task) -> Any:
     """The difference between a file and the manifest; null if none."""
+    try:
+        with of.open(task["path"]) as opened:
+            return _checked(opened, task)
+    except FileNotFoundError:
+        return "is missing"
+
+
+def _checked(opened: BinaryIO, task: Task) -> str | None:
     import pyarrow.parquet as pq
 
-    path = Path(root) / task["path"]
-    if not path.exists():
-        return "is missing"
-    digest = export_write.digest_of(path)
+    digest = export_write.digest_of(opened)
+    opened.seek(0)
     if digest != task["digest"]:
-        rows = rows_or_none(path)
+        rows = rows_or_none(opened)
         return f"has changed: digest {digest}, {rows} rows; wanted {task['digest']}, {task['rows']}"
     parts = [dict.fromkeys(("rows", "words"), 0) for _ in task["ranges"]]
-    with pq.ParquetFile(path) as file:
+    with pq.ParquetFile(opened) as file:
         for batch in file.iter_batches():
             _count(batch, task, parts)
     for part, found in zip(task["ranges"], parts, strict=True):
@@ -210,7 +216,7 @@ def check_file(root: str, task: Task) -> Any:
     return None
 
 
-def rows_or_none(path: Path) -> int | None:
+def rows_or_none(path: Path | BinaryIO) -> int | None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -237,17 +243,17 @@ def _count(batch: pa.RecordBatch, task: Task, parts: list[dict[str, int]]) -> No
             found["words"] += export_hash.sum_of(words)
 
 
-def merge(root: str, staging: str, task: Task) -> Any:
+def merge(of: Files, staging: Staging, task: Task) -> Any:
     """Merges files into one, in the order of partition and offset, a row group at a time."""
     import pyarrow.parquet as pq
 
-    shapes = [pq.read_schema(Path(root) / each["path"]) for each in task["files"]]
+    shapes = [_shape(of, each["path"]) for each in task["files"]]
     if any(shape != shapes[0] for shape in shapes):
         return None
-    made = export_write.PartFile(Path(staging) / task["path"], shapes[0])
+    made = export_write.PartFile(staging.attempt(), task["path"], shapes[0])
     try:
         for each in task["files"]:
-            with pq.ParquetFile(Path(root) / each["path"]) as file:
+            with of.open(each["path"]) as opened, pq.ParquetFile(opened) as file:
                 for batch in file.iter_batches():
                     made.add(batch)
         written = made.close()
@@ -257,7 +263,14 @@ def merge(root: str, staging: str, task: Task) -> Any:
     ranges = _joined([part for each in task["files"] for part in each["ranges"]])
     alike = ("topic", "folder", "is_dead_letter", "schema_version")
     kept = {name: task["files"][0][name] for name in alike if name in task["files"][0]}
-    return {**written, **kept, "path": task["path"], "ranges": ranges}
+    return {**written, **kept, "ranges": ranges}
+
+
+def _shape(of: Files, path: str) -> pa.Schema:
+    import pyarrow.parquet as pq
+
+    with of.open(path) as opened:
+        return pq.read_schema(opened)
 
 
 def _joined(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -339,7 +352,6 @@ def _records(frame: bytearray, start: int, end: int, aborted: Aborted | None) ->
 
 # Cleanup
 
-def clear(folder: Path) -> None:
+def clear(staging: Staging) -> None:
     """Removes what stopped tasks left."""
-    if folder.exists():
-        shutil.rmtree(folder)
+    staging.clear()

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from appliance_spark import export_generation, export_manifest, export_tables, export_tasks
 from appliance_spark.export_broker import AdminPort
 from appliance_spark.export_layout import Target
+from appliance_spark.export_store_target import AnyTarget
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,15 +39,17 @@ class Verdict:
 
 
 def verify(
-    target: Target, spark: Callable[[], SparkSession], broker: AdminPort | None, retries: int
+    target: AnyTarget, spark: Callable[[], SparkSession], broker: AdminPort | None, retries: int
 ) -> Verdict:
     """Without a broker the log is not checked."""
-    has_files = next(target.data_files(), None) is not None  # then each of them is a problem
+    has_files = isinstance(target, Target) and next(target.data_files(), None) is not None
+    # of a folder's readers: then each of them is a problem
     manifest = (export_manifest.load if has_files else export_manifest.load_known)(target)
     if broker is not None:
         broker.topics()  # fails before Spark starts if the broker is not there
     verdict = Verdict(len(manifest["files"]), sum(f["rows"] for f in manifest["files"]))
-    verdict.problems += listed(target, manifest)
+    if isinstance(target, Target):  # readers of a store take the manifest's files alone
+        verdict.problems += listed(target, manifest)
     verdict.problems += covered(manifest)
     verdict.problems += export_tables.problems(target, manifest)
     broken = damaged(target, manifest, spark())
@@ -59,12 +62,12 @@ def verify(
 
 
 def damaged(
-    target: Target, manifest: dict[str, Any], spark: SparkSession
+    target: AnyTarget, manifest: dict[str, Any], spark: SparkSession
 ) -> list[tuple[dict[str, Any], str]]:
     """Files that have changed, with the difference."""
     tasks = [{**file, "has_records": has_records(manifest, file)} for file in manifest["files"]]
     found = export_tasks.spread(
-        spark, tasks, partial(export_tasks.check_file, str(target.root)))
+        spark, tasks, partial(export_tasks.check_file, target.files))
     return [(file, f"{file['path']} {text}")
             for file, text in zip(manifest["files"], found, strict=True) if text]
 
@@ -116,7 +119,7 @@ def covered(manifest: dict[str, Any]) -> list[str]:
 class Comparison:
     """Compares one topic of a target with its log."""
 
-    target: Target
+    target: AnyTarget
     manifest: dict[str, Any]
     topic: str
     spark: SparkSession
@@ -185,7 +188,7 @@ class Comparison:
                                  f"the log, which are not compared: {lost[0]} is not whole")
             else:
                 tasks.append({**task, "files": files})
-        work = partial(export_tasks.compare_thinned, str(self.target.root), self._reading)
+        work = partial(export_tasks.compare_thinned, self.target.files, self._reading)
         for task, left in zip(tasks, self._spread(tasks, work), strict=True):
             self.verdict.rows_compared += left["rows"]
             self.verdict.rows_compacted += left["compacted"]

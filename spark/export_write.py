@@ -1,23 +1,20 @@
 """One task of a run, in an executor: reads, hashes, decodes and writes a split, a file per folder.
 
-The files go to the staging folder under a name of this attempt alone, so a repeated task is
-harmless: the driver uses the files of the attempt that Spark reports.
+The files have names of this attempt alone, so a repeated task is harmless: the driver uses the
+files of the attempt that Spark reports.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
-import uuid
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from appliance_spark import export_hash, export_layout, export_registry, export_rows
 from appliance_spark.export_hours import Layout, by_timestamp
-from appliance_spark.export_layout import ExportFailed
+from appliance_spark.export_layout import ExportFailed, Sink, Staging
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,11 +30,10 @@ DIGEST_SIZE = 16
 
 
 class DigestFile:
-    """A new file with the digest of its bytes, on the disk when it is closed."""
+    """A new file with the digest of its bytes."""
 
-    def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("xb")
+    def __init__(self, file: Sink) -> None:
+        self._file = file
         self._digest = hashlib.blake2b(digest_size=DIGEST_SIZE)
         self.closed = False
 
@@ -49,41 +45,40 @@ class DigestFile:
         return self._file.tell()
 
     def flush(self) -> None:
-        self._file.flush()
+        """The writer of Parquet calls it; the end decides."""
 
     def close(self) -> None:
         if not self.closed:
             self.closed = True
-            try:
-                self._file.flush()
-                os.fsync(self._file.fileno())
-            finally:
-                self._file.close()
+            self._file.close()
+
+    def abandon(self) -> None:
+        self.closed = True
+        self._file.abandon()
 
     @property
     def digest(self) -> str:
         return self._digest.hexdigest()
 
 
-def digest_of(path: Path) -> str:
+def digest_of(file: BinaryIO) -> str:
     digest = hashlib.blake2b(digest_size=DIGEST_SIZE)
-    with path.open("rb") as file:
-        while data := file.read(1 << 20):
-            digest.update(data)
+    while data := file.read(1 << 20):
+        digest.update(data)
     return digest.hexdigest()
 
 
 class PartFile:
-    """A Parquet file in the staging folder, written by row groups."""
+    """A Parquet file of an attempt, written by row groups."""
 
-    def __init__(self, staged: Path, shape: pa.Schema) -> None:
+    def __init__(self, staging: Staging, path: str, shape: pa.Schema) -> None:
         import pyarrow.parquet as pq
 
-        self.staged = staged
         self.size, self.rows = 0, 0
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
-        self._file = DigestFile(staged)
+        file, self._place = staging.start(path)
+        self._file = DigestFile(file)
         self._writer = pq.ParquetWriter(self._file, shape, compression="zstd", version="2.6")
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -112,11 +107,10 @@ class PartFile:
         self._writer.close()
         size = self._file.tell()
         self._file.close()
-        return {"staged": str(self.staged), "rows": self.rows, "bytes": size,
-                "digest": self._file.digest}
+        return {**self._place, "rows": self.rows, "bytes": size, "digest": self._file.digest}
 
     def abandon(self) -> None:
-        self._file.close()
+        self._file.abandon()
 
 
 @dataclass
@@ -160,15 +154,15 @@ class SplitFiles:
     Records wait in memory until they make a row group. So a split of a thousand folders, in any
     order, makes a file for each, one after the other; only what has no room is written before."""
 
-    def __init__(self, staging: Path, split: dict[str, Any], file_bytes: int | None) -> None:
-        self._staging = staging / uuid.uuid4().hex
+    def __init__(self, staging: Staging, split: dict[str, Any], file_bytes: int | None) -> None:
+        self._staging = staging.attempt()
         self._split = split
         self.layout = Layout.of(split.get("layout"))
         self._cut_at = file_bytes
         self._group_bytes = min(GROUP_BYTES, (file_bytes or GROUP_BYTES * 8) // GROUPS_OF_FILE)
         self._held: dict[Key, Group] = {}
         self._held_bytes = 0
-        self._open: OrderedDict[Key, tuple[PartFile, str, Group]] = OrderedDict()
+        self._open: OrderedDict[Key, tuple[PartFile, Group]] = OrderedDict()
         self._parts: dict[Key, int] = {}
         self.done: list[dict[str, Any]] = []
 
@@ -204,7 +198,7 @@ class SplitFiles:
         if key not in self._open:
             self._start(key, group.batches[0].schema)
         self._open.move_to_end(key)
-        file, _, tally = self._open[key]
+        file, tally = self._open[key]
         file.write(group.batches)
         tally.count(group.rows, group.hash, group.ends)
 
@@ -218,17 +212,17 @@ class SplitFiles:
             split["topic"], split["partition"], split["from"], split["to"], part
         )
         path = f"{export_layout.DEAD_LETTERS}/{folder}/{name}" if is_dead else f"{folder}/{name}"
-        self._open[key] = (PartFile(self._staging / path, shape), path, Group())
+        self._open[key] = (PartFile(self._staging, path, shape), Group())
 
     def _finish(self, key: Key) -> None:
-        file, path, tally = self._open.pop(key)
+        file, tally = self._open.pop(key)
         folder, is_dead = key
         part = {name: self._split[name] for name in ("partition", "from", "to")}
         part |= {"rows": tally.rows, "hash": f"{tally.hash:016x}",
                  "min_offset": tally.ends[0], "max_offset": tally.ends[1]}
         self.done.append(
-            {**file.close(), "path": path, "topic": self._split["topic"],
-             "folder": folder, "is_dead_letter": is_dead, "ranges": [part]}
+            {**file.close(), "topic": self._split["topic"], "folder": folder,
+             "is_dead_letter": is_dead, "ranges": [part]}
         )
 
     def close(self) -> list[dict[str, Any]]:
@@ -239,12 +233,12 @@ class SplitFiles:
         return sorted(self.done, key=lambda file: str(file["path"]))
 
     def abandon(self) -> None:
-        for file, _, _ in self._open.values():
+        for file, _ in self._open.values():
             file.abandon()
 
 
 def write_split(
-    staging: Path, split: dict[str, Any], schema: dict[str, Any], writing: Writing,
+    staging: Staging, split: dict[str, Any], schema: dict[str, Any], writing: Writing,
     batches: Iterator[pa.RecordBatch], registry: export_registry.Place | None = None,
 ) -> dict[str, Any]:
     """Reads the split to its end. Returns the driver's data for balance and manifest."""

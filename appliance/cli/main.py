@@ -76,8 +76,8 @@ def main() -> None:
 
 
 EXPORT_COMMANDS = (
-    "run", "list", "verify", "dead-letters", "backfill", "compact", "schema", "table", "schedule",
-    "when", "define", "set",
+    "run", "list", "files", "verify", "dead-letters", "backfill", "compact", "schema", "table",
+    "schedule", "when", "define", "set",
 )  # fmt: skip
 
 

@@ -13,6 +13,8 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
+from appliance.export.store_urls import UrlWrong, checked, is_url
+
 SCHEMA_MAX = 1 << 20  # characters of a schema: a thousand fields with their documentation
 GOT_MAX = 80  # characters of a value in a message
 SCHEMAS = ("raw", "json", "avro", "registry")
@@ -128,11 +130,18 @@ def check_options(options: Mapping[str, Any]) -> None:
 
 
 def check_target(target: str) -> None:
-    """An absolute path; the scheduler checks whether it may write there."""
+    """An absolute path, or the URL of a store; the scheduler checks whether it may write there."""
+    if is_url(target):
+        try:
+            checked(target)
+        except UrlWrong as error:
+            raise DefinitionWrong(f"target: {error}") from error
+        return
     path = PurePosixPath(target.removeprefix("file://"))
     if "\0" in target or ".." in path.parts or not path.is_absolute():
         raise DefinitionWrong(f"target: got {_got(target)}, wanted the absolute path of a folder, "
-                              "without `..`, which all Spark workers see")
+                              "without `..`, which all Spark workers see, or a URL as "
+                              "s3://BUCKET/FOLDER")
 
 
 def _got(value: Any) -> str:

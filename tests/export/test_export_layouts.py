@@ -17,7 +17,7 @@ import pytest
 from appliance_spark import export_compact, export_hours, export_manifest, export_plan, export_write
 from appliance_spark.export_generation import top_of
 from appliance_spark.export_hours import Layout
-from appliance_spark.export_layout import ExportFailed, Target
+from appliance_spark.export_layout import ExportFailed, FolderStaging, Target
 from appliance_spark.export_plan import Wanted
 from tests.export.test_export_parts import (
     BEGIN_MS,
@@ -285,7 +285,7 @@ def test_files_are_cut_near_their_size_and_no_small_one_is_left_behind(tmp_path:
 
 def test_the_rest_of_a_full_file_is_added_to_it(tmp_path: Path) -> None:
     files = export_write.SplitFiles(
-        tmp_path, {"topic": "t", "partition": 3, "from": 0, "to": 9}, MIB)
+        FolderStaging(str(tmp_path)), {"topic": "t", "partition": 3, "from": 0, "to": 9}, MIB)
     names = [each.name for each in SHAPE]
 
     def add(offset: int, size: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from io import BytesIO
 from typing import Any
 
 import pyarrow as pa
@@ -101,7 +102,7 @@ def rewritten(export: Export, change: Callable[[pa.Table], pa.Table]) -> None:
     words = export_hash.sum_of(export_hash.hashes(batch, 0))
     (part,) = file["ranges"]
     part |= {"rows": len(table), "hash": f"{words:016x}"}
-    file |= {"rows": len(table), "digest": export_write.digest_of(path)}
+    file |= {"rows": len(table), "digest": export_write.digest_of(BytesIO(path.read_bytes()))}
     export_manifest.save(export.target, manifest)
 
 

@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 from appliance_spark import export_delta, export_tables
 from appliance_spark.export import export
 from appliance_spark.export_layout import ExportFailed, Target
+from appliance_spark.export_store_target import StoreTarget
 from tests.support.duck import a_duck
 from tests.support.exported_target import Exported
 
@@ -180,4 +181,9 @@ def test_without_deltalake_a_run_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "deltalake", None)
     with pytest.raises(ExportFailed, match=r"pip install 'appliance-log\[delta\]'"):
-        export_delta.check(exported.manifest)
+        export_delta.check(exported.target, exported.manifest)
+
+
+def test_in_an_object_store_there_is_none_before_anything_is_written(exported: Deltaed) -> None:
+    with pytest.raises(ExportFailed, match=r"s3://lake/x: got a Delta table .* wanted one of a fo"):
+        export_tables.keep(StoreTarget("s3://lake/x"), exported.manifest, None, has_delta=True)

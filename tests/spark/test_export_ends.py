@@ -68,7 +68,7 @@ def run_here(place: Place, spark: SparkSession, retries: int = 20) -> None:
     """Runs like the command, in the shared session."""
     port = AdminPort(place.broker.admin)
     with export_outcome.told("daily", port):
-        definition = export_definition.of_broker(port.definition("daily"), (place.root,))
+        definition = export_definition.of_broker(port.definition("daily"), (str(place.root),))
         job = export_definition.job_of(definition, port)
         job = export_run.replace(job, retries=retries)
         export_run.run(job, lambda: spark, lambda text: None)

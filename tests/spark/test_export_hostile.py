@@ -13,7 +13,13 @@ import pytest
 from click.testing import CliRunner
 
 from appliance.cli.main import main
-from appliance_spark import export_compact, export_iceberg, export_manifest, export_run
+from appliance_spark import (
+    export_compact,
+    export_iceberg,
+    export_manifest,
+    export_publish,
+    export_run,
+)
 from appliance_spark.export_layout import ExportFailed
 from tests.spark.test_export_schema import GOOD, GOOD_TYPE, HOSTILE
 from tests.support.duck import a_duck
@@ -120,7 +126,7 @@ def test_a_stopped_run_does_not_bring_the_old_schema_back(
     spoiled: Export, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        killed_at(patch, export_run, "move_durably", False)
+        killed_at(patch, export_publish, "move_durably", False)
         with pytest.raises(Killed):
             spoiled.run(schema=JSON)
     told(spoiled, "--infer-again", "--keep-old-files")

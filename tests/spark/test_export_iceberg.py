@@ -170,7 +170,7 @@ def test_without_pyiceberg_a_run_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyiceberg.catalog.sql", None)
     with pytest.raises(ExportFailed, match=r"pip install 'appliance-log\[iceberg\]'"):
-        export_iceberg.check(exported.manifest)
+        export_iceberg.check(exported.target, exported.manifest)
 
 
 @pytest.mark.parametrize("name", ["clicks", ".clicks", "lake."])

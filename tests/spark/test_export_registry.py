@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from appliance.cli.main import main
 from appliance_spark import export_infer, export_registry, export_run, export_schema
-from appliance_spark.export_layout import ExportFailed
+from appliance_spark.export_layout import ExportFailed, FolderStaging
 from appliance_spark.export_plan import Wanted
 from appliance_spark.export_registry import Place
 from appliance_spark.export_write import Writing, write_split
@@ -52,7 +52,8 @@ def exported(folder: Path, place: Place, *values: bytes | None) -> dict[str, Any
     kind = export_schema.settled(None, [tally])[0]
     schema = {"mode": "registry", **kind}
     split = split_of(0, len(values))
-    return write_split(folder, split, schema, Writing("timestamp"), iter([batch]), place)
+    staging = FolderStaging(str(folder))
+    return write_split(staging, split, schema, Writing("timestamp"), iter([batch]), place)
 
 
 def fields_of(row: dict[str, Any]) -> dict[str, Any]:
@@ -190,7 +191,7 @@ def test_a_run_fails_while_the_registry_refuses_and_the_next_has_every_record(
     def run(place: Place | None) -> dict[str, Any]:
         wanted = Wanted((export.topic,), schema={"mode": "registry"})
         job = export_run.Job(export.target, export.broker, wanted, registry=place,
-                             begins=not export.target.manifest.exists())
+                             begins=not export.target.exists())
         return export_run.run(job, lambda: export.spark, export.said.append)
 
     with pytest.raises(ExportFailed, match="wants the address of the registry"):

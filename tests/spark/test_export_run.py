@@ -22,6 +22,7 @@ from appliance_spark import (
     export_compact,
     export_definition,
     export_manifest,
+    export_publish,
     export_run,
     export_tasks,
 )
@@ -38,7 +39,7 @@ def half_moved(patch: pytest.MonkeyPatch) -> None:
             source.replace(to)
         raise Killed("half of the files are moved")
 
-    patch.setattr(export_run, "move_durably", move)
+    patch.setattr(export_publish, "move_durably", move)
     patch.setattr(export_run.export_tasks, "clear", lambda folder: None)
 
 
@@ -82,7 +83,7 @@ def test_a_run_killed_at_any_step_neither_loses_nor_repeats_a_record(make: Make)
 def test_a_stopped_run_gives_the_files_it_had_planned_and_then_what_came_since(make: Make) -> None:
     export = make("again")
     send(export, 300)
-    export.run_killed(lambda patch: killed_at(patch, export_run, "move_durably", True))
+    export.run_killed(lambda patch: killed_at(patch, export_publish, "move_durably", True))
     paths = list(export.target.data_files())
     before = {path: (export.target.root / path).read_bytes() for path in paths}
     send(export, 10, 300)  # is not in the plan

@@ -8,14 +8,16 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from appliance_spark import export_run, export_verify
+from appliance_spark import export_files, export_run, export_verify
 from appliance_spark.export_broker import AdminPort
 from appliance_spark.export_layout import Target
 from appliance_spark.export_plan import Wanted
+from appliance_spark.export_store_target import target_of
 from tests.support.spark_data import Place, Topics
 
 HOUR_MS = 3_600_000
@@ -28,9 +30,9 @@ class Killed(BaseException):
 
 
 class Export:
-    def __init__(self, spark: SparkSession, topics: Topics, root: Path, topic: str) -> None:
+    def __init__(self, spark: SparkSession, topics: Topics, root: Path | str, topic: str) -> None:
         self.spark, self.topics, self.topic = spark, topics, topic
-        self.target = Target(root)
+        self.target: Any = target_of(str(root))  # of one kind or the other
         self.broker = AdminPort(topics.broker.admin)
         self.said: list[str] = []
 
@@ -39,7 +41,7 @@ class Export:
     ) -> dict[str, Any]:
         job = export_run.Job(
             self.target, self.broker, Wanted((self.topic,), **{"split_bytes": 20_000, **wanted}),
-            table=table, has_delta=has_delta, begins=not self.target.manifest.exists())
+            table=table, has_delta=has_delta, begins=not self.target.exists())
         return export_run.run(job, lambda: self.spark, self.said.append)
 
     def run_killed(self, kill: Callable[[pytest.MonkeyPatch], None]) -> None:
@@ -55,7 +57,9 @@ class Export:
         return export_verify.verify(self.target, lambda: self.spark, self.broker, 3)
 
     def rows(self) -> Counter[Place]:
-        return rows_in(self.target.root)
+        if isinstance(self.target, Target):
+            return rows_in(self.target.root)
+        return rows_listed(self.target)
 
 
 def rows_in(root: Path) -> Counter[Place]:
@@ -64,6 +68,15 @@ def rows_in(root: Path) -> Counter[Place]:
         row for path in Target(root).data_files()
         for row in pq.ParquetFile(root / path).read().to_pylist()
     )
+
+
+def rows_listed(target: Any) -> Counter[Place]:
+    """Of the files that count, as `export files` has them, read by a client of the store."""
+    found: Counter[Place] = Counter()
+    for row in export_files.rows(target, (), False):
+        with fsspec.open(row["file"]) as file:
+            found.update(places(pq.ParquetFile(file).read().to_pylist()))
+    return found
 
 
 def places(rows: Iterable[dict[str, Any]]) -> Counter[Place]:

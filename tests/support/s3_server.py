@@ -7,9 +7,12 @@ import os
 import shutil
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -38,23 +41,80 @@ def moto(_: Path) -> Iterator[str]:
     server.stop()
 
 
+class Unconditional(BaseHTTPRequestHandler):
+    """Passes on all but the condition, as stores do that do not know it."""
+
+    protocol_version = "HTTP/1.1"
+    behind = ""
+
+    def pass_on(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        kept = {name: value for name, value in self.headers.items() if name != "If-None-Match"}
+        connection = HTTPConnection(self.behind.removeprefix("http://"))
+        connection.request(self.command, self.path, body, kept)
+        answer = connection.getresponse()
+        data = answer.read()
+        self.send_response(answer.status)
+        for name, value in answer.getheaders():
+            if name.lower() not in ("connection", "content-length", "transfer-encoding"):
+                self.send_header(name, value)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(b"" if self.command == "HEAD" else data)
+        connection.close()
+
+    do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = pass_on
+
+    def log_message(self, *_: object) -> None:
+        """Silent."""
+
+
+@contextmanager
+def unconditional(url: str) -> Iterator[str]:
+    """A store that writes whatever there is already."""
+    handler = type("Behind", (Unconditional,), {"behind": url})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
 @contextmanager
 def versity(folder: Path) -> Iterator[str]:
-    port = free_port()
-    data, sidecar = folder / "buckets", folder / "attributes"
-    for each in (data, sidecar):  # it has attributes beside: tmpfs has no xattrs of users
-        each.mkdir(parents=True)
-    command = [versity_program(), "--port", f"127.0.0.1:{port}", "--quiet", "posix", "--sidecar",
-               str(sidecar), str(data)]  # fmt: skip
-    keys = {"ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": SECRET}
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(command, env={**os.environ, **keys}, stdout=log, stderr=log)
+    gateway = Gateway(folder, free_port())
+    gateway.start()
     try:
-        await_port(port, process, folder / "log")
-        yield f"http://127.0.0.1:{port}"
+        yield gateway.url
     finally:
-        process.kill()
-        process.wait()
+        gateway.kill()
+
+
+class Gateway:
+    """Of Versity. It can be killed, and started again with what it has."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.folder, self.port = folder, port
+        self.url = f"http://127.0.0.1:{port}"
+
+    def start(self) -> None:
+        data, sidecar = self.folder / "buckets", self.folder / "attributes"
+        for each in (data, sidecar):  # it has attributes beside: tmpfs has no xattrs of users
+            each.mkdir(parents=True, exist_ok=True)
+        command = [versity_program(), "--port", f"127.0.0.1:{self.port}", "--quiet", "posix",
+                   "--sidecar", str(sidecar), str(data)]  # fmt: skip
+        keys = {"ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": SECRET}
+        with (self.folder / "log").open("a") as log:
+            self.process = subprocess.Popen(
+                command, env={**os.environ, **keys}, stdout=log, stderr=log)
+        try:
+            await_port(self.port, self.process, self.folder / "log")
+        except BaseException:
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
 
 
 def versity_program() -> str:
@@ -81,13 +141,16 @@ def await_port(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
             time.sleep(0.02)
 
 
+def settings_of(url: str) -> dict[str, str]:
+    return {"AWS_ENDPOINT_URL": url, "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_DEFAULT_REGION": "us-east-1"}  # fmt: skip
+
+
 @contextmanager
 def s3_service(running: Running, folder: Path, bucket: str) -> Iterator[Any]:
     """With an empty bucket, as its usual client sees it. Commands find it by their environment."""
     with running(folder) as url, pytest.MonkeyPatch.context() as patch:
-        settings = {"AWS_ENDPOINT_URL": url, "AWS_ACCESS_KEY_ID": KEY,
-                    "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_DEFAULT_REGION": "us-east-1"}  # fmt: skip
-        for name, value in settings.items():
+        for name, value in settings_of(url).items():
             patch.setenv(name, value)
         import s3fs
 

@@ -71,7 +71,7 @@ export function Edit({ of, onClose }) {
           setWhich,
           { required: true },
         )}
-        ${field("Target folder", target, setTarget, { required: true })}
+        ${field("Target, a folder or s3://BUCKET/FOLDER", target, setTarget, { required: true })}
         <label>
           Columns
           <select value=${schema} onChange=${(event) => setSchema(event.target.value)}>

@@ -1,0 +1,67 @@
+"""URLs of object stores that an export can have as its target."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+WANTED = (
+    "s3://BUCKET/FOLDER, gs://BUCKET/FOLDER or abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/FOLDER"
+)
+
+
+class UrlWrong(ValueError):
+    """Shows no user and no password."""
+
+
+class Kind(NamedTuple):
+    scheme: str  # the one that is stored
+    extra: str  # of our package, with the library
+
+
+KINDS = {
+    "s3": Kind("s3", "s3"),
+    "s3a": Kind("s3", "s3"),
+    "gs": Kind("gs", "gcs"),
+    "gcs": Kind("gs", "gcs"),
+    "abfs": Kind("abfs", "abfs"),
+    "abfss": Kind("abfss", "abfs"),
+}
+HDFS = ("hdfs", "webhdfs", "viewfs")
+UNREADABLE = "?#%*[]{}"  # patterns and escapes to one reader or another
+
+
+def is_url(text: str) -> bool:
+    return "://" in text and not text.startswith("file://")
+
+
+def checked(text: str) -> str:
+    """In one way of writing it, since manifests, tables and reports are compared by it."""
+    try:
+        parts = urlsplit(text)
+    except ValueError as error:
+        raise UrlWrong(f"got a URL that is none: {error}") from error
+    user, _, host = parts.netloc.rpartition("@")
+    place = f"{parts.scheme}://{host}{parts.path}"[:200]
+    if parts.scheme in HDFS:
+        raise UrlWrong(
+            f"got {place}: HDFS is a target as a path only, mounted at the driver and the workers "
+            "(its NFS gateway). From Python it cannot be told to write a file only if there is "
+            "none, which is what commits a run"
+        )
+    if parts.scheme not in KINDS:
+        raise UrlWrong(f"got {place}, wanted a path, {WANTED}")
+    kind = KINDS[parts.scheme]
+    if ":" in user or (user and kind.extra != "abfs"):
+        raise UrlWrong(
+            f"got a user or a password in the URL of {place}: credentials are read from the "
+            "environment, or from the files of the store's library"
+        )
+    folders = parts.path.strip("/").split("/")
+    if not host or any(each in ("", ".", "..") for each in folders) or set(text) & set(UNREADABLE):
+        raise UrlWrong(f"got {place}, wanted {WANTED}, without any of {UNREADABLE} and \"..\"")
+    return f"{kind.scheme}://{parts.netloc}/{'/'.join(folders)}"
+
+
+def extra_of(url: str) -> str:
+    return KINDS[urlsplit(url).scheme].extra

@@ -1,0 +1,206 @@
+"""An object store as the target of an export, by fsspec: what a target does with one, and no more.
+
+    put_new   writes an object if there is none of this name: this is what commits
+    put       writes it in any case
+    upload    a new object, written bit by bit by a worker; it is there once it is closed
+    open, read, names, delete
+
+There is no rename. Where the service is, and who asks, is read from the settings of its library
+(AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, ~/.aws/…), here and at each worker: no credential is an option
+of a command, or in a URL, so none is in a log, a report or a manifest.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, BinaryIO
+
+from appliance.export import store_urls
+from appliance_spark.export_layout import ExportFailed
+from appliance_spark.export_store_errors import in_words, is_exists, is_no_bucket
+
+
+@lru_cache(maxsize=8)
+def _opened(url: str) -> tuple[Any, str]:
+    """The file system and the root within it."""
+    try:
+        import fsspec
+
+        fs, root = fsspec.core.url_to_fs(url, use_listings_cache=False)
+    except ImportError as error:
+        raise ExportFailed(
+            f"{url}: this target needs {error.name or error}, which is not installed here: "
+            f"pip install 'appliance-log[{store_urls.extra_of(url)}]'") from error
+    except ValueError as error:  # a setting that the library does not understand
+        raise ExportFailed(f"{url}: {error}") from error
+    return fs, str(root).rstrip("/")
+
+
+@dataclass(frozen=True)
+class Store:
+    """Workers get it as it is, and open it there."""
+
+    url: str
+
+    def __str__(self) -> str:
+        return self.url
+
+    @property
+    def _fs(self) -> Any:
+        return _opened(self.url)[0]
+
+    def _at(self, name: str) -> str:
+        return f"{_opened(self.url)[1]}/{name}"
+
+    @contextmanager
+    def _told(self, name: str) -> Iterator[None]:
+        """A missing object is for who asked for it; a missing bucket is not."""
+        try:
+            yield
+        except ExportFailed:
+            raise
+        except FileNotFoundError as error:
+            if is_no_bucket(error):
+                raise ExportFailed(in_words(f"{self.url}/{name}", error)) from error
+            raise
+        except Exception as error:  # each library has its own
+            raise ExportFailed(in_words(f"{self.url}/{name}", error)) from error
+
+    def read(self, name: str) -> bytes:
+        """FileNotFoundError: there is none."""
+        with self._told(name):
+            return bytes(self._fs.cat_file(self._at(name)))
+
+    def put(self, name: str, data: bytes) -> None:
+        with self._told(name):
+            self._fs.pipe_file(self._at(name), data)
+
+    def put_new(self, name: str, data: bytes) -> bool:
+        """Whether there was none. No two writers with different data are both told so. A first try
+        whose answer was lost meets its own object at the second: then it is what was wanted."""
+        with self._told(name):
+            try:
+                self._fs.pipe_file(self._at(name), data, mode="create")
+            except Exception as error:
+                if not is_exists(error):
+                    raise
+                with suppress(FileNotFoundError):
+                    return self.read(name) == data
+                raise
+            return True
+
+    def names(self, below: str) -> Iterator[str]:
+        """Of all objects there."""
+        try:
+            with self._told(below):
+                found = sorted(self._fs.find(self._at(below)))
+        except FileNotFoundError:
+            return
+        root = self._at("")
+        for each in found:
+            yield str(each)[len(root):]
+
+    def exists(self, name: str) -> bool:
+        with self._told(name):
+            return bool(self._fs.exists(self._at(name)))
+
+    def delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            with suppress(FileNotFoundError), self._told(name):
+                self._fs.rm_file(self._at(name))
+
+    def open(self, name: str) -> BinaryIO:
+        with self._told(name):
+            found: BinaryIO = self._fs.open(self._at(name), "rb")
+            return found
+
+    def upload(self, name: str) -> Upload:
+        with self._told(name):
+            return Upload(self, name, self._fs.open(self._at(name), "wb"))
+
+    def check(self) -> None:
+        """Before anything is exported: whether we may write and delete, and whether the store
+        refuses to write twice what it is told to write once."""
+        name = f"_export/probe-{uuid.uuid4().hex}"
+        try:
+            if not self.put_new(name, b"1"):
+                raise ExportFailed(f"{self.url}/{name} was there already")
+            if self.put_new(name, b"2"):
+                raise ExportFailed(
+                    f"{self.url}: this store overwrites an object that it was asked to write only "
+                    "if there is none (If-None-Match: *), so two runs at once could both commit. "
+                    "Use a store that has conditional writes, or export to a path")
+        except FileNotFoundError as error:
+            raise ExportFailed(in_words(self.url, error)) from error
+        finally:
+            self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        """The first error is the one that counts."""
+        with suppress(ExportFailed):
+            self.delete([name])
+
+    def abort_uploads(self, is_over: Any) -> int:
+        """Uploads in parts that a killed worker left in an S3 store, where they cost room and are
+        seen in no listing. Others forget such parts by themselves, after a week."""
+        if not self.url.startswith("s3://"):
+            return 0
+        count = 0
+        with self._told(""):
+            for upload in list(self._uploads()):
+                if is_over(upload["Key"].rpartition("/")[2]):
+                    self._abort(upload)
+                    count += 1
+        return count
+
+    def _uploads(self) -> Iterator[dict[str, Any]]:
+        bucket, _, folder = self._at("").partition("/")
+        after: dict[str, str] = {}
+        while True:
+            found = self._fs.call_s3(
+                "list_multipart_uploads", Bucket=bucket, Prefix=folder, **after)
+            yield from found.get("Uploads", [])
+            if not found.get("IsTruncated"):
+                return
+            after = {"KeyMarker": found["NextKeyMarker"],
+                     "UploadIdMarker": found["NextUploadIdMarker"]}
+
+    def _abort(self, upload: dict[str, Any]) -> None:
+        bucket = self._at("").partition("/")[0]
+        try:
+            self._fs.call_s3("abort_multipart_upload", Bucket=bucket, Key=upload["Key"],
+                             UploadId=upload["UploadId"])
+        except FileNotFoundError:
+            return  # it ended meanwhile
+
+
+class Upload:
+    """A new object. Small ones go in one request, larger ones in parts."""
+
+    def __init__(self, store: Store, name: str, file: Any) -> None:
+        self._store, self._name, self._file = store, name, file
+
+    def write(self, data: Any) -> int:
+        with self._store._told(self._name):
+            return int(self._file.write(data))
+
+    def tell(self) -> int:
+        return int(self._file.tell())
+
+    def flush(self) -> None:
+        """The library sends a part when it is full; there is nothing to send before."""
+
+    def close(self) -> None:
+        with self._store._told(self._name):
+            self._file.close()
+
+    def abandon(self) -> None:
+        """Without this the library would complete the object when it is collected."""
+        if not self._file.closed:
+            self._file.closed = True
+            with suppress(Exception):  # the error that ends the task counts; the next run aborts it
+                self._file.discard()

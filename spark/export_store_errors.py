@@ -1,0 +1,81 @@
+"""What an object store's errors mean, in one line with what to do."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+MAX = 300  # characters of a library's own text
+
+RIGHTS = ("the credentials here lack a right: exports read, write, delete and list objects of this "
+          "folder (S3: GetObject, PutObject, DeleteObject, ListBucket, AbortMultipartUpload, "
+          "ListBucketMultipartUploads)")
+REGION = "it is in another region: set AWS_DEFAULT_REGION to that of the bucket"
+UNKNOWN = ("the store does not know these credentials: check AWS_ACCESS_KEY_ID, "
+           "AWS_SECRET_ACCESS_KEY, or the profile")
+UNREACHED = ("its service cannot be reached from here: check the address (S3: AWS_ENDPOINT_URL), "
+             "and the network")
+NONE = ("there are no credentials here: set them in the environment, or in the files of the "
+        "store's library (S3: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE)")
+
+CODES = {  # of S3
+    "AccessDenied": RIGHTS, "AllAccessDisabled": RIGHTS, "403": RIGHTS,
+    "InvalidAccessKeyId": UNKNOWN, "SignatureDoesNotMatch": UNKNOWN, "ExpiredToken": UNKNOWN,
+    "InvalidToken": UNKNOWN,
+    "PermanentRedirect": REGION, "301": REGION, "AuthorizationHeaderMalformed": REGION,
+    "IllegalLocationConstraintException": REGION,
+}
+CLASSES = {  # of botocore, aiohttp, google-auth and azure-core, by name: none may be installed
+    "EndpointConnectionError": UNREACHED, "ConnectTimeoutError": UNREACHED,
+    "ConnectionClosedError": UNREACHED, "ReadTimeoutError": UNREACHED, "HTTPClientError": UNREACHED,
+    "ClientConnectorError": UNREACHED, "ServiceRequestError": UNREACHED,
+    "ConnectionRefusedError": UNREACHED, "ProxyConnectionError": UNREACHED,
+    "NoCredentialsError": NONE, "PartialCredentialsError": NONE, "DefaultCredentialsError": NONE,
+    "ProfileNotFound": NONE, "ClientAuthenticationError": UNKNOWN, "PermissionError": RIGHTS,
+}
+
+
+def in_words(where: str, error: BaseException) -> str:
+    code = _code(error)
+    if is_no_bucket(error):
+        return f"{where}: there is no such bucket, or container; create it first"
+    told = CODES.get(code) or _by_class(error)
+    said = " ".join(str(error).split())[:MAX]
+    named = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    return f"{where}: {told} ({named})" if told else f"{where}: {named}"
+
+
+def _by_class(error: BaseException) -> str | None:
+    each: BaseException | None = error
+    while each is not None:
+        for kind in type(each).__mro__:
+            if kind.__name__ in CLASSES:
+                return CLASSES[kind.__name__]
+        each = each.__cause__
+    return None
+
+
+def is_no_bucket(error: BaseException) -> bool:
+    text = f"{_code(error)} {error}"
+    return any(each in text for each in ("NoSuchBucket", "ContainerNotFound")) or (
+        isinstance(error, FileNotFoundError) and "bucket" in text and "not exist" in text)
+
+
+def is_exists(error: BaseException) -> bool:
+    """Also where another writer is at it just now (409), whose object is there or not."""
+    status = _response(error).get("ResponseMetadata", {}).get("HTTPStatusCode")
+    return isinstance(error, FileExistsError) or status in (
+        HTTPStatus.PRECONDITION_FAILED, HTTPStatus.CONFLICT)
+
+
+def _code(error: BaseException) -> str:
+    return str(_response(error).get("Error", {}).get("Code", ""))
+
+
+def _response(error: BaseException) -> dict[str, Any]:
+    """Of botocore's error, which s3fs has translated into one of Python's."""
+    for each in (error, error.__cause__):
+        found = getattr(each, "response", None)
+        if isinstance(found, dict):
+            return found
+    return {}

@@ -1,0 +1,192 @@
+"""A target in an object store, against a server of S3 and its usual client: what commits, who may,
+what is swept, and what is said of a store that cannot be used. tests/spark/test_export_store.py
+exports into one."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import s3fs
+
+from appliance_spark import export_manifest, export_publish, export_store, export_store_target
+from appliance_spark.export_layout import ExportFailed
+from appliance_spark.export_store_target import StoreTarget
+from tests.support.release import gate_has
+from tests.support.s3_server import SECRET, moto, s3_service, unconditional, versity
+
+BUCKET = "lake"
+
+
+SERVICES = gate_has([moto], "a server for production answers so, too", [moto, versity])
+
+
+@pytest.fixture(scope="module", params=SERVICES)
+def service(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with s3_service(request.param, tmp_path_factory.mktemp("s3"), BUCKET) as client:
+        yield client
+
+
+@pytest.fixture
+def url(service: Any, tmp_path: Path) -> Iterator[str]:
+    export_store._opened.cache_clear()
+    yield f"s3://{BUCKET}/{tmp_path.name}"
+    export_store._opened.cache_clear()
+
+
+@contextmanager
+def asked(**settings: str) -> Iterator[None]:
+    """By a client with other settings."""
+    s3fs.S3FileSystem.clear_instance_cache()
+    export_store._opened.cache_clear()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in settings.items():
+            patch.setenv(name, value)
+        yield
+    s3fs.S3FileSystem.clear_instance_cache()
+    export_store._opened.cache_clear()
+
+
+def written(target: StoreTarget, sequence: int) -> None:
+    export_manifest.save(target, {**export_manifest.empty(), "sequence": sequence})
+
+
+def sequence(url: str) -> int:
+    return int(export_manifest.load(StoreTarget(url))["sequence"])
+
+
+def test_of_two_that_follow_the_same_manifest_one_commits(url: str) -> None:
+    first, second = StoreTarget(url), StoreTarget(url)
+    written(first, 1)
+    second._claim()  # as a run begins
+    with pytest.raises(ExportFailed, match="another run, compaction or repair has begun"):
+        written(first, 2)
+    written(second, 3)
+    assert sequence(url) == 3
+
+
+def test_who_slept_while_old_manifests_were_deleted_commits_nothing(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export_store_target, "KEPT", 3)
+    sleeper, other = StoreTarget(url), StoreTarget(url)
+    written(sleeper, 1)
+    for number in range(2, 7):
+        other._claim()
+        written(other, number)
+    assert f"{sleeper.number + 1:09d}" not in " ".join(other.files.names("_export/manifests"))
+    with pytest.raises(ExportFailed, match="may not commit; nothing of it counts"):
+        written(sleeper, 100)
+    assert sequence(url) == 6
+
+
+def test_a_commit_whose_answer_was_lost_is_known_again(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library asks twice, and the second time the object is there: its own."""
+    target = StoreTarget(url)
+    fs = export_store._opened(url)[0]
+    once = fs.pipe_file
+
+    def twice(path: str, data: bytes, **more: Any) -> None:
+        once(path, data, **more)
+        once(path, data, **more)
+
+    monkeypatch.setattr(fs, "pipe_file", twice)
+    written(target, 1)
+    assert (sequence(url), target.number) == (1, 1)
+
+
+def test_a_second_run_is_told_who_writes_and_a_dead_one_holds_nothing(url: str) -> None:
+    target, name = StoreTarget(url), f"{socket.gethostname()}:{os.getpid()}"
+    with (
+        target.locked(),
+        pytest.raises(ExportFailed, match=f"is being written by {name}: one run at a time"),
+        StoreTarget(url).locked(),
+    ):
+        pass
+    assert list(target.files.names("")) == []
+    for who, until in ((f"{socket.gethostname()}:4194999", 1e12), ("elsewhere:1", 1)):
+        target.files.put("_export/lock.json", json.dumps({"who": who, "until": until}).encode())
+        with target.locked():
+            pass
+    target.files.put("_export/lock.json", b'{"who": "elsewhere:1", "until": 99999999999}')
+    with pytest.raises(ExportFailed, match="by elsewhere:1"), target.locked():
+        pass
+
+
+def test_a_sweep_takes_what_earlier_runs_left_and_nothing_else(url: str, service: Any) -> None:
+    target = StoreTarget(url)
+    written(target, 0)
+    path = "topic=t/date=2026-11-21/hour=08/t+0000+1+2.parquet"
+    names = []
+    for number, data in enumerate((b"kept", b"lost", b"later")):
+        target.number = max(number, 1) if number < 2 else 9
+        file, entry = target.staging_of("x").attempt().start(path)
+        file.write(data)
+        file.close()
+        names.append(entry["path"])
+    torn, _ = target.staging_of("x").attempt().start(path)
+    torn.write(b"torn")
+    torn.abandon()
+    del torn
+    root = url.removeprefix("s3://").partition("/")[2]
+    parts = [f"{root}/topic=t/x+w000000001-ab.parquet", f"{root}/topic=t/x+w000000009-ab.parquet",
+             f"{root}2/topic=t/x+w000000001-ab.parquet"]  # fmt: skip
+    for key in parts:
+        service.call_s3("create_multipart_upload", Bucket=BUCKET, Key=key)
+    target.number = 5
+    manifest = {**export_manifest.empty(), "files": [{"path": names[0]}]}
+    assert export_publish.sweep(target, manifest) == 1
+    assert sorted(target.data_files()) == sorted([names[0], names[2]])
+    left = service.call_s3("list_multipart_uploads", Bucket=BUCKET)["Uploads"]
+    assert sorted(each["Key"] for each in left) == sorted(parts[1:])
+
+
+def test_a_store_without_conditional_writes_is_refused(url: str) -> None:
+    with (
+        unconditional(os.environ["AWS_ENDPOINT_URL"]) as relay,
+        asked(AWS_ENDPOINT_URL=relay),
+        pytest.raises(ExportFailed, match="overwrites an object that it was asked to write only"),
+        StoreTarget(url).locked(),
+    ):
+        pass
+    assert list(StoreTarget(url).files.names("")) == []
+
+
+def test_what_is_wrong_is_one_line_with_what_to_do(url: str) -> None:
+    with pytest.raises(ExportFailed) as told, StoreTarget("s3://no-such-one/lake").locked():
+        pass
+    assert "there is no such bucket, or container; create it first" in str(told.value)
+    with pytest.raises(ExportFailed, match="no such bucket"):
+        export_manifest.load_known(StoreTarget("s3://no-such-one/lake"))
+    with (
+        asked(AWS_ENDPOINT_URL="http://127.0.0.1:1", AWS_MAX_ATTEMPTS="1"),
+        pytest.raises(ExportFailed) as unreached,
+    ):
+        export_manifest.load(StoreTarget(url))
+    said = "cannot be reached from here: check the address (S3: AWS_ENDPOINT_URL)"
+    assert said in str(unreached.value)
+    assert "\n" not in str(told.value) + str(unreached.value)
+
+
+@pytest.mark.release("moto checks neither signature nor region; the errors above are told alike")
+@pytest.mark.parametrize(("name", "value", "said"), [
+    ("AWS_SECRET_ACCESS_KEY", "another", "does not know these credentials: check AWS_ACCESS_KEY_"),
+    ("AWS_ACCESS_KEY_ID", "another", "does not know these credentials: check AWS_ACCESS_KEY_ID"),
+    ("AWS_DEFAULT_REGION", "eu-west-1", "in another region: set AWS_DEFAULT_REGION"),
+])  # fmt: skip
+def test_wrong_credentials_and_regions_are_told(
+    tmp_path: Path, name: str, value: str, said: str
+) -> None:
+    with s3_service(versity, tmp_path, BUCKET), asked(**{name: value}):
+        with pytest.raises(ExportFailed, match=said) as told:
+            export_manifest.load(StoreTarget(f"s3://{BUCKET}/lake"))
+        assert "\n" not in str(told.value)
+        assert SECRET not in str(told.value)

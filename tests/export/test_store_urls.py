@@ -1,0 +1,64 @@
+"""Which URLs are targets, what is said of others, and of a library that is not there."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from appliance.export import export_options, store_urls
+from appliance.export.store_urls import UrlWrong
+from appliance_spark import export_store
+from appliance_spark.export_layout import ExportFailed
+from appliance_spark.export_store import Store
+from appliance_spark.export_store_target import StoreTarget, target_of
+
+
+@pytest.mark.parametrize(("given", "wanted"), [
+    ("s3://bucket/lake", "s3://bucket/lake"),
+    ("s3a://bucket/a/b/", "s3://bucket/a/b"),
+    ("gs://bucket/lake", "gs://bucket/lake"),
+    ("gcs://bucket/lake", "gs://bucket/lake"),
+    ("abfs://files@account.dfs.core.windows.net/lake",
+     "abfs://files@account.dfs.core.windows.net/lake"),
+    ("abfss://files@account.dfs.core.windows.net/a b", None),
+])  # fmt: skip
+def test_a_url_is_written_in_one_way(given: str, wanted: str | None) -> None:
+    target = target_of(given)
+    assert isinstance(target, StoreTarget)
+    assert target.where == (given if wanted is None else wanted)
+    export_options.check_target(given)
+
+
+@pytest.mark.parametrize(("given", "said"), [
+    ("s3://key:secret@bucket/lake", "got a user or a password in the URL of s3://bucket/lake"),
+    ("s3://key@bucket/lake", "got a user or a password in the URL of s3://bucket/lake"),
+    ("abfs://files:secret@a.dfs.core.windows.net/x", "got a user or a password in the URL of abfs"),
+    ("s3://bucket", r"got s3://bucket, wanted s3://BUCKET/FOLDER"),
+    ("s3://bucket/a/../b", "wanted s3://BUCKET/FOLDER"),
+    ("s3://bucket/a?secret=1", "got s3://bucket/a, wanted s3://BUCKET/FOLDER"),
+    ("hdfs://host/x", "HDFS is a target as a path only"),
+    ("ftp://host/x", "got ftp://host/x, wanted a path, s3://BUCKET/FOLDER"),
+])  # fmt: skip
+def test_what_is_no_target_is_told_and_shows_no_secret(given: str, said: str) -> None:
+    with pytest.raises(UrlWrong, match=said) as told:
+        store_urls.checked(given)
+    assert "secret" not in str(told.value)
+    with pytest.raises(ExportFailed, match=said):
+        target_of(given)
+    with pytest.raises(export_options.DefinitionWrong, match=said):
+        export_options.check_target(given)
+
+
+@pytest.mark.parametrize(("url", "library", "extra"), [
+    ("s3://bucket/lake", "s3fs", "s3"),
+    ("gs://bucket/lake", "gcsfs", "gcs"),
+    ("abfs://c@a.dfs.core.windows.net/lake", "adlfs", "abfs"),
+])  # fmt: skip
+def test_a_missing_library_is_named_with_its_extra(
+    monkeypatch: pytest.MonkeyPatch, url: str, library: str, extra: str
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    export_store._opened.cache_clear()
+    with pytest.raises(ExportFailed, match=rf"(?i){library}.*appliance-log\[{extra}\]"):
+        Store(url).read("x")

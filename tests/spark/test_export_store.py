@@ -1,0 +1,192 @@
+"""Exports into an object store, over HTTP to a server of S3: wherever a run is stopped, the files
+that its manifest lists have exactly the log's records, for readers of the list and of the table."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from pyiceberg.catalog import load_catalog
+from pyspark.sql import SparkSession
+
+from appliance_spark import (
+    export_compact,
+    export_files,
+    export_iceberg,
+    export_manifest,
+    export_run,
+    export_store,
+    export_tasks,
+)
+from appliance_spark.export_layout import ExportFailed
+from appliance_spark.export_store_target import StoreTarget
+from tests.support.duck import a_duck
+from tests.support.exporting import Export, Make, killed_at, send
+from tests.support.release import gate_has
+from tests.support.s3_server import KEY, SECRET, moto, s3_service, settings_of, versity
+from tests.support.spark_data import Topics
+
+BUCKET = "lake"
+
+
+SERVICES = gate_has([moto], "a server for production answers so, too", [moto, versity])
+
+
+@pytest.fixture(scope="module", params=SERVICES)
+def service(
+    request: Any, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Any]:
+    """The session is older than the service, so its workers are told of it."""
+    with (
+        s3_service(request.param, tmp_path_factory.mktemp("s3"), BUCKET) as client,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        for name, value in settings_of(os.environ["AWS_ENDPOINT_URL"]).items():
+            patch.setitem(spark.sparkContext.environment, name, value)
+        export_store._opened.cache_clear()
+        yield client
+        export_store._opened.cache_clear()
+
+
+@pytest.fixture
+def make(service: Any, spark: SparkSession, topics: Topics, tmp_path: Path) -> Make:
+    def make(topic: str, partitions: int = 2, **config: str) -> Export:
+        topics.create(topic, partitions, **config)
+        return Export(spark, topics, f"s3://{BUCKET}/{tmp_path.name}/{topic}", topic)
+
+    return make
+
+
+def duck() -> duckdb.DuckDBPyConnection:
+    found = a_duck("httpfs", "avro", "iceberg")
+    address = os.environ["AWS_ENDPOINT_URL"].removeprefix("http://")
+    found.execute(f"create secret (type s3, key_id '{KEY}', secret '{SECRET}', region 'us-east-1',"
+                  f" endpoint '{address}', url_style 'path', use_ssl false)")
+    return found
+
+
+def test_a_run_killed_at_any_step_neither_loses_nor_repeats_a_record(make: Make) -> None:
+    export = make("killed")
+    kills: list[Callable[[pytest.MonkeyPatch], None]] = [
+        lambda patch: killed_at(patch, StoreTarget, "store_plan", True),
+        lambda patch: killed_at(patch, export_tasks, "spread", True),
+        lambda patch: killed_at(patch, StoreTarget, "save_manifest", False),
+        lambda patch: killed_at(patch, export_manifest, "save", True),
+    ]
+    for number, kill in enumerate(kills):
+        send(export, 100, number * 100)
+        if number == 0:
+            with export.target.locked():
+                export_run.opened(export.target)
+        export.run_killed(kill)
+        if number % 2:
+            export.run()  # otherwise the next kill starts with the files of this one
+    export.run()
+    assert export.rows() == export.topics.log_of(export.topic)
+    assert export.verify() == []
+    assert any("swept" in line for line in export.said)
+    listed = {file["path"] for file in export_manifest.load(export.target)["files"]}
+    assert set(export.target.data_files()) == listed
+    told = [*export.said, export.target.manifest_text()]
+    told += [export.target.files.read(name).decode()
+             for name in export.target.files.names("_export/runs")]
+    assert not any(SECRET in each or KEY in each for each in told)
+
+
+def test_readers_take_the_listed_files_and_compaction_and_repair_count_nothing_twice(
+    make: Make, service: Any
+) -> None:
+    export = make("listed")
+    for number in range(3):
+        send(export, 60, number * 60)
+        export.run()
+    log = export.topics.log_of(export.topic)
+    before = set(export.target.data_files())
+    done = export_compact.compact(export.target, lambda: export.spark, 1000, grace_ms=10)
+    assert done["merged"] == len(before)
+    assert before < set(export.target.data_files())  # a reader of before goes on
+    assert export.rows() == log
+    assert export.verify() == []
+    victim = export_manifest.load(export.target)["files"][0]["path"]
+    service.pipe_file(f"{export.target.where.removeprefix('s3://')}/{victim}", b"spoiled")
+    assert any(victim in problem for problem in export.verify())
+    reading = export_run.reading_of(export.broker, 3, "read_committed")
+    made = export_compact.repair(export.target, lambda: export.spark, lambda: reading, 1000)
+    assert len(made) > 1  # of the merged file
+    assert victim not in made
+    assert export.verify() == []
+    gone = export_compact.compact(export.target, lambda: export.spark, 2000, grace_ms=10)
+    assert gone["deleted"] == len(before) + 1
+    assert victim not in set(export.target.data_files())
+    assert export.rows() == log
+    with duck() as reader:
+        found = list(export_files.rows(export.target, (), False))
+        reader.execute(export_files.views(found))
+        offsets = reader.execute('select partition, "offset" from listed').fetchall()
+        reader.execute(BY_MANIFEST.replace("TARGET", export.target.where))
+        by_manifest = reader.execute("select count(*) from listed_by_manifest").fetchone()
+    assert Counter(offsets) == Counter((place[0], place[1]) for place in log.elements())
+    assert by_manifest == (len(offsets),)
+
+
+BY_MANIFEST = """
+set variable manifest = (select max(file) from glob('TARGET/_export/manifests/*.json'));
+set variable files = (
+    select list('TARGET/' || file.path)
+    from (select unnest(files) as file from read_json(getvariable('manifest')))
+    where file.topic = 'listed' and not file.is_dead_letter);
+create view listed_by_manifest as
+    select * from read_parquet(getvariable('files'), hive_partitioning = true);
+"""
+
+
+def test_an_iceberg_table_of_a_store_has_each_record_once_after_a_kill(
+    make: Make, tmp_path: Path
+) -> None:
+    export = make("tabled")
+    uri = f"sqlite:///{tmp_path}/catalog.db"
+    send(export, 60)
+    with pytest.raises(ExportFailed, match="in an object store needs a catalog"):
+        export.run(table=export_iceberg.settings(None, None))
+    table = export_iceberg.settings(None, {"type": "sql", "uri": uri})
+    export.run(table=table)
+    send(export, 60, 60)
+    export.run_killed(lambda patch: killed_at(patch, export_iceberg, "follow", False))
+    assert any("lacks" in problem for problem in export.verify())
+    export.run()
+    assert export.verify() == []
+    wanted = Counter((place[0], place[1]) for place in export.topics.log_of("tabled").elements())
+    with load_catalog("appliance", type="sql", uri=uri,
+                      **{"py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"}) as catalog:
+        rows = catalog.load_table("lake.tabled").scan().to_arrow().to_pydict()
+    assert Counter(zip(rows["partition"], rows["offset"], strict=True)) == wanted
+    place = f"{export.target.where}/_iceberg/lake/tabled"
+    with duck() as reader:
+        found = reader.execute(f"select count(*) from iceberg_scan('{place}')").fetchone()
+    assert found == (wanted.total(),)
+
+
+def test_a_run_that_was_overtaken_commits_nothing_and_says_so(make: Make) -> None:
+    export = make("overtaken")
+    send(export, 60)
+    export.run()
+    send(export, 60, 60)
+
+    def overtake(*given: Any) -> Any:
+        other = StoreTarget(export.target.where)
+        other._claim()  # as a run that took the lock of a driver that slept
+        return spread(*given)
+
+    spread = export_tasks.spread
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(export_tasks, "spread", overtake)
+        with pytest.raises(ExportFailed, match="another run, compaction or repair has begun"):
+            export.run()
+    assert export.rows().total() == 60
+    export.run()
+    assert export.rows() == export.topics.log_of(export.topic)

@@ -1,6 +1,7 @@
 """Kills exports at random while producers run, and checks that every record is in Parquet once.
 
     python bench/export_kills.py --kills 100 --dir /somewhere
+    python bench/export_kills.py --kills 50 --iceberg --store s3://lake/drill --dir /somewhere
 
 Each round starts a run and after a random time kills its driver, its Python workers or the broker
 (and restarts the broker), or fills the target's disk. The target is a small tmpfs, which needs
@@ -9,6 +10,9 @@ target, and all files, with --iceberg and --delta also the tables, are compared 
 foreign consumer reads from the log. Behind `--` are options of the runs, such as
 
     python bench/export_kills.py --kills 10 --iceberg --delta -- --layout day --zone Europe/Berlin
+
+With --store the target is in Versity's S3 gateway, which is killed too, and is away for some
+seconds. DuckDB, Spark and pyiceberg read what `export files` and the catalog name.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import confluent_kafka as ck
@@ -34,14 +39,16 @@ from pyiceberg.catalog import load_catalog
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from appliance_spark.export_layout import Target
+from appliance_spark.export_store_target import target_of
+from bench.export_store import COLUMNS, Rows, Store, rows_of
 from loadtest.ports import lasting_ports
 from tests.support.spark_data import log_of
 
 TOPIC, PARTITIONS = "clicks", 4
-COLUMNS = ["partition", "offset", "key", "value"]
 DISK = "256m"
 KINDS = ("driver", "workers", "broker", "disk")
+KINDS_OF_STORE = ("driver", "workers", "broker", "store")
+AWAY_S = 10.0  # of a killed store at most: its clients try again for that long, or give up
 
 
 class Broker:
@@ -108,8 +115,12 @@ def export(verb: str, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def strike(kind: str, run: subprocess.Popen[str], broker: Broker, target: Path) -> None:
-    if kind == "driver":
+def strike(
+    kind: str, run: subprocess.Popen[str], broker: Broker, site: Folder | Store, away_s: float
+) -> None:
+    if isinstance(site, Store) and kind == "store":
+        site.strike(away_s)
+    elif kind == "driver":
         run.kill()
     elif kind == "workers":
         for each in workers(run.pid):
@@ -120,14 +131,8 @@ def strike(kind: str, run: subprocess.Popen[str], broker: Broker, target: Path) 
     elif kind == "broker":
         broker.kill()
         broker.start()
-    else:
-        with (target.parent / "ballast").open("wb") as ballast:
-            try:
-                while True:
-                    ballast.write(bytes(1 << 20))
-                    ballast.flush()
-            except OSError:
-                pass  # the disk is full now
+    elif isinstance(site, Folder):
+        site.fill()
 
 
 def main() -> None:
@@ -139,114 +144,149 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--iceberg", action="store_true", help="also write and compare a table")
     parser.add_argument("--delta", action="store_true", help="likewise a Delta table")
+    parser.add_argument("--store", metavar="s3://BUCKET/FOLDER", help="a store as the target")
     parser.add_argument("options", nargs="*", help="of the runs, behind --")
     parser.add_argument("--dir", type=Path, help="created if it is missing")
     given = parser.parse_args()
+    if given.store and given.delta:
+        parser.error("--delta does not go with --store: a Delta table is in a folder")
     if given.dir is not None:
         given.dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=given.dir) as scratch:
+        if given.store is not None:
+            store = Store(given.store, Path(scratch))
+            try:
+                torture(Path(scratch), store, given, KINDS_OF_STORE)
+            finally:
+                store.stop()
+            return
         mount = Path(scratch) / "disk"
         mount.mkdir()
         done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK}", "none", str(mount)])
         try:
-            torture(Path(scratch), mount / "lake", given, is_mounted=done.returncode == 0)
+            kinds = KINDS if done.returncode == 0 else KINDS[:-1]
+            torture(Path(scratch), Folder(mount / "lake", given.delta), given, kinds)
         finally:
             if done.returncode == 0:
                 subprocess.run(["umount", "-l", str(mount)], check=True)
 
 
-def torture(scratch: Path, target: Path, given: argparse.Namespace, is_mounted: bool) -> None:
+def torture(
+    scratch: Path, site: Folder | Store, given: argparse.Namespace, kinds: tuple[str, ...]
+) -> None:
     dice = random.Random(given.seed)
-    kinds = KINDS if is_mounted else KINDS[:-1]
     broker = Broker(scratch / "data")
     admin = AdminClient({"bootstrap.servers": broker.kafka})
     admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result(60)
     over, struck = threading.Event(), Counter[str]()
     load = threading.Thread(target=produce, args=(broker.kafka, given.rate, over))
     load.start()
-    words = ("--target", str(target), "--admin", broker.admin)
-    words += tuple(given.options)
-    table = (*(("--table", "iceberg") if given.iceberg else ()), *["--delta"] * given.delta)
+    words = ("--target", site.url, "--admin", broker.admin, *given.options)
+    table = (*(("--table", "iceberg", *site.table_words) if given.iceberg else ()),
+             *["--delta"] * given.delta)
     try:
         end = time.monotonic() + given.minutes * 60
         for _ in range(given.kills):
             if time.monotonic() > end:
                 break
             kind = dice.choice(kinds)
-            new = () if begun(target) else ("--new-target",)
+            new = () if begun(site) else ("--new-target",)
             run = export("run", TOPIC, *words, *table, *new)
             try:
                 run.wait(dice.uniform(0, given.longest))
             except subprocess.TimeoutExpired:
-                strike(kind, run, broker, target)
+                strike(kind, run, broker, site, dice.uniform(0, AWAY_S))
                 struck[kind] += 1
-            run.communicate()
-            (target.parent / "ballast").unlink(missing_ok=True)
-            print(f"{sum(struck.values())} struck ({kind}), code {run.returncode}", flush=True)
+            said, _ = run.communicate()
+            if isinstance(site, Folder):
+                site.empty()
+            last = said.splitlines()[-1][:200] if said else ""
+            print(f"{sum(struck.values())} struck ({kind}), code {run.returncode}: {last}",
+                  flush=True)
         over.set()
         load.join()
-        judge(broker, target, words[:4], struck, given)
+        judge(broker, site, words[:4], struck, given.iceberg)
     finally:
         over.set()
         broker.kill(signal.SIGTERM)
 
 
-def begun(target: Path) -> bool:
+def begun(site: Folder | Store) -> bool:
     """Whether the target exists: an earlier kill leaves none."""
-    return Target(target).manifest.exists()
+    return target_of(site.url).exists()
 
 
 def judge(
-    broker: Broker, target: Path, words: tuple[str, ...], struck: Counter[str],
-    given: argparse.Namespace,
+    broker: Broker, site: Folder | Store, words: tuple[str, ...], struck: Counter[str],
+    has_table: bool,
 ) -> None:
     """The last run has no options: the target keeps its layout and its tables."""
-    for verb in (["run", TOPIC, *(() if begun(target) else ("--new-target",))], ["verify"]):
+    for verb in (["run", TOPIC, *(() if begun(site) else ("--new-target",))], ["verify"]):
         process = export(*verb, *words)
         said, _ = process.communicate()
         print(said.splitlines()[-1], f"code {process.returncode}")
         if process.returncode:
             sys.exit(said[-3000:])
-    rows: Counter[tuple[int, int, bytes, bytes]] = Counter()
-    for path in target.glob("topic=*/**/*.parquet"):
-        columns = pq.ParquetFile(path).read(COLUMNS).to_pydict()
-        rows.update(zip(*columns.values(), strict=True))
     read = log_of(broker.kafka, TOPIC)
     log = Counter({(p, o, k, v): count for (p, o, _, k, v, _), count in read.items()})
-    print(f"struck {dict(struck)}; log {log.total()} records, Parquet {rows.total()} rows, lost "
-          f"{(log - rows).total()}, twice or unknown {(rows - log).total()}")
-    readers = {"DuckDB": by_duckdb, **({"Iceberg table": in_iceberg} if given.iceberg else {}),
-               **({"Delta table": in_delta} if given.delta else {})}
-    is_right = log == rows
-    for name, read_all in readers.items():
-        shown = read_all(target)
-        print(f"{name} {shown.total()} rows, lost {(log - shown).total()}, twice or "
-              f"unknown {(shown - log).total()}")
-        is_right &= shown == log
-    if not is_right:
+    print(f"struck {dict(struck)}; log {log.total()} records")
+    wrong = []
+    for reader, rows in site.read(TOPIC, has_table):
+        print(f"{reader} {rows.total()} rows, lost {(log - rows).total()}, twice or unknown "
+              f"{(rows - log).total()}", flush=True)
+        wrong += [reader] if rows != log else []
+    if wrong:
         sys.exit(1)
 
 
-def by_duckdb(target: Path) -> Counter[tuple[int, int, bytes, bytes]]:
-    folder = (target / f"topic={TOPIC}").resolve()
-    columns = ", ".join(f'"{name}"' for name in COLUMNS)
-    with duckdb.connect() as duck:
-        return Counter(duck.execute(
-            f"select {columns} from read_parquet('{folder}/**/*.parquet', "
-            "hive_partitioning=true, union_by_name=true)").fetchall())
+class Folder:
+    """A target on a small disk."""
 
+    table_words: tuple[str, ...] = ()
 
-def in_delta(target: Path) -> Counter[tuple[int, int, bytes, bytes]]:
-    table = DeltaTable(str(target / "_delta" / TOPIC)).to_pyarrow_table(columns=COLUMNS)
-    return Counter(zip(*table.select(COLUMNS).to_pydict().values(), strict=True))
+    def __init__(self, target: Path, has_delta: bool) -> None:
+        self.target, self.url, self._has_delta = target, str(target), has_delta
+        self._ballast = target.parent / "ballast"
 
+    def fill(self) -> None:
+        with self._ballast.open("wb") as ballast:
+            try:
+                while True:
+                    ballast.write(bytes(1 << 20))
+                    ballast.flush()
+            except OSError:
+                pass  # the disk is full now
 
-def in_iceberg(target: Path) -> Counter[tuple[int, int, bytes, bytes]]:
-    with load_catalog("appliance", type="sql", uri=f"sqlite:///{target}/_iceberg/catalog.db",
-                      warehouse=f"file://{target}/_iceberg") as catalog:
-        table = catalog.load_table(f"lake.{TOPIC}")
-    columns = table.scan(selected_fields=tuple(COLUMNS)).to_arrow().select(COLUMNS).to_pydict()
-    return Counter(zip(*columns.values(), strict=True))
+    def empty(self) -> None:
+        self._ballast.unlink(missing_ok=True)
+
+    def read(self, topic: str, has_table: bool) -> Iterator[tuple[str, Rows]]:
+        rows: Rows = Counter()
+        for path in self.target.glob("topic=*/**/*.parquet"):
+            rows += rows_of(pq.ParquetFile(path).read(COLUMNS))
+        yield "Parquet", rows
+        yield "DuckDB", self._by_duckdb(topic)
+        if has_table:
+            yield "Iceberg table", self._in_iceberg(topic)
+        if self._has_delta:
+            yield "Delta table", self._in_delta(topic)
+
+    def _by_duckdb(self, topic: str) -> Rows:
+        folder = (self.target / f"topic={topic}").resolve()
+        with duckdb.connect() as duck:
+            return rows_of(duck.execute(
+                f"select * from read_parquet('{folder}/**/*.parquet', "
+                "hive_partitioning=true, union_by_name=true)").to_arrow_table())
+
+    def _in_iceberg(self, topic: str) -> Rows:
+        with load_catalog("appliance", type="sql", uri=f"sqlite:///{self.url}/_iceberg/catalog.db",
+                          warehouse=f"file://{self.url}/_iceberg") as catalog:
+            table = catalog.load_table(f"lake.{topic}")
+        return rows_of(table.scan(selected_fields=tuple(COLUMNS)).to_arrow())
+
+    def _in_delta(self, topic: str) -> Rows:
+        table = DeltaTable(str(self.target / "_delta" / topic))
+        return rows_of(table.to_pyarrow_table(columns=COLUMNS))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Jars for the interop tests: Apache Kafka's, its Connect's and those of Spark's Kafka connector.
 Maven downloads them once into tests/.cache.
 
-Only kafka/pom.xml and spark/pom.xml pin the versions. Without Java or Maven one sentence says what
+Only their pom.xml files pin the versions. Without Java or Maven one sentence says what
 to install; `make test` installs both where it may.
 """
 
@@ -26,6 +26,7 @@ PROGRAMS = HERE / "kafka"
 POM = PROGRAMS / "pom.xml"
 CONNECT_POM = HERE / "connect" / "pom.xml"
 SPARK_POM = HERE / "spark" / "pom.xml"
+S3A_POM = HERE / "s3a" / "pom.xml"
 LOGGING = PROGRAMS / "log4j2.properties"
 CACHE = HERE.parent / ".cache"
 JAVA_NEEDED = 17
@@ -61,6 +62,12 @@ def of_connect() -> Path:
 def of_spark() -> Path:
     """The connector and its dependencies that PySpark lacks."""
     return _brought(SPARK_POM, "spark-kafka")
+
+
+@functools.cache
+def of_s3a() -> Path:
+    """Hadoop's access to S3, by which Spark reads from there, and what PySpark lacks for it."""
+    return _brought(S3A_POM, "spark-s3a")
 
 
 @functools.cache

@@ -252,7 +252,7 @@ def follow(target: AnyTarget, manifest: dict[str, Any], say: Say) -> None:
             snapshots = sorted(table.metadata.snapshots, key=_age)
             if len(snapshots) > SNAPSHOTS_MAX:
                 _forget(table, snapshots[:-SNAPSHOTS_KEPT])
-            _hint(table)
+            _hint(table, target)
 
 
 def forget_before(target: AnyTarget, manifest: dict[str, Any], commit: int) -> None:
@@ -261,7 +261,7 @@ def forget_before(target: AnyTarget, manifest: dict[str, Any], commit: int) -> N
         for table, topic in tables:
             _check_owner(table, target, topic)
             _forget(table, [each for each in table.metadata.snapshots if _told(each) < commit])
-            _hint(table)
+            _hint(table, target)
 
 
 def drop(target: AnyTarget, manifest: dict[str, Any]) -> None:
@@ -386,12 +386,14 @@ def _told(snapshot: Snapshot) -> int:
     return int(found.get(COMMIT, 0))
 
 
-def _hint(table: Table) -> None:
+def _hint(table: Table, target: AnyTarget) -> None:
     """Writes the name of the newest metadata, for readers without the catalog: DuckDB."""
     from appliance_spark.export_iceberg_io import local_path
 
     folder, _, last = table.metadata_location.rpartition("/")
     name, path = last.removesuffix(".metadata.json"), local_path(folder)
+    if path is None and not folder.startswith(f"{target.where}/"):
+        return  # the catalog's own place
     if path is None:
         with table.io.new_output(f"{folder}/{HINT}").create(overwrite=True) as file:
             file.write(name.encode())

@@ -34,7 +34,7 @@ def _opened(url: str) -> tuple[Any, str]:
     except ImportError as error:
         raise ExportFailed(
             f"{url}: this target needs {error.name or error}, which is not installed here: "
-            f"pip install 'appliance-log[{store_urls.extra_of(url)}]'") from error
+            f"pip install '{store_urls.package_of(url)}'") from error
     except ValueError as error:  # a setting that the library does not understand
         raise ExportFailed(f"{url}: {error}") from error
     return fs, str(root).rstrip("/")

@@ -16,16 +16,16 @@ class UrlWrong(ValueError):
 
 class Kind(NamedTuple):
     scheme: str  # the one that is stored
-    extra: str  # of our package, with the library
+    package: str  # ours, with the extra that has the library
 
 
 KINDS = {
-    "s3": Kind("s3", "s3"),
-    "s3a": Kind("s3", "s3"),
-    "gs": Kind("gs", "gcs"),
-    "gcs": Kind("gs", "gcs"),
-    "abfs": Kind("abfs", "abfs"),
-    "abfss": Kind("abfss", "abfs"),
+    "s3": Kind("s3", "appliance-log[s3]"),
+    "s3a": Kind("s3", "appliance-log[s3]"),
+    "gs": Kind("gs", "appliance-log[gcs]"),
+    "gcs": Kind("gs", "appliance-log[gcs]"),
+    "abfs": Kind("abfs", "appliance-log[abfs]"),
+    "abfss": Kind("abfss", "appliance-log[abfs]"),
 }
 HDFS = ("hdfs", "webhdfs", "viewfs")
 UNREADABLE = "?#%*[]{}"  # patterns and escapes to one reader or another
@@ -46,13 +46,13 @@ def checked(text: str) -> str:
     if parts.scheme in HDFS:
         raise UrlWrong(
             f"got {place}: HDFS is a target as a path only, mounted at the driver and the workers "
-            "(its NFS gateway). From Python it cannot be told to write a file only if there is "
-            "none, which is what commits a run"
+            "(its NFS gateway). Its Python libraries do not write a file only if there is none, "
+            "which is what commits a run"
         )
     if parts.scheme not in KINDS:
         raise UrlWrong(f"got {place}, wanted a path, {WANTED}")
     kind = KINDS[parts.scheme]
-    if ":" in user or (user and kind.extra != "abfs"):
+    if ":" in user or (user and not kind.scheme.startswith("abfs")):
         raise UrlWrong(
             f"got a user or a password in the URL of {place}: credentials are read from the "
             "environment, or from the files of the store's library"
@@ -63,5 +63,5 @@ def checked(text: str) -> str:
     return f"{kind.scheme}://{parts.netloc}/{'/'.join(folders)}"
 
 
-def extra_of(url: str) -> str:
-    return KINDS[urlsplit(url).scheme].extra
+def package_of(url: str) -> str:
+    return KINDS[urlsplit(url).scheme].package

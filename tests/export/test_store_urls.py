@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
+from fsspec.registry import _registry
 
 from appliance.export import export_options, store_urls
 from appliance.export.store_urls import UrlWrong
@@ -59,6 +60,7 @@ def test_a_missing_library_is_named_with_its_extra(
     monkeypatch: pytest.MonkeyPatch, url: str, library: str, extra: str
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
+    monkeypatch.delitem(_registry, url.partition(":")[0], raising=False)  # what is loaded already
     export_store._opened.cache_clear()
     with pytest.raises(ExportFailed, match=rf"(?i){library}.*appliance-log\[{extra}\]"):
         Store(url).read("x")

@@ -19,14 +19,17 @@ from appliance_spark import (
     export_files,
     export_iceberg,
     export_manifest,
+    export_publish,
     export_run,
     export_store,
     export_tasks,
 )
 from appliance_spark.export_layout import ExportFailed
 from appliance_spark.export_store_target import StoreTarget
+from tests.spark.test_export_days import BEGIN_MS, MIB, WANTED, days_of_log
+from tests.spark.test_export_days import send as send_days
 from tests.support.duck import a_duck
-from tests.support.exporting import Export, Make, killed_at, send
+from tests.support.exporting import Export, Killed, Make, killed_at, send
 from tests.support.release import gate_has
 from tests.support.s3_server import KEY, SECRET, moto, s3_service, settings_of, versity
 from tests.support.spark_data import Topics
@@ -143,6 +146,46 @@ set variable files = (
 create view listed_by_manifest as
     select * from read_parquet(getvariable('files'), hive_partitioning = true);
 """
+
+
+def days_by_duckdb(export: Export) -> Counter[str]:
+    with duck() as reader:
+        reader.execute(export_files.views(list(export_files.rows(export.target, (), False))))
+        return Counter(dict(reader.execute(
+            f"select date::varchar, count(*) from {export.topic} group by 1").fetchall()))
+
+
+def test_days_of_a_zone_in_files_of_a_size_are_in_a_store_once(
+    make: Make, service: Any
+) -> None:
+    export = make("days", retention_ms="-1")
+    send_days(export, 1200)
+    with pytest.MonkeyPatch.context() as patch:
+        killed_at(patch, export_publish, "place", False)
+        with pytest.raises(Killed):
+            export.run(**WANTED)
+    torn = set(export.target.data_files())
+    assert any("+part" in name for name in torn)
+    export.run(**WANTED)
+    send_days(export, 100, 1200)
+    export.run(file_bytes=MIB)  # goes on by the day in Berlin
+    log = export.topics.log_of(export.topic)
+    assert (log.total(), export.rows(), export.verify()) == (1300, log, [])
+    assert torn.isdisjoint(export.target.data_files())
+    assert days_by_duckdb(export) == days_of_log(export)
+    parts = [file["path"] for file in export_manifest.load(export.target)["files"]
+             if "+part" in file["path"]]
+    assert parts
+
+    service.pipe_file(f"{export.target.where.removeprefix('s3://')}/{parts[0]}", b"spoiled")
+    reading = export_run.reading_of(export.broker, 3, "read_committed")
+    export_compact.repair(export.target, lambda: export.spark, lambda: reading, BEGIN_MS)
+    done = export_compact.compact(export.target, lambda: export.spark, BEGIN_MS)
+    assert done["merged"] > done["into"] > 0
+    assert (export.rows(), export.verify()) == (log, [])
+    assert days_by_duckdb(export) == days_of_log(export)
+    with pytest.raises(ExportFailed, match="by the day in Europe/Berlin in this target, wanted"):
+        export.run(layout="hour")
 
 
 def test_an_iceberg_table_of_a_store_has_each_record_once_after_a_kill(

@@ -57,12 +57,16 @@ def service(
 
 
 @pytest.fixture
-def make(service: Any, spark: SparkSession, topics: Topics, tmp_path: Path) -> Make:
+def make(service: Any, spark: SparkSession, topics: Topics, tmp_path: Path) -> Iterator[Make]:
+    made: list[str] = []
+
     def make(topic: str, partitions: int = 2, **config: str) -> Export:
-        topics.create(topic, partitions, **config)
+        made.append(topics.create(topic, partitions, **config))
         return Export(spark, topics, f"s3://{BUCKET}/{tmp_path.name}/{topic}", topic)
 
-    return make
+    yield make
+    for topic in made:  # the next service has a test of its name
+        topics.delete(topic)
 
 
 def duck() -> duckdb.DuckDBPyConnection:

@@ -34,7 +34,7 @@ from tests.support.broker import with_broker
 from tests.support.wire_client import WireClient, frame_of
 
 DEADLINE_S = 20.0
-SMALL = ["--set", "storage.low.water.bytes=0", "--set", "storage.reserve.bytes=1048576"]
+SMALL = {"storage.low.water.bytes": "0", "storage.reserve.bytes": "1048576"}
 
 
 class Broker:
@@ -42,7 +42,10 @@ class Broker:
 
     def __init__(self, data: Path, *options: str, **environment: str) -> None:
         command = [sys.executable, "-m", "appliance", "serve", "--data-dir", str(data)]
-        command += ["--admin", "127.0.0.1:0", "--listen", "127.0.0.1:0", *SMALL, *options]
+        command += ["--admin", "127.0.0.1:0", "--listen", "127.0.0.1:0", *options]
+        for name, value in SMALL.items():
+            if not any(each.startswith(f"{name}=") for each in options):
+                command += ["--set", f"{name}={value}"]
         self.process = self._start(command, environment)
         assert self.process.stdout is not None
         self.ready = self.process.stdout.readline().strip()

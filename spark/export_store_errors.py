@@ -21,7 +21,7 @@ NONE = ("there are no credentials here: set them in the environment, or in the f
 CODES = {  # of S3
     "AccessDenied": RIGHTS, "AllAccessDisabled": RIGHTS, "403": RIGHTS,
     "InvalidAccessKeyId": UNKNOWN, "SignatureDoesNotMatch": UNKNOWN, "ExpiredToken": UNKNOWN,
-    "InvalidToken": UNKNOWN,
+    "InvalidToken": UNKNOWN, "XAdminUserNotFound": UNKNOWN,  # the last: of Versity's gateway
     "PermanentRedirect": REGION, "301": REGION, "AuthorizationHeaderMalformed": REGION,
     "IllegalLocationConstraintException": REGION,
 }

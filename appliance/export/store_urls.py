@@ -40,7 +40,9 @@ def checked(text: str) -> str:
     try:
         parts = urlsplit(text)
     except ValueError as error:
-        raise UrlWrong(f"got a URL that is none: {error}") from error
+        scheme, _, rest = text.partition("://")
+        place = f"{scheme}://{rest.rpartition('@')[2]}"[:200]
+        raise UrlWrong(f"got the target {place}, which is no URL: {error}") from error
     user, _, host = parts.netloc.rpartition("@")
     place = f"{parts.scheme}://{host}{parts.path}"[:200]
     if parts.scheme in HDFS:

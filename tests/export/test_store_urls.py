@@ -39,6 +39,7 @@ def test_a_url_is_written_in_one_way(given: str, wanted: str | None) -> None:
     ("s3://bucket/a/../b", "wanted s3://BUCKET/FOLDER"),
     ("s3://bucket/a?secret=1", "got s3://bucket/a, wanted s3://BUCKET/FOLDER"),
     ("hdfs://host/x", "HDFS is a target as a path only"),
+    ("s3://me:secret@[x/lake", r"got the target s3://\[x/lake, which is no URL"),
     ("ftp://host/x", "got ftp://host/x, wanted a path, s3://BUCKET/FOLDER"),
 ])  # fmt: skip
 def test_what_is_no_target_is_told_and_shows_no_secret(given: str, said: str) -> None:

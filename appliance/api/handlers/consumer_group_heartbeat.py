@@ -11,7 +11,7 @@ rebalances. group.consumer.migration.policy may forbid either.
 Rights: READ on the group, DESCRIBE on the topics that are named. A pattern stands for the topics
 that the member may describe; of several members with it the first since a change of rules counts.
 
-Left out: racks are stored, but there is one.
+Left out: the assignors do not look at the members' racks, which are stored and shown.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@ requested topic.
 
 Rights: ALTER on the topic.
 
-Left out: fewer partitions, which would lose records (INVALID_PARTITIONS, as in Kafka); assignments
-to other brokers; the timeout, because the response follows the change.
+Left out: fewer partitions, which would lose records (INVALID_PARTITIONS, as in Kafka); the timeout,
+because the response follows the change.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ partitions, and its cursor has the first partition of the next page.
 
 Rights: DESCRIBE on the topic; of all topics the response has those that may be described.
 
-Left out: eligible leader replicas, which are empty because there is one broker.
+Left out: the last known eligible replicas, which is empty: out of the ISR and of the eligible
+replicas nobody is elected but on a person's word.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ has read for lost.
 
 Rights: DESCRIBE on the topic, or CLUSTER_ACTION on the cluster.
 
-Left out: requests of followers, because there is one broker; they are answered like clients.
+Followers of this cluster do not ask here: Fetch tells them where their logs part. One that asks is
+answered like a client.
 """
 
 from __future__ import annotations

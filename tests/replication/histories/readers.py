@@ -23,6 +23,7 @@ TOLD_S = 1.0
 CLOSE_S = 30.0
 BATCH = 2000
 STATE_MS = 5000
+HANGS_S = 30.0  # six times of that, on a machine with much to do
 # Of a partition, and of a broker, in librdkafka's statistics
 FETCHES = ("leader", "fetch_state", "app_offset", "next_offset", "hi_offset", "ls_offset",
            "fetchq_cnt")  # fmt: skip
@@ -65,26 +66,42 @@ def latest(reader: Consumer, partition: Partition, wait_s: float) -> int:
 
 
 class Following:
+    """librdkafka's main thread, which tells the statistics, sometimes stands still for ever after
+    all brokers were away (2.16). Such a client is left behind, and another one goes on at its
+    place: where brokers are at fault, that one stands still, too."""
+
     def __init__(
         self, site: Site, ledger: Ledger, name: str, partitions: int, topic: str = "log"
     ) -> None:
         self.name, self._ledger, self._topic = name, ledger, topic
         self.positions = dict.fromkeys(range(partitions), 0)
-        self._state: dict[str, Any] = {}
-        self._consumer = consumer(site, "nobody", **{
-            "statistics.interval.ms": STATE_MS, "stats_cb": self._keep_state})  # fmt: skip
-        self._consumer.assign([TopicPartition(topic, each, 0) for each in self.positions])
+        self.hung = 0
+        self._site = site
+        self._consumer = self._begin()
         self._is_ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name)
         self._thread.start()
+
+    def _begin(self) -> Consumer:
+        self._state: dict[str, Any] = {}
+        self._told_s = time.monotonic()
+        made = consumer(self._site, "nobody", **{
+            "statistics.interval.ms": STATE_MS, "stats_cb": self._keep_state})  # fmt: skip
+        made.assign([TopicPartition(self._topic, *each) for each in self.positions.items()])
+        return made
 
     def _run(self) -> None:
         while not self._is_ending.is_set():
             for each in messages(self._consumer, 0.2):
                 self._take(each)
+            if time.monotonic() > self._told_s + HANGS_S:
+                self.hung += 1
+                threading.Thread(target=self._consumer.close, name="hangs", daemon=True).start()
+                self._consumer = self._begin()
 
     def _keep_state(self, told: str) -> None:
         self._state = json.loads(told)
+        self._told_s = time.monotonic()
 
     def state(self, partitions: Collection[int]) -> str:
         """What its client says of itself: where it stands still it tells whether it asks, and
@@ -94,7 +111,10 @@ class Following:
                    for each in partitions}  # fmt: skip
         connections = {each: {name: row.get(name) for name in CONNECTIONS}
                        for each, row in self._state.get("brokers", {}).items()}  # fmt: skip
-        return f"its client tells of them {fetches}, and of brokers {connections}"
+        since_s = time.monotonic() - self._told_s
+        return (
+            f"its client told {since_s:.0f} s ago of them {fetches}, and of brokers {connections}"
+        )
 
     def _take(self, message: Any) -> None:
         error = message.error()

@@ -52,6 +52,7 @@ class Result:
     transfers: int = 0  # committed
     moves: int = 0  # of partitions
     topics: int = 0  # made or deleted
+    hung: int = 0  # clients that stood still by themselves
     healed_s: float = 0.0
     counts: Mapping[str, int] = field(default_factory=dict)
     words: str = ""
@@ -60,12 +61,13 @@ class Result:
     def __str__(self) -> str:
         faults = ", ".join(f"{count} {kind}" for kind, count in sorted(self.faults.items()))
         acked = ", ".join(f"{count} {kind}" for kind, count in sorted(self.acked.items()))
+        hung = f", {self.hung} clients hung" if self.hung else ""
         return (
             f"seed {self.seed}, {self.seconds:.0f} s: {sum(self.acked.values())} acknowledged "
             f"({acked}; {self.lost_by_leaders} of acks=1 lost with leaders, {self.refused} refused)"
             f", {self.scans} scans, {self.commits} commits, {self.transfers} "
             f"transfers, {self.moves} moves, {self.topics} topics "
-            f"made or deleted; faults: {faults}; healed in "
+            f"made or deleted{hung}; faults: {faults}; healed in "
             f"{self.healed_s:.1f} s; anomalies: {dict(self.counts) or 'none'}"
         )
 
@@ -164,6 +166,7 @@ def _play(
     final = _final(ledger, scanning, "log", PARTITIONS)
     result.transfers = _balance(ledger, scanning, tellers)
     _follow_to_the_end(ledger, followers, groups, final)
+    result.hung = sum(each.hung for each in followers)
     may_lose = not {*faults.done} <= HARMLESS
     result.lost_by_leaders = checks.check(
         ledger, final, PRODUCERS, may_lose,

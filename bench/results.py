@@ -17,7 +17,8 @@ from bench.peers.turns import Case, Results, known
 from tests.interop import kafka_jars
 
 CONGESTION = Path("/proc/sys/net/ipv4/tcp_congestion_control")  # BBR paces even on loopback
-MORE_IS_BETTER = ("records/s", "requests/s", "commits/s", "heartbeats/s", "MB/s", "GB/s")
+MORE_IS_BETTER = ("records/s", "requests/s", "commits/s", "heartbeats/s",
+                  "transactions/s", "MB/s", "GB/s")
 
 
 @dataclass

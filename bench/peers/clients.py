@@ -117,21 +117,27 @@ def compiled(name: str) -> str:
     return str(program)
 
 
-def frame_file(key_version: tuple[int, int], request: Any) -> str:
+def frame_file(key_version: tuple[int, int], *requests: Any) -> str:
     key, version = key_version
-    header = headers.RequestHeader(key, version, 1, "probe")
-    frame = headers.encode_request(header) + codec.encode(request, version)
-    path = Path(tempfile.mkdtemp(dir=scratch())) / "frame"
-    path.write_bytes(struct.pack(">i", len(frame)) + frame)
+    header = headers.encode_request(headers.RequestHeader(key, version, 1, "probe"))
+    path = Path(tempfile.mkdtemp(dir=scratch())) / "frames"
+    with path.open("wb") as file:
+        for each in requests:
+            frame = header + codec.encode(each, version)
+            file.write(struct.pack(">i", len(frame)) + frame)
     return str(path)
 
 
-def _produce_frame(topic: str, batch: bytes, acks: int) -> tuple[str, int]:
+def _produce_frames(
+    topic: str, batch: bytes, acks: int, partitions: int = 1
+) -> tuple[str, int]:
     """The file, and the position of the error code in the response."""
-    row = ProduceRequest.TopicProduceData(name=topic)
-    row.partition_data = [ProduceRequest.PartitionProduceData(index=0, records=batch)]
-    asked = ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[row])
-    return frame_file(PRODUCE, asked), 4 + 4 + 4 + 2 + len(topic) + 4 + 4
+    rows = []
+    for index in range(partitions):
+        row = ProduceRequest.TopicProduceData(name=topic)
+        row.partition_data = [ProduceRequest.PartitionProduceData(index=index, records=batch)]
+        rows.append(ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=[row]))
+    return frame_file(PRODUCE, *rows), 4 + 4 + 4 + 2 + len(topic) + 4 + 4
 
 
 def floor_words(file: Path, topic: str, batch: bytes) -> list[str]:
@@ -147,30 +153,30 @@ def _records_at(topic: str) -> int:
     return 4 + 4 + 4 + 2 + 4 + 4 + 2 + len(topic) + 4 + 4 + 2 + 8 + 8 + 8 + 4 + 4
 
 
-def probe_requests(address: str, frames: Sequence[str], zero_at: int, connections: int, depth: int,
+def probe_requests(address: str, frames: str, zero_at: int, connections: int, depth: int,
                    seconds: float) -> dict[str, float]:
-    """Each connection repeats one request."""
+    """The connections repeat the requests of a file, in turn."""
     host, _, port = address.partition(":")
-    output = run([compiled("probe"), "requests", host, port, ",".join(frames), str(zero_at),
+    output = run([compiled("probe"), "requests", host, port, frames, str(zero_at),
                 str(connections), str(depth), str(seconds)])
     result: dict[str, float] = json.loads(output)
     return result
 
 
 def probe_produce(address: str, topic: str, size: int, acks: int, connections: int, depth: int,
-                  seconds: float) -> dict[str, float]:
-    """One record per request."""
-    frame, zero_at = _produce_frame(topic, one_record(size), acks)
-    return probe_requests(address, [frame], zero_at, connections, depth, seconds)
+                  seconds: float, partitions: int = 1) -> dict[str, float]:
+    """One record per request, to the partitions in turn."""
+    frames, zero_at = _produce_frames(topic, one_record(size), acks, partitions)
+    return probe_requests(address, frames, zero_at, connections, depth, seconds)
 
 
 def probe_commit(address: str, topic: str, groups: int, connections: int, depth: int,
                  seconds: float) -> dict[str, float]:
-    """One offset per request, and one group per connection."""
+    """One offset per request, for the groups in turn."""
     row = OffsetCommitRequest.OffsetCommitRequestTopic(name=topic)
     row.partitions = [OffsetCommitRequest.OffsetCommitRequestPartition(0, 5, -1, "")]
-    frames = [frame_file(OFFSET_COMMIT, OffsetCommitRequest(f"group-{each}", -1, "", topics=[row]))
-              for each in range(groups)]
+    frames = frame_file(OFFSET_COMMIT, *[
+        OffsetCommitRequest(f"group-{each}", -1, "", topics=[row]) for each in range(groups)])
     zero_at = 4 + 4 + 4 + 4 + 2 + len(topic) + 4 + 4
     return probe_requests(address, frames, zero_at, connections, depth, seconds)
 
@@ -179,8 +185,8 @@ def probe_offset_fetch(address: str, topic: str, groups: int, connections: int, 
                        seconds: float) -> dict[str, float]:
     """Fetches the offsets that `probe_commit` committed."""
     row = OffsetFetchRequest.OffsetFetchRequestTopic(name=topic, partition_indexes=[0])
-    frames = [frame_file(OFFSET_FETCH, OffsetFetchRequest(group_id=f"group-{each}", topics=[row]))
-              for each in range(groups)]
+    frames = frame_file(OFFSET_FETCH, *[
+        OffsetFetchRequest(group_id=f"group-{each}", topics=[row]) for each in range(groups)])
     zero_at = 4 + 4 + 4 + 4 + 2 + len(topic) + 4 + 4 + 8 + 4 + 2
     return probe_requests(address, frames, zero_at, connections, depth, seconds)
 
@@ -189,7 +195,7 @@ def probe_latency(address: str, topic: str, size: int, acks: int, rate: int,
                   count: int) -> dict[str, float]:
     """Needs an empty topic."""
     batch = one_record(size)
-    produce, zero_at = _produce_frame(topic, batch, acks)
+    produce, zero_at = _produce_frames(topic, batch, acks)
     most = FETCH_BYTES // len(batch) * len(batch)  # a broker that is behind cuts there
     row = FetchRequest.FetchTopic(topic=topic)
     row.partitions = [FetchRequest.FetchPartition(partition=0, fetch_offset=0x0102030405060708,

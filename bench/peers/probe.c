@@ -2,15 +2,15 @@
  *
  *   probe requests HOST PORT FRAME ZERO_AT CONNECTIONS DEPTH SECONDS
  *     Each connection keeps DEPTH requests in flight. The two bytes at ZERO_AT of every response are
- *     its error code and must be 0. FRAME may be several files, separated by commas: the connections
- *     take one each, in turn.
+ *     its error code and must be 0. FRAME may hold several frames, one behind the other: the requests
+ *     of all connections take them in turn. With as many of both each connection has its own.
  *   probe latency HOST PORT PRODUCE ZERO_AT FETCH OFFSET_AT OFFSET RECORDS_AT BATCH_BYTES RATE COUNT
  *     RATE records a second, one per request, and a fetch that always waits for the next. A latency
  *     counts from the time when the record was due, so a slow response does not hide later delays.
  *     The probe asks the kernel for short time slices, because it stands for a client on another
  *     machine, where no broker competes for its core.
  *
- * FRAME, PRODUCE and FETCH are files with one whole frame each. The result is one line of JSON.
+ * FRAME is a file with whole frames, PRODUCE and FETCH have one each. The result is one line of JSON.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -30,12 +30,13 @@
 
 #include "../../appliance/native/_wake_soon.h"
 
-enum { INPUT = 1 << 20, FRAMES = 256 };
+enum { INPUT = 1 << 20, SOURCES = 5 };
 
 typedef struct { char *bytes; size_t size; } Frame;
+typedef struct { Frame *each; size_t count, step; } Frames;
 typedef struct {
     int fd;
-    const Frame *frame;
+    size_t next; /* of the frames */
     uint32_t filled;
     uint64_t sent, answered;
     uint64_t *sent_at; /* a ring of the requests in flight */
@@ -66,19 +67,40 @@ static void put64(char *at, uint64_t value) {
     for (int i = 7; i >= 0; i--, value >>= 8) at[i] = (char)value;
 }
 
-static Frame frame_in(const char *path) {
+static Frame file_in(const char *path) {
     FILE *file = fopen(path, "rb");
-    if (!file) fail("%s: %s", path, strerror(errno));
-    Frame frame = {malloc(INPUT), 0};
-    frame.size = fread(frame.bytes, 1, INPUT, file);
+    if (!file || fseek(file, 0, SEEK_END)) fail("%s: %s", path, strerror(errno));
+    Frame whole = {NULL, (size_t)ftell(file)};
+    whole.bytes = malloc(whole.size);
+    rewind(file);
+    if (fread(whole.bytes, 1, whole.size, file) != whole.size) fail("%s: %s", path, strerror(errno));
     fclose(file);
-    return frame;
+    return whole;
 }
 
-static Connection connection_to(const char *host, const char *port, int depth) {
+static Frames frames_in(const char *path, size_t connections) {
+    Frame whole = file_in(path);
+    Frames found = {NULL, 0, 0};
+    for (size_t at = 0, size; at < whole.size; at += size) {
+        if (whole.size - at < 4 || (size = get32((unsigned char *)whole.bytes + at) + 4) > whole.size - at)
+            fail("%s: no whole frame at %zu of %zu bytes", path, at, whole.size);
+        if (found.count % 1024 == 0) found.each = realloc(found.each, (found.count + 1024) * sizeof *found.each);
+        found.each[found.count++] = (Frame){whole.bytes + at, size};
+    }
+    if (!found.count) fail("%s is empty", path);
+    found.step = connections % found.count;
+    return found;
+}
+
+/* Thousands come from several addresses: our broker lets one address have a part of all. */
+static Connection connection_to(const char *host, const char *port, int depth, int number) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port))};
     if (inet_pton(AF_INET, host, &address.sin_addr) != 1) fail("%s is no IPv4 address", host);
     Connection made = {.fd = socket(AF_INET, SOCK_STREAM, 0)};
+    struct sockaddr_in source = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000001u + (uint32_t)number % SOURCES)};
+    int late = 1; /* the port is chosen at the connect: the same one may serve several addresses */
+    setsockopt(made.fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &late, sizeof late);
+    if (bind(made.fd, (struct sockaddr *)&source, sizeof source)) fail("bind: %s", strerror(errno));
     if (connect(made.fd, (struct sockaddr *)&address, sizeof address)) fail("connect: %s", strerror(errno));
     int one = 1;
     setsockopt(made.fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
@@ -149,12 +171,14 @@ static void print_latencies(const char *name, Latencies *all) {
 
 /* Requests */
 
-static void send_next(Connection *to, int depth) {
-    send_whole(to->fd, to->frame->bytes, to->frame->size);
+static void send_next(Connection *to, const Frames *frames, int depth) {
+    const Frame *frame = &frames->each[to->next];
+    send_whole(to->fd, frame->bytes, frame->size);
+    to->next = (to->next + frames->step) % frames->count;
     to->sent_at[to->sent++ % (uint64_t)depth] = now();
 }
 
-static void answers(Connection *from, uint32_t zero_at, int depth, Latencies *all) {
+static void answers(Connection *from, const Frames *frames, uint32_t zero_at, int depth, Latencies *all) {
     uint32_t at = 0, size;
     int answered = 0;
     receive(from);
@@ -165,24 +189,24 @@ static void answers(Connection *from, uint32_t zero_at, int depth, Latencies *al
     }
     drop_input(from, at);
     for (; answered; answered--) {
-        send_next(from, depth);
+        send_next(from, frames, depth);
     }
 }
 
 static void requests(char **words) {
-    Frame frames[FRAMES];
-    int count = 0;
-    for (char *path = strtok(words[2], ","); path && count < FRAMES; path = strtok(NULL, ",")) frames[count++] = frame_in(path);
     uint32_t zero_at = (uint32_t)atoi(words[3]);
     int connections = atoi(words[4]), depth = atoi(words[5]);
+    Frames frames = frames_in(words[2], (size_t)connections);
     Connection *each = calloc((size_t)connections, sizeof *each);
     int epoll = epoll_create1(0);
     for (int i = 0; i < connections; i++) {
-        each[i] = connection_to(words[0], words[1], depth);
-        each[i].frame = &frames[i % count];
+        each[i] = connection_to(words[0], words[1], depth, i);
+        each[i].next = (size_t)i % frames.count;
         struct epoll_event event = {.events = EPOLLIN, .data.ptr = &each[i]};
         epoll_ctl(epoll, EPOLL_CTL_ADD, each[i].fd, &event);
-        for (int sent = 0; sent < depth; sent++) send_next(&each[i], depth);
+    }
+    for (int i = 0; i < connections; i++) {
+        for (int sent = 0; sent < depth; sent++) send_next(&each[i], &frames, depth);
     }
     Latencies all = {0};
     uint64_t begin = now(), end = begin + (uint64_t)(atof(words[6]) * 1e9);
@@ -190,7 +214,7 @@ static void requests(char **words) {
     while (now() < end) {
         int some = epoll_wait(epoll, ready, 64, 5000);
         if (some == 0) fail("no answer in 5 s");
-        for (int i = 0; i < some; i++) answers(ready[i].data.ptr, zero_at, depth, &all);
+        for (int i = 0; i < some; i++) answers(ready[i].data.ptr, &frames, zero_at, depth, &all);
     }
     double seconds = (double)(now() - begin) / 1e9;
     printf("{");
@@ -209,13 +233,13 @@ static uint32_t batches_in(const unsigned char *answer, uint32_t size, uint32_t 
 }
 
 static void latency(char **words) {
-    Frame produce = frame_in(words[2]), fetch = frame_in(words[4]);
+    Frame produce = file_in(words[2]), fetch = file_in(words[4]);
     uint32_t zero_at = (uint32_t)atoi(words[3]), offset_at = (uint32_t)atoi(words[5]);
     uint64_t offset = strtoull(words[6], NULL, 10);
     uint32_t records_at = (uint32_t)atoi(words[7]), batch_bytes = (uint32_t)atoi(words[8]), size;
     wake_soon();
     uint64_t gap = (uint64_t)(1e9 / atof(words[9])), count = strtoull(words[10], NULL, 10);
-    Connection producer = connection_to(words[0], words[1], 1), consumer = connection_to(words[0], words[1], 1);
+    Connection producer = connection_to(words[0], words[1], 1, 0), consumer = connection_to(words[0], words[1], 1, 0);
     Latencies acked = {0}, seen = {0};
     put64(fetch.bytes + offset_at, offset);
     send_whole(consumer.fd, fetch.bytes, fetch.size);

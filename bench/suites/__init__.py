@@ -6,6 +6,7 @@ from bench.peers.turns import Suites
 from bench.suites import (
     crowds,
     durable,
+    fairness,
     groups,
     growth,
     latency,
@@ -27,7 +28,8 @@ SUITES: Suites = {
         latency.latencies, latency.loaded_latencies,
         durable.durable,
         replicated.replicated,
-        crowds.connections, crowds.topics,
+        crowds.connections, crowds.topics, crowds.thousands,
+        fairness.fairness,
         groups.groups,
         spark.spark,
         other_protocols.others,

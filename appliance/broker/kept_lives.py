@@ -31,6 +31,7 @@ TAKEN_IN = 0  # a directory's, from when its topics become the cluster's until t
 def trust(log_dirs: LogDirs) -> None:
     """They have what counts, whatever lives a broker of this id had in that ZooKeeper: they were
     one box's until now."""
+    log_dirs.made.clear()
     for each in log_dirs.directories:
         if each.logs is not None:
             _write(each.path / NAME, TAKEN_IN)

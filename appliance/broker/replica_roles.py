@@ -72,6 +72,7 @@ class ReplicaRoles:
         self.is_ending = False  # others are to lead
         self.elections = 0  # that this broker won
         self.unclean_wins: list[UncleanWin] = []  # that nobody has taken yet
+        self.to_begin_anew: set[Key] = set()  # before they follow: see `empty_replicas`
         self._topics = topics
         self._fetchers = fetchers
         self._coordinators = coordinators
@@ -196,6 +197,8 @@ class ReplicaRoles:
         elif state.leader in (NOBODY, cluster.member.node_id):
             log.follow(state.leader_epoch, NOBODY)
             self._fetchers.stop(key)
+        elif key in self.to_begin_anew:
+            log.follow(state.leader_epoch, state.leader)
         else:
             log.follow(state.leader_epoch, state.leader)
             us = cluster.member.node_id

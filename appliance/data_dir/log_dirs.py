@@ -100,6 +100,7 @@ class LogDirs(RecordDirs):
 
     def unplace(self, topic: str, partitions: Iterable[int] | None = None) -> None:
         """They are no more."""
+        self.made.forget(topic, partitions)
         gone = [key for key in self._places if key[0] == topic]
         for key in gone if partitions is None else [(topic, each) for each in partitions]:
             self._places.pop(key, None)
@@ -245,6 +246,7 @@ class LogDirs(RecordDirs):
         return sorted({key for _, logs in self._opened() for key in logs.held()})
 
     def create(self, topic: str, partition: int, config: LogConfig | None = None) -> Log:
+        self.made.note(topic, [partition])
         return self._noting(self._for_new(topic, partition), lambda logs: logs.create(
             topic, partition, config))  # fmt: skip
 
@@ -253,6 +255,7 @@ class LogDirs(RecordDirs):
     ) -> list[Log]:
         """Creates all of them, or none."""
         numbers = list(partitions)
+        self.made.note(topic, numbers)
         by_directory: dict[RecordDir, list[int]] = {}
         for each in numbers:
             by_directory.setdefault(self._for_new(topic, each), []).append(each)

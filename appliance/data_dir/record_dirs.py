@@ -17,6 +17,7 @@ from appliance.data_dir.control_dir import ControlDir
 from appliance.data_dir.directory_start import StartReport, recover_all
 from appliance.data_dir.locked_dir import LockedDir
 from appliance.data_dir.log_dir import Keeper, LogDir, NoKeeper
+from appliance.data_dir.made_logs import MadeLogs
 from appliance.data_dir.partition_names import Key
 from appliance.data_dir.record_dir import DirectoryBusy, DirectoryOffline, LogDirUnknown, RecordDir
 from appliance.data_dir.recovery import LogConfigs, Losses, RecoveryProgress
@@ -64,6 +65,7 @@ class RecordDirs:
         self._compacts_from = 0.0
         self._wakes: select.epoll | None = None
         self._faults_before = (0, 0)  # of engines that were closed
+        self.made = MadeLogs()
         self.directories = [RecordDir(each) for each in config.record_dirs]
         self.report = StartReport()
         for each in self.directories:

@@ -1,7 +1,8 @@
 """An empty replica that begins behind records of its leader's is begun anew.
 
-Only an unclean election makes that: the log here began where a former leader's did, or was cut down
-to its start. It has no record that could be compared with the leader's, and a log cannot go back.
+An unclean election makes that: the log here began where a former leader's did, or was cut down to
+its start. And a start that finds a partition's directory gone: the log goes on where its records
+ended. It has no record that could be compared with the leader's, and a log cannot go back.
 Whether the leader's end has passed its start by now is no matter: what is before would be missing.
 """
 
@@ -53,4 +54,11 @@ async def _begin_anew(topics: Topics, stop: Callable[[Key], None], key: Key) -> 
 
 
 def is_empty(log: Log) -> bool:
-    return log.role == "follower" and log.log_start_offset == log.log_end_offset > 0
+    """It has no record, but an end: what was before it is gone, or was deleted."""
+    return log.role == "follower" and has_end_alone(log)
+
+
+def has_end_alone(log: Log) -> bool:
+    return log.log_end_offset > 0 and (
+        log.log_start_offset == log.log_end_offset or log.size == 0
+    )

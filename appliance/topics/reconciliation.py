@@ -238,6 +238,7 @@ class Reconciliation:
                 )
             else:
                 created.append(name)
+                self.log_dir.made.forget(topic.name, [partition])  # nothing was ever promised
         found = identify(self.log_dir, topic, partition)
         if found not in (topic.id, None):
             self._note(f"{name} said that its topic's id is {found}; it is {topic.id}.")

@@ -31,6 +31,7 @@ from urllib.parse import unquote, urlsplit
 
 DEAD_LETTERS = "_dead_letter"
 OWN = "_export"
+FILES_OPEN_MAX = 64  # per task: large records of more folders in disorder make more files instead
 
 
 class ExportFailed(Exception):

@@ -20,8 +20,15 @@ from functools import lru_cache
 from typing import Any, BinaryIO
 
 from appliance.export import store_urls
-from appliance_spark.export_layout import ExportFailed
+from appliance_spark.export_layout import FILES_OPEN_MAX, ExportFailed
 from appliance_spark.export_store_errors import in_words, is_exists, is_no_bucket
+
+# In memory, of all uploads of a task together, until they are sent. A library's own part of 50 MiB
+# would be 3 GiB, for each of a worker's tasks.
+UPLOADS_HELD_MAX = 512 << 20
+# Each upload holds less than one: of 8 MiB, as Amazon's tools send. S3 takes no smaller ones than
+# 5 MiB, and 10,000 of a file: 80 GiB.
+PART_BYTES = UPLOADS_HELD_MAX // FILES_OPEN_MAX
 
 
 @lru_cache(maxsize=8)
@@ -120,7 +127,8 @@ class Store:
 
     def upload(self, name: str) -> Upload:
         with self._told(name):
-            return Upload(self, name, self._fs.open(self._at(name), "wb"))
+            file = self._fs.open(self._at(name), "wb", block_size=PART_BYTES)
+            return Upload(self, name, file)
 
     def check(self) -> None:
         """Before anything is exported: whether we may write and delete, and whether the store

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from appliance_spark import export_hash, export_layout, export_registry, export_rows
 from appliance_spark.export_hours import Layout, by_timestamp
-from appliance_spark.export_layout import ExportFailed, Sink, Staging
+from appliance_spark.export_layout import FILES_OPEN_MAX, ExportFailed, Sink, Staging
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FILES_OPEN_MAX = 64  # per task: large records of more folders in disorder make more files instead
 HELD_BYTES_MAX = 256 << 20  # of a task's records in memory that wait for the rest of a row group
 LETTERS_MAX = 50  # dead letters of a task, and of a run, that are reported one by one
 WHY_MAX = 300  # characters of a reported reason; the file has more of it

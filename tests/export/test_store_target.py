@@ -6,22 +6,35 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 import s3fs
 
-from appliance_spark import export_manifest, export_publish, export_store, export_store_target
+from appliance_spark import (
+    export_layout,
+    export_manifest,
+    export_publish,
+    export_store,
+    export_store_target,
+    export_write,
+)
 from appliance_spark.export_layout import ExportFailed
+from appliance_spark.export_store import PART_BYTES, UPLOADS_HELD_MAX
 from appliance_spark.export_store_target import StoreTarget
+from appliance_spark.export_write import Writing
+from tests.export.test_export_parts import BEGIN_MS, HOUR_MS, batch_of, split_of
 from tests.support.release import gate_has
 from tests.support.s3_server import SECRET, moto, s3_service, unconditional, versity
 
 BUCKET = "lake"
+MIB = 1 << 20
 
 
 SERVICES = gate_has([moto], "a server for production answers so, too", [moto, versity])
@@ -147,6 +160,43 @@ def test_a_sweep_takes_what_earlier_runs_left_and_nothing_else(url: str, service
     assert sorted(target.data_files()) == sorted([names[0], names[2]])
     left = service.call_s3("list_multipart_uploads", Bucket=BUCKET)["Uploads"]
     assert sorted(each["Key"] for each in left) == sorted(parts[1:])
+
+
+def test_the_uploads_of_a_task_hold_no_more_than_their_bound(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three folders in turn, each of more than a part, so that all wait for the rest of one."""
+    monkeypatch.setattr(export_write, "FILES_OPEN_MAX", 3)
+    monkeypatch.setattr(export_write, "GROUP_BYTES", MIB)
+    target, uploads, most = StoreTarget(url), [], 0
+    make, write = export_store.Upload.__init__, export_store.Upload.write
+
+    def made(upload: Any, *given: Any) -> None:
+        make(upload, *given)
+        uploads.append(upload)
+
+    def written(upload: Any, data: Any) -> int:
+        nonlocal most
+        size = write(upload, data)
+        waiting = [each._file.buffer for each in uploads if not each._file.closed]
+        most = max(most, sum(each.tell() for each in waiting))
+        return size
+
+    monkeypatch.setattr(export_store.Upload, "__init__", made)
+    monkeypatch.setattr(export_store.Upload, "write", written)
+    records = [(i, random.Random(i).randbytes(MIB), BEGIN_MS + i % 3 * HOUR_MS) for i in range(36)]
+    batches = (batch_of([each]) for each in records)
+    done = export_write.write_split(target.staging_of("x"), split_of(0, 36), {"mode": "raw"},
+                                    Writing("timestamp"), batches)
+    assert PART_BYTES < most <= 3 * PART_BYTES
+    assert 5 * MIB <= PART_BYTES <= UPLOADS_HELD_MAX // export_layout.FILES_OPEN_MAX
+    assert len(done["files"]) == 3  # the bound made no more of them
+    for file in done["files"]:
+        with target.files.open(file["path"]) as opened:
+            found = pq.read_table(opened)
+        values = zip(found["offset"].to_pylist(), found["value"].to_pylist(), strict=True)
+        assert found.num_rows == 12
+        assert all(records[offset][1] == value for offset, value in values)
 
 
 # The relay changes requests, which a server that checks signatures would refuse for that.

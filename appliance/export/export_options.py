@@ -115,6 +115,33 @@ def check(definition: Mapping[str, Any]) -> None:
                               "field:NAME")
     if schema is not None and schema not in SCHEMAS:
         raise DefinitionWrong(f"schema: got {_got(schema)}, wanted one of {', '.join(SCHEMAS)}")
+    _check_together(definition["target"], schema, definition.get("options") or {})
+
+
+def _check_together(target: str, schema: Any, options: Mapping[str, Any]) -> None:
+    """What each run would fail by, hours later."""
+    if schema == "avro" and not options.get("schema_json"):
+        raise DefinitionWrong(
+            "options.schema_json: got none, wanted the schema of the values: schema avro reads all "
+            "by one. If each value names its own, schema registry reads it")
+    if options.get("table") is None:
+        for name in ("table_name", "catalog"):
+            if options.get(name) is not None:
+                raise DefinitionWrong(
+                    f"options.{name}: got one without a table, wanted table iceberg beside it")
+    if is_url(target):
+        _check_tables_of_store(options)
+
+
+def _check_tables_of_store(options: Mapping[str, Any]) -> None:
+    if options.get("delta"):
+        raise DefinitionWrong(
+            "options.delta: got a Delta table of files in an object store, wanted one of a folder: "
+            "it finds its files by links. In a store there is table iceberg")
+    if options.get("table") is not None and not options.get("catalog"):
+        raise DefinitionWrong(
+            "options.catalog: got none for a table in an object store, wanted the name of a "
+            "catalog in pyiceberg's configuration of the scheduler: only a folder has room for one")
 
 
 def check_options(options: Mapping[str, Any]) -> None:

@@ -24,6 +24,7 @@ FILE_BYTES_MIN = 1 << 20  # of files: with less, names and footers are most of a
 CATALOG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 TABLE_NAME_MAX = 300  # characters: a topic's name of at most 249, and a namespace
 WORD = re.compile(r"[A-Za-z0-9_-]+")  # in a table's name
+PLACE = re.compile(r"(earliest|latest|-[12]|\d{1,18}|@\d{1,18}|@\d{4}-\d\d-\d\d\S*)$|\{", re.ASCII)
 BOUND_MAX = 100_000  # characters: a map of ten thousand partitions
 
 
@@ -42,9 +43,14 @@ def _is_number(least: int) -> Callable[[Any], bool]:
 
 
 def _is_bound(value: Any) -> bool:
+    each = value.values() if isinstance(value, dict) else [value]
+    return all(map(_is_place, each)) and len(str(value)) <= BOUND_MAX
+
+
+def _is_place(value: Any) -> bool:
+    """Or a text that is a map; whoever reads the log looks at times and maps more closely."""
     plain = isinstance(value, (str, int)) and not isinstance(value, bool)
-    a_map = isinstance(value, dict) and all(isinstance(each, (str, int)) for each in value.values())
-    return (plain or a_map) and len(str(value)) <= BOUND_MAX
+    return plain and bool(PLACE.match(str(value).strip()))
 
 
 def _one_of(*names: Any) -> Option:

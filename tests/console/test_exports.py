@@ -174,7 +174,11 @@ def test_an_error_is_shown_and_the_form_keeps_its_input(console: Console) -> Non
     page.get_by_label("Target").fill("/lake")
     page.get_by_label("Schedule").fill("soon")
     page.get_by_role("button", name="Create").click()
-    expect(page.get_by_role("alert")).to_contain_text("schedule.when: got 'soon', wanted")
+    schedule = page.get_by_label("Schedule")
+    expect(schedule).to_have_attribute("aria-invalid", "true")
+    expect(schedule).to_be_focused()
+    expect(schedule.locator("xpath=../..").get_by_role("alert")).to_contain_text(
+        "got 'soon', wanted \"every 15 minutes\"")
     expect(page.get_by_role("dialog").get_by_role("status")).to_contain_text("schedule.when: got")
     expect(page.get_by_label("Target")).to_have_value("/lake")
     assert [each[:4] for each in console.wrong] == ["400:"] * len(console.wrong)

@@ -9,6 +9,7 @@ import { Act, refusal } from "../parts/rights.js";
 import { NextTimes, withZone, wordsOf } from "../parts/schedule.js";
 import { count, duration, some, time } from "../format.js";
 import { Edit } from "./export_form.js";
+import { settings, written } from "./export_fields.js";
 import { outcome, Runs, RunState } from "./export_runs.js";
 import { HoldState } from "./exports.js";
 
@@ -20,6 +21,9 @@ function lag({ behind_records: records, behind_seconds: seconds }) {
     ? `${many}, and none exported yet`
     : `${duration(seconds)} at most, ${many}`;
 }
+
+const PARTS = ["files", "columns", "tables", "keeping", "range"];
+const settingsOf = (of) => settings({ ...written(of), schema: of.schema ?? "raw" }, PARTS);
 
 function Next({ at, schedule }) {
   if (at) return `${time(at)}, in ${duration(Math.max(0, at - Date.now()) / 1000)}`;
@@ -57,6 +61,7 @@ function State({ of }) {
               ? [["Cannot run", html`<${Badge} level="bad">${status.fault}<//>`]]
               : []),
             ["Target", html`<code>${of.target}</code>`],
+            ["Files", [`columns: ${of.schema ?? "raw"}`, ...settingsOf(of)].join(", ")],
             ["Schedule", withZone(schedule)],
             ["Next run", html`<${Next} at=${status.next_run_ms} schedule=${schedule} />`],
             schedule &&

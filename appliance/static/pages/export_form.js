@@ -1,107 +1,211 @@
-// The form of an export.
-import { html, useState } from "../html.js";
+// The form of an export: all that `appliance export define` takes.
+import { html, useEffect, useState } from "../html.js";
 import { api } from "../api.js";
 import { Dialog } from "../parts/dialog.js";
+import { Field, Fold, Group, toFault } from "../parts/field.js";
 import { EXAMPLES, NextTimes, zoneIn } from "../parts/schedule.js";
+import { definitionOf, settings, written } from "./export_fields.js";
+import { FIELDS, GROUPS } from "./export_options.js";
+import { Columns, Folder, isStore, Size, Where } from "./export_preview.js";
 
 const here = Intl.DateTimeFormat().resolvedOptions().timeZone;
 const plain = (text) => text.split(/[\s,]+/).filter(Boolean);
+const zones = Intl.supportedValuesOf?.("timeZone") ?? [];
+
+const COLUMNS = [
+  ["raw", "key and value as they are stored"],
+  ["json", "the fields of JSON values"],
+  ["registry", "fields by a schema registry (Avro, Protobuf, JSON)"],
+  ["avro", "the fields of Avro values, all of one schema"],
+];
+const FROM_REGISTRY =
+  "The scheduler asks the registry that its environment names (APPLIANCE_EXPORT_REGISTRY).";
+
+function valuesOf(of) {
+  const known = of?.schedule;
+  return {
+    ...written(of),
+    name: of?.name ?? "",
+    by: of?.pattern ? "pattern" : "topics",
+    which: of ? (of.pattern ?? of.topics.join(" ")) : "",
+    target: of?.target ?? "",
+    schema: of?.schema ?? "raw",
+    when: of ? (known?.when ?? known?.cron ?? "") : "every hour at :05",
+    timezone: known ? (known.timezone ?? "UTC") : here,
+    jitter_seconds: known?.jitter_seconds ?? 60,
+    retries: known?.retries ?? 3,
+  };
+}
+
+const scheduleOf = ({ when, timezone, jitter_seconds: jitter, retries }) =>
+  when.trim()
+    ? {
+        when: when.trim(),
+        timezone: zoneIn(when) ?? timezone,
+        jitter_seconds: Number(jitter),
+        retries: Number(retries),
+      }
+    : null;
+
+/** Which field an error of the broker is about: "options.zone: got …". */
+function faultIn(error, values) {
+  if (error.status === 409 && error.message.includes("the version new"))
+    return ["name", "there is an export of this name: choose another, or change that one"];
+  const [, path, said] = /^([a-z_.]+): (.*)$/s.exec(error.message) ?? [];
+  if (error.status !== 400 || !path) return null;
+  const last = path.split(".").pop();
+  const ways = { cron: "when", topics: "which", pattern: "which" };
+  const name = ways[last] ?? last;
+  return name in values ? [name, said] : null;
+}
 
 /** Creates or changes an export. Fields that the form does not have keep their values. */
 export function Edit({ of, onClose }) {
-  const known = of?.schedule;
-  const [name, setName] = useState(of?.name ?? "");
-  const [by, setBy] = useState(of?.pattern ? "pattern" : "topics");
-  const [which, setWhich] = useState(of ? (of.pattern ?? of.topics.join(" ")) : "");
-  const [target, setTarget] = useState(of?.target ?? "");
-  const [schema, setSchema] = useState(of?.schema ?? "raw");
-  const [when, setWhen] = useState(of ? (known?.when ?? known?.cron ?? "") : "every hour at :05");
-  const [zone, setZone] = useState(known ? (known.timezone ?? "UTC") : here);
-  const [jitter, setJitter] = useState(known?.jitter_seconds ?? 60);
-  const [retries, setRetries] = useState(known?.retries ?? 3);
-  const itsZone = zoneIn(when) ?? zone;
-  const send = () => {
+  const [values, setValues] = useState(() => valuesOf(of));
+  const [faults, setFaults] = useState({});
+  const [tries, setTries] = useState(0);
+  const [version] = useState(of?.status.version ?? "new");
+  useEffect(toFault, [tries]);
+  const told = (found) => {
+    setFaults(found);
+    setTries((count) => count + 1);
+    return false;
+  };
+  const send = async () => {
     const { status, ...rest } = of ?? {};
-    const schedule = when.trim()
-      ? {
-          when: when.trim(),
-          timezone: itsZone,
-          jitter_seconds: Number(jitter),
-          retries: Number(retries),
-        }
-      : null;
+    const { faults: found, ...made } = definitionOf(values, of);
+    if (Object.keys(found).length) return told(found);
     const body = {
       ...rest,
-      name,
-      target,
-      schema,
-      schedule,
-      topics: by === "topics" ? plain(which) : [],
-      pattern: by === "pattern" ? which.trim() : null,
+      ...made,
+      name: values.name,
+      target: values.target.trim(),
+      schema: values.schema,
+      schedule: scheduleOf(values),
+      topics: values.by === "topics" ? plain(values.which) : [],
+      pattern: values.by === "pattern" ? values.which.trim() : null,
     };
-    return api(`/exports/${encodeURIComponent(name)}`, { method: "PUT", body });
+    try {
+      await api(`/exports/${encodeURIComponent(values.name)}?version=${version}`, {
+        method: "PUT",
+        body,
+      });
+    } catch (error) {
+      const fault = faultIn(error, values);
+      if (!fault) throw error;
+      return told(Object.fromEntries([fault]));
+    }
+    return true;
   };
-  const field = (label, value, set, more = {}) => html`
-    <label>
-      ${label}
-      <input autocomplete="off" spellcheck=${false} value=${value}
-          onInput=${(event) => set(event.target.value)} ...${more} />
-    </label>
-  `;
+  const set = (name) => (value) => {
+    setValues((old) => ({ ...old, [name]: value }));
+    setFaults(({ [name]: _, ...others }) => others);
+  };
+  const given = (name) => ({ name, value: values[name], set: set(name), fault: faults[name] });
   return html`
-    <${Dialog} title=${of ? `Change ${of.name}` : "New export"} send=${of ? "Save" : "Create"}
+    <${Dialog} title=${of ? `Change ${of.name}` : "New export"} send=${of ? "Save" : "Create"} wide
         onSend=${send} onClose=${onClose}>
-      <div class="fields">
-        ${
-          !of &&
-          field("Name", name, setName, { required: true, pattern: "[a-zA-Z0-9._\\-]{1,100}" })
-        }
-        <label>
-          Select topics by
-          <select value=${by} onChange=${(event) => setBy(event.target.value)}>
-            <option value="topics">name</option>
-            <option value="pattern">pattern</option>
-          </select>
-        </label>
-        ${field(
-          by === "topics"
-            ? "Topics, separated by spaces"
-            : "Pattern (a regular expression for the whole name)",
-          which,
-          setWhich,
-          { required: true },
-        )}
-        ${field("Target, a folder or s3://BUCKET/FOLDER", target, setTarget, { required: true })}
-        <label>
-          Columns
-          <select value=${schema} onChange=${(event) => setSchema(event.target.value)}>
-            <option value="raw">key and value as they are stored</option>
-            <option value="json">the fields of JSON values</option>
-            ${of?.schema === "avro" && html`<option value="avro">those of an Avro schema</option>`}
-          </select>
-        </label>
-        ${field("Schedule, in words or cron (empty: manual)", when, setWhen, {
-          placeholder: "daily 02:00",
-          list: "schedules",
-        })}
-        <datalist id="schedules">
-          ${EXAMPLES.map((each) => html`<option value=${each}></option>`)}
-        </datalist>
-        ${
-          when.trim() &&
-          html`
-            ${field("Time zone", itsZone, setZone, {
-              required: true,
-              disabled: itsZone === zoneIn(when),
-            })}
-            <div>Next runs<${NextTimes} words=${when} zone=${itsZone} /></div>
-            ${field("Random delay, up to seconds", jitter, setJitter, {
-              type: "number",
-              min: 0,
-            })}${field("Retries", retries, setRetries, { type: "number", min: 0 })}
-          `
-        }
-      </div>
+      <datalist id="zones">${zones.map((each) => html`<option value=${each}></option>`)}</datalist>
+      <${What} isNew=${!of} given=${given} by=${values.by} />
+      <${Group} title="Folders and files">
+        <${Options} group="files" values=${values} given=${given} />
+        <div class="wide">
+          <${Folder} values=${values}
+              topic=${values.by === "topics" ? plain(values.which)[0] : ""} />
+        </div>
+      <//>
+      <${Group} title="Values">
+        <${Field} ...${given("schema")} label="Columns" choices=${COLUMNS}
+            hint=${values.schema === "registry" ? FROM_REGISTRY : ""} />
+        <${Options} group="columns" values=${values} given=${given} />
+      <//>
+      <${When} values=${values} given=${given} />
+      ${Object.entries(GROUPS).map(
+        ([group, title]) => html`
+          <${Options} key=${group} group=${group} title=${title} values=${values} given=${given}
+              faults=${faults} />
+        `,
+      )}
+    <//>
+  `;
+}
+
+function What({ isNew, given, by }) {
+  const topics = by === "topics";
+  return html`
+    <${Group} title="What, and where to">
+      ${
+        isNew &&
+        html`
+          <${Field} ...${given("name")} label="Name" required pattern="[a-zA-Z0-9._\\-]{1,100}"
+              hint="Letters, digits, dots, underscores and hyphens; it cannot be changed later." />
+        `
+      }
+      <${Field} ...${given("by")} label="Select topics by"
+          choices=${[
+            ["topics", "name"],
+            ["pattern", "pattern"],
+          ]} />
+      <${Field} ...${given("which")} required
+          label=${
+            topics
+              ? "Topics, separated by spaces"
+              : "Pattern (a regular expression for the whole name)"
+          } />
+      <${Field} ...${given("target")} label="Target, a folder or s3://BUCKET/FOLDER" required
+          hint="It must be below a --root of the scheduler.">
+        <${Where} target=${given("target").value} />
+      <//>
+    <//>
+  `;
+}
+
+function When({ values, given }) {
+  const own = zoneIn(values.when);
+  return html`
+    <${Group} title="When">
+      <${Field} ...${given("when")} label="Schedule, in words or cron (empty: manual)"
+          placeholder="daily 02:00" list="schedules" />
+      <datalist id="schedules">
+        ${EXAMPLES.map((each) => html`<option value=${each}></option>`)}
+      </datalist>
+      ${
+        values.when.trim() &&
+        html`
+          <${Field} ...${given("timezone")} value=${own ?? values.timezone} label="Time zone"
+              required list="zones" disabled=${Boolean(own)} />
+          <div class="wide">
+            Next runs<${NextTimes} words=${values.when} zone=${own ?? values.timezone} />
+          </div>
+          <${Field} ...${given("jitter_seconds")} label="Random delay, up to seconds" type="number"
+              min=${0} />
+          <${Field} ...${given("retries")} label="Retries" type="number" min=${0}
+              hint="Of a failed run, after 30 s, 60 s and so on." />
+        `
+      }
+    <//>
+  `;
+}
+
+/** The options of a group. With a title they are folded until one is set. */
+function Options({ group, title, values, given, faults = {} }) {
+  const shown = FIELDS.filter((each) => each.group === group && each.isShown?.(values) !== false);
+  const fields = shown.map(
+    ({ isShown, least, brief, default: usual, group: _, ...field }) => html`
+      <${Field} key=${field.name} ...${field} ...${given(field.name)}
+          disabled=${field.name === "delta" && isStore(values.target) && !values.delta}>
+        ${field.kind === "size" && html`<${Size} text=${values[field.name]} />`}
+        ${field.kind === "long" && html`<${Columns} text=${values[field.name]} />`}
+      <//>
+    `,
+  );
+  if (!title) return fields;
+  const isWrong = shown.some(({ name }) => faults[name]);
+  const set = settings(values, [group]);
+  const [isUsed] = useState(set.length > 0);
+  return html`
+    <${Fold} title=${title} summary=${set.join(", ") || "as usual"} isOpen=${isUsed || isWrong}>
+      ${fields}
     <//>
   `;
 }

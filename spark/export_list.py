@@ -7,6 +7,7 @@ from typing import Any
 
 from appliance.export.schedule_words import with_zone
 from appliance.process.spoken import duration, moment, some
+from appliance_spark.export_schedule import LATE_S
 
 HEADS = ("EXPORT", "LAST RUN", "LAG", "NEXT RUN", "SCHEDULE", "TARGET")
 
@@ -41,6 +42,19 @@ def troubles(row: dict[str, Any]) -> Iterator[str]:
     if status.get("late"):
         yield status["late"]
     last = status["last_run"]
+    if last and (why := lateness(last, row.get("schedule") or {})):
+        yield f"the last run of {row['name']} {why}"
     if last and last["state"] == "failed":
         why = (last.get("error") or "nobody has told why").splitlines()[0]
         yield f"the last run of {row['name']} failed: {why}"
+
+
+def lateness(run: dict[str, Any], schedule: dict[str, Any]) -> str:
+    """How much later than its schedule a run began, and what it makes up for, or ""."""
+    plan = run.get("plan") or {}
+    due_ms, missed = plan.get("due_ms"), plan.get("missed")
+    seconds = 0.0 if due_ms is None else (run["started_ms"] - due_ms) / 1000
+    is_late = seconds > LATE_S + (schedule.get("jitter_seconds") or 0)
+    told = [f"began {duration(seconds)} late"] if is_late else []
+    told += [f"makes up for {some(missed, 'missed run')}"] if missed else []
+    return " and ".join(told)

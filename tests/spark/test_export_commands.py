@@ -142,16 +142,21 @@ def test_the_exports_of_a_broker_are_listed_with_what_is_wrong(
                        ("cron", {"schedule": {"cron": "5 * * * *", "timezone": "UTC"}})):
         body = {"topics": ["clicks"], "target": f"/lakes/{name}", **more}
         assert rest.ask("PUT", f"/exports/{name}", body).status == 200
-    run = {"id": "one", "state": "failed", "started_ms": 0, "error": "no room\nat all"}
+    run = {"id": "one", "state": "failed", "started_ms": 10_800_000, "error": "no room\nat all",
+           "plan": {"due_ms": 0, "missed": 2}}
+    in_time = {"id": "two", "state": "succeeded", "started_ms": 60_000, "plan": {"due_ms": 0}}
+    rest.post("/exports/cron/runs", in_time)
     rest.post("/exports/nightly/runs", run)
     rest.ask("PUT", "/exports/cron/next", {"next_run_ms": 300_000})
     done = CliRunner().invoke(main, ["export", "list", "--admin", appliance_broker.admin])
     assert [re.split(r"  +", line) for line in done.stdout.splitlines()] == [
         ["EXPORT", "LAST RUN", "LAG", "NEXT RUN", "SCHEDULE", "TARGET"],
-        ["cron", "none yet", "none", "1970-01-01 00:05:00Z", "5 * * * * UTC", "/lakes/cron"],
+        ["cron", "succeeded 1970-01-01 00:01:00Z", "none", "1970-01-01 00:05:00Z",
+         "5 * * * * UTC", "/lakes/cron"],
         ["hand", "none yet", "none", "-", "manual", "/lakes/hand"],
-        ["nightly", "failed 1970-01-01 00:00:00Z", "none", "-", "daily 02:00 UTC",
+        ["nightly", "failed 1970-01-01 03:00:00Z", "none", "-", "daily 02:00 UTC",
          "/lakes/nightly"],
+        ["the last run of nightly began 3.0 h late and makes up for 2 missed runs"],
         ["the last run of nightly failed: no room"]]
     for name in ("hand", "nightly", "cron"):
         rest.ask("DELETE", f"/exports/{name}")

@@ -142,5 +142,9 @@ def check_stopped(broker: Broker, tools: KafkaTools) -> None:
                "lines", "--to-earliest", "--execute")
     offsets = group_of(broker)["offsets"]  # the tool shows those of members alone
     assert {row["committed"] for row in offsets if row["topic"] == "lines"} == {0}
+    tools.must("kafka-streams-groups", "--group", GROUP, "--delete-offsets", "--input-topic",
+               "lines")
+    assert all(row["committed"] is None for row in group_of(broker)["offsets"]
+               if row["topic"] == "lines")
     tools.must("kafka-streams-groups", "--delete", "--group", GROUP)
     assert tools.must("kafka-streams-groups", "--list").split() == []

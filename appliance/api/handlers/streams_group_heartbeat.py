@@ -12,7 +12,8 @@ Rights: READ on the group, DESCRIBE on all topics of the topology; CREATE on the
 internal topics, or they are not created.
 
 Left out: static members, topics by pattern, warm-up tasks and offsets of changelogs, as in Apache
-Kafka 4.3 (INVALID_REQUEST).
+Kafka 4.3 (INVALID_REQUEST). Racks and tags of clients are kept and described; no assignment looks
+at them, as there.
 """
 
 from __future__ import annotations

@@ -234,6 +234,22 @@ def test_the_web_page_has_a_tab_of_ours(runs: Runs) -> None:
     assert ended.report["passed"] is True
 
 
+def test_a_page_of_a_broker_that_was_never_there_ends_when_it_is_told_to(tmp_path: Path) -> None:
+    """It has nothing to read back, so it does not wait for a broker to come."""
+    port = lasting_port()
+    words = locust_command("--host", f"127.0.0.1:{lasting_port()}", "--web-port", str(port),
+                           "--give-up", str(DEADLINE_S * 10), "ProducerUser")
+    with subprocess.Popen(words, env=environment(), text=True, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        try:
+            eventually(lambda: asked(f"http://127.0.0.1:{port}"))
+            process.send_signal(signal.SIGTERM)
+            said, _ = process.communicate(timeout=DEADLINE_S)
+        finally:
+            process.kill()
+    assert "verdict: FAILED" in said
+
+
 def test_users_log_in_over_tls(tmp_path: Path) -> None:
     """Locust has replaced Python's sockets, those of TLS too."""
     load, file = Login("load", "correct horse battery"), tmp_path / "password"

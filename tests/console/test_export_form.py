@@ -59,7 +59,7 @@ def test_every_option_of_the_command_is_a_field_with_its_meaning_and_default(
     for name in KNOWN:
         expect(field(page, SAME.get(name, name))).to_be_visible()
     for name in OPTIONS:
-        assert len(told(page, name).inner_text()) > 20, name
+        expect(told(page, name)).to_contain_text("Default: ")
     usual = {"from": "earliest", "to": "latest", "dead_letter_share": "0.5", "hold_bytes": "0",
              "grace_seconds": "3600", "split_bytes": "128 MiB"}
     assert {name: str(OPTIONS[name]) for name in usual} == {**usual, "split_bytes": str(128 << 20)}

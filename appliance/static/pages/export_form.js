@@ -18,8 +18,14 @@ const COLUMNS = [
   ["registry", "fields by a schema registry (Avro, Protobuf, JSON)"],
   ["avro", "the fields of Avro values, all of one schema"],
 ];
-const FROM_REGISTRY =
-  "The scheduler asks the registry that its environment names (APPLIANCE_EXPORT_REGISTRY).";
+const MEANING = {
+  raw: "As Spark's Kafka connector has them, with partition, offset, timestamp and headers.",
+  json: "With _key, _offset and others; what has no column is in _rest.",
+  registry:
+    "By the schema id in each value or header. The scheduler asks the registry that its " +
+    "environment names (APPLIANCE_EXPORT_REGISTRY).",
+  avro: "By the schema beside it, which all values must have. Workers need fastavro.",
+};
 
 function valuesOf(of) {
   const known = of?.schedule;
@@ -116,7 +122,7 @@ export function Edit({ of, onClose }) {
       <//>
       <${Group} title="Values">
         <${Field} ...${given("schema")} label="Columns" choices=${COLUMNS}
-            hint=${values.schema === "registry" ? FROM_REGISTRY : ""} />
+            hint=${MEANING[values.schema]} />
         <${Options} group="columns" values=${values} given=${given} />
       <//>
       <${When} values=${values} given=${given} />

@@ -15,7 +15,9 @@ export const FIELDS = [
       ["hour", "hour"],
       ["day", "day"],
     ],
-    hint: "Days are for topics with little data. A target keeps what a topic began with.",
+    hint:
+      "Days are for topics with little data. A target keeps what a topic began with. Default: " +
+      "that, in a new one hour.",
   },
   {
     name: "zone",
@@ -65,7 +67,7 @@ export const FIELDS = [
     brief: "a schema of its own",
     label: "Schema of the values, as JSON",
     hint:
-      'Avro: that of all values. Else {"fields": {"id": "long"}}, or empty: the first run infers ' +
+      'Avro: that of all values. Else {"fields": {"id": "long"}}. Default: the first run infers ' +
       "it from a sample and pins it. appliance export schema TOPIC --propose shows one.",
     isShown: ({ schema }) => schema !== "raw",
   },
@@ -98,7 +100,7 @@ export const FIELDS = [
     kind: "flag",
     brief: "Iceberg",
     label: "Keep an Iceberg table of each topic",
-    hint: "It follows each run with one snapshot of the same Parquet files.",
+    hint: "It follows each run with one snapshot of the same Parquet files. Default: none.",
   },
   {
     name: "table_name",
@@ -125,7 +127,7 @@ export const FIELDS = [
     kind: "flag",
     brief: "Delta",
     label: "Keep a Delta table of each topic",
-    hint: "Beside Iceberg or without it. Only of a folder: it finds its files by links.",
+    hint: "Also beside Iceberg. Only of a folder: it finds its files by links. Default: none.",
   },
   {
     name: "hold_bytes",
@@ -154,7 +156,7 @@ export const FIELDS = [
     kind: "flag",
     brief: "goes on behind losses",
     label: "Go on where retention has deleted unexported records",
-    hint: "Otherwise a run stops, and says how many.",
+    hint: "Default: a run stops there, and says how many.",
   },
   {
     name: "from",

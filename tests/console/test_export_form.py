@@ -187,6 +187,17 @@ def test_what_is_wrong_is_said_beside_its_field(console: Console, rest: Rest) ->
     console.wrong.clear()
 
 
+def test_an_error_that_is_of_no_field_is_said_below(console: Console, rest: Rest) -> None:
+    page = console.open("exports/daily")
+    page.get_by_role("button", name="Edit").click()
+    told = '{"error": {"code": "invalid_request", "message": "name: got it, wanted another"}}'
+    page.route("**/api/v1/exports/daily?version=*",
+               lambda route: route.fulfill(status=400, body=told, content_type="application/json"))
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("alert")).to_have_text("name: got it, wanted another")
+    console.wrong.clear()
+
+
 def test_two_that_change_an_export_at_once_lose_nothing(console: Console, rest: Rest) -> None:
     known = rest.get("/exports/daily")
     kept = {name: value for name, value in known.items() if name != "status"}

@@ -53,8 +53,8 @@ const scheduleOf = ({ when, timezone, jitter_seconds: jitter, retries }) =>
       }
     : null;
 
-/** Which field an error of the broker is about: "options.zone: got …". */
-function faultIn(error, values) {
+/** Which field an error of the broker is about: "options.zone: got …". null: none that is here. */
+function faultIn(error) {
   if (error.status === 409 && error.message.includes("the version new"))
     return ["name", "there is an export of this name: choose another, or change that one"];
   const [, path, said] = /^([a-z_.]+): (.*)$/s.exec(error.message) ?? [];
@@ -62,7 +62,7 @@ function faultIn(error, values) {
   const last = path.split(".").pop();
   const ways = { cron: "when", topics: "which", pattern: "which" };
   const name = ways[last] ?? last;
-  return name in values ? [name, said] : null;
+  return document.querySelector(`dialog [name="${name}"]`) ? [name, said] : null;
 }
 
 /** Creates or changes an export. Fields that the form does not have keep their values. */
@@ -97,7 +97,7 @@ export function Edit({ of, onClose }) {
         body,
       });
     } catch (error) {
-      const fault = faultIn(error, values);
+      const fault = faultIn(error);
       if (!fault) throw error;
       return told(Object.fromEntries([fault]));
     }

@@ -66,9 +66,11 @@ def latest(reader: Consumer, partition: Partition, wait_s: float) -> int:
 
 
 class Following:
-    """librdkafka's main thread, which tells the statistics, sometimes stands still for ever after
-    all brokers were away (2.16). Such a client is left behind, and another one goes on at its
-    place: where brokers are at fault, that one stands still, too."""
+    """librdkafka (2.16) sometimes stands still for ever when a broker refuses an
+    OffsetForLeaderEpoch as others fail: its main thread, which tells the statistics, asks for the
+    metadata with the lock of the partition, for which a broker's thread waits with the other one.
+    Such a client is left behind, and another one goes on at its place: where brokers are at fault,
+    that one stands still, too."""
 
     def __init__(
         self, site: Site, ledger: Ledger, name: str, partitions: int, topic: str = "log"

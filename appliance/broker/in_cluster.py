@@ -97,7 +97,6 @@ class InCluster:
         self._bulk_peers = Peers(self._where, f"broker-{config.node_id}-bulk", self.security)
         self.roles.cluster = self.cluster
         self.roles.may_lead = False  # before it is known who may do what
-        self._note_made()
         self._attach(broker)
 
     def _attach(self, broker: Broker) -> None:
@@ -246,28 +245,18 @@ class InCluster:
     async def _begin_empty_ones_anew(self) -> None:
         while True:
             await asyncio.sleep(AGAIN_S)
-            for key in sorted({*self.fetchers.stranded, *self.roles.to_begin_anew}):
+            for key in sorted({*self.fetchers.stranded, *self.roles.hollow}):
                 state = self.cluster.states.get(key)
                 if state is None or self.broker.node_id in (*state.isr, *state.eligible):
                     continue  # others count on its end
                 topics, change = self.broker.topics, self.broker.change
                 await empty_replicas.begin_anew(topics, change, self.fetchers.stop, key)
-                self.roles.to_begin_anew.discard(key)
+                self.roles.hollow.discard(key)
                 self.roles.apply([key])
 
     def lost_replicas(self) -> Collection[Key]:
-        made = self._note_made()
-        return {*self.roles.lost(self.broker.node_id), *self._kept_lives.lost(), *made}
-
-    def _note_made(self) -> Collection[Key]:
-        """What goes on behind records that are lost begins anew where another one leads it."""
         made = self.broker.log_dir.made.keys()
-        logs = {key: self.broker.topics.served_log(*key) for key in made}
-        self.roles.to_begin_anew |= {
-            key for key, log in logs.items()
-            if log is not None and empty_replicas.has_end_alone(log)
-        }
-        return made
+        return {*self.roles.lost(self.broker.node_id), *self._kept_lives.lost(), *made}
 
 
 async def kept(job: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -19,6 +19,7 @@ from appliance.broker.followers_traffic import AS_FOLLOWER, AS_LEADER, is_slow
 from appliance.data_dir.partition_names import Key
 from appliance.errors import ApplianceError, NotLeader
 from appliance.process import event_log
+from appliance.topics.empty_replicas import is_hollow
 from appliance.topics.topic import Topic
 from appliance.topics.topics import Topics
 
@@ -72,7 +73,7 @@ class ReplicaRoles:
         self.is_ending = False  # others are to lead
         self.elections = 0  # that this broker won
         self.unclean_wins: list[UncleanWin] = []  # that nobody has taken yet
-        self.to_begin_anew: set[Key] = set()  # before they follow: see `empty_replicas`
+        self.hollow: set[Key] = set()  # to begin anew before they follow
         self._topics = topics
         self._fetchers = fetchers
         self._coordinators = coordinators
@@ -197,8 +198,10 @@ class ReplicaRoles:
         elif state.leader in (NOBODY, cluster.member.node_id):
             log.follow(state.leader_epoch, NOBODY)
             self._fetchers.stop(key)
-        elif key in self.to_begin_anew:
+        elif is_hollow(log):
+            self._fetchers.stop(key)
             log.follow(state.leader_epoch, state.leader)
+            self.hollow.add(key)
         else:
             log.follow(state.leader_epoch, state.leader)
             us = cluster.member.node_id

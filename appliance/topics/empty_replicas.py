@@ -54,11 +54,9 @@ async def _begin_anew(topics: Topics, stop: Callable[[Key], None], key: Key) -> 
 
 
 def is_empty(log: Log) -> bool:
-    """It has no record, but an end: what was before it is gone, or was deleted."""
-    return log.role == "follower" and has_end_alone(log)
+    return log.role == "follower" and log.log_start_offset == log.log_end_offset > 0
 
 
-def has_end_alone(log: Log) -> bool:
-    return log.log_end_offset > 0 and (
-        log.log_start_offset == log.log_end_offset or log.size == 0
-    )
+def is_hollow(log: Log) -> bool:
+    """All that it held is lost. It does not follow: what comes next would lie behind a hole."""
+    return log.log_start_offset == log.log_end_offset > 0 and bool(log.holes())

@@ -17,7 +17,7 @@ from pathlib import Path
 import click
 
 from bench import regressions, report, results, run_size, whole_run
-from bench.peers import other_protocol_brokers
+from bench.peers import other_clients, other_protocol_brokers
 from bench.peers.running import PEERS
 from bench.suites import SUITES
 from bench.whole_run import BESIDE
@@ -42,6 +42,8 @@ def list_suites() -> None:
         click.echo(f"{name:18} {about}")
     for name in other_protocol_brokers.NEEDS:
         click.echo(f"peer {name:13} {other_protocol_brokers.missing(name) or 'is installed'}")
+    for name, client in other_clients.CLIENTS.items():
+        click.echo(f"client {name:11} {client.missing() or 'can be run'}")
 
 
 @main.command(help="Measure. Exit code 3: some cases failed.")
@@ -69,7 +71,9 @@ def run(suites: tuple[str, ...], peers: tuple[str, ...], quick: bool, rounds: in
              if not peers or case.peer in peers]
     beside = [name for name in BESIDE if name in names]
     done = results.Run(results.machine(directory or Path("/tmp")), asked.rounds)
-    absent = [name for name in other_protocol_brokers.NEEDS if other_protocol_brokers.missing(name)]
+    absent = absences()
+    for name in names & absent.keys():
+        click.echo(f"{name} is left out: {absent[name]}", err=True)
     if absent:
         done.machine["not installed"] = ", ".join(absent)
     done.machine["loads"] = f"{asked.load:g} of the whole"
@@ -79,6 +83,13 @@ def run(suites: tuple[str, ...], peers: tuple[str, ...], quick: bool, rounds: in
     for name, reason in done.failed.items():
         click.echo(f"{name}: {reason}", err=True)
     sys.exit(FAILED if done.failed else 0)
+
+
+def absences() -> dict[str, str]:
+    """What to install, by the peer or the client that is missing."""
+    told = {name: other_protocol_brokers.missing(name) for name in other_protocol_brokers.NEEDS}
+    told |= {name: each.missing() for name, each in other_clients.CLIENTS.items()}
+    return {name: what for name, what in told.items() if what}
 
 
 @main.command("report", help="Write docs/benchmarks.md and its charts.")

@@ -54,7 +54,7 @@ def draw(rows: list[Comparison], file: Path) -> None:
 
 def can_be_drawn(each: Comparison) -> bool:
     """A ratio to zero cannot be drawn on such a scale, not even of one round."""
-    return 0 < each.ratio < float("inf") and each.spread[0] != 0
+    return not each.is_explaining and 0 < each.ratio < float("inf") and each.spread[0] != 0
 
 
 def times_better(each: Comparison) -> tuple[float, float, float]:

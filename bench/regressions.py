@@ -51,6 +51,8 @@ def worse_ratios(old: Run, new: Run) -> list[Regression]:
 
 
 def is_worse(then: Comparison, now: Comparison) -> bool:
+    if now.is_explaining:
+        return False
     if now.is_more_better:
         return (now.ratio < then.ratio * (1 - RATIO_PERCENT / 100)
                 and now.spread[1] < then.spread[0])

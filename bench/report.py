@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 from pathlib import Path
 
-from bench import charts, remarks
+from bench import charts, client_limit, remarks
 from bench.limits import Limit
 from bench.own_measurements import SCRIPTS
 from bench.remarks import Remarks
@@ -19,7 +19,9 @@ REPEAT = (
     "To repeat the run: `make bench` (an hour), or `make bench ARGS=--quick` (15 minutes, "
     "smaller loads), then `python -m bench report results.json`. The run needs Java, Maven and "
     "librdkafka's `rdkafka_performance`; as root it also empties the page cache and, with perf, "
-    "counts syncs; with valgrind it counts instructions. "
+    "counts syncs; with valgrind it counts instructions; with Go it measures franz-go. "
+    "A rate is marked as the client's where the client had no rest left: its one thread had 95 % "
+    "of a core, or all cores were busy and most of that was the client. "
     "`python -m bench.planted_slowdown` shows that `python -m bench compare` detects an append "
     "that takes a fifth more instructions."
 )
@@ -58,7 +60,7 @@ def lines(run: Run, drawn: dict[str, Path], page: Path, known: Remarks) -> Itera
             yield from ("", f"![Ratios of {suite}]({drawn[suite].relative_to(page.parent)})")
         yield ""
         yield from table(rows, run)
-        yield from why(rows, known)
+        yield from why(rows, known, run)
     yield from appendix(run)
 
 
@@ -85,8 +87,9 @@ def head(run: Run) -> Iterator[str]:
 def goals_table(run: Run) -> Iterator[str]:
     rows = [each for each in run.comparisons if each.goal is not None]
     met = sum(bool(each.is_met) for each in rows)
-    behind = sum(is_behind(each) for each in run.comparisons)
-    yield (f"{met} of {len(rows)} goals are met; of {len(run.comparisons)} figures "
+    compared = [each for each in run.comparisons if not each.is_explaining]
+    behind = sum(is_behind(each) for each in compared)
+    yield (f"{met} of {len(rows)} goals are met; of {len(compared)} figures "
            f"{behind} are behind the peer's.")
     yield from ("", "| case | figure | ours to theirs, with its spread | goal | met |",
                 "|---|---|---|---|---|")
@@ -105,6 +108,7 @@ def table(rows: Iterable[Comparison], run: Run) -> Iterator[str]:
     for each in rows:
         name, last = ("" if each.case == last else each.case), each.case
         behind = " behind" if is_behind(each) else ""
+        behind += ", the client's" if client_limit.reason(each, run) else ""
         yield (f"| {name} | {each.figure} | {figures(each.ours)} | {figures(each.theirs)} "
                f"({each.peer}) | {ratio(each)}{behind} | {goal(each)} | "
                f"{of_machine(each, of_case.get(each.case), run)} |")
@@ -124,16 +128,18 @@ def of_machine(each: Comparison, limit: Limit | None, run: Run) -> str:
     return f"{share:.{int(share < 0.1)}%} of {limit.name.rpartition(', ')[0]}"
 
 
-def why(rows: Iterable[Comparison], known: Remarks) -> Iterator[str]:
-    """The remark on each figure that is behind or misses its goal."""
+def why(rows: Iterable[Comparison], known: Remarks, run: Run) -> Iterator[str]:
+    """The reason for each figure that is behind or misses its goal: the remark on it, or that the
+    client is the limit."""
     lost = [each for each in rows if is_behind(each) or each.is_met is False]
-    groups: dict[str | None, list[Comparison]] = {}
+    groups: dict[str, list[Comparison]] = {}
     for each in lost:
-        groups.setdefault(remarks.heading_of(known, each), []).append(each)
+        heading = remarks.heading_of(known, each)
+        text = known[heading] if heading else client_limit.reason(each, run)
+        groups.setdefault(text or "the reason is not known yet.", []).append(each)
     if lost:
         yield from ("", "**Behind, or under the goal:**", "")
-    for heading, each_of in groups.items():
-        text = known[heading] if heading else "the reason is not known yet."
+    for text, each_of in groups.items():
         yield f"- {named(each_of)}: " + text.replace("\n\n", "\n\n  ").replace("\n", "\n  ")
 
 
@@ -148,7 +154,8 @@ def named(rows: Sequence[Comparison]) -> str:
 
 def is_behind(each: Comparison) -> bool:
     """False without a ratio: the peer may have 0, as a mock that writes no bytes."""
-    return isfinite(each.ratio) and not each.is_won and not charts.is_close(each.ratio)
+    return (isfinite(each.ratio) and not each.is_explaining and not each.is_won
+            and not charts.is_close(each.ratio))
 
 
 def ratio(each: Comparison) -> str:

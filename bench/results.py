@@ -17,6 +17,8 @@ from bench.peers.turns import Case, Results, known
 from tests.interop import kafka_jars
 
 CONGESTION = Path("/proc/sys/net/ipv4/tcp_congestion_control")  # BBR paces even on loopback
+# The shares of a core that client and broker had explain a rate: neither more nor less is better.
+EXPLAINING = ("client's core", "client's cores", "broker's cores")
 MORE_IS_BETTER = ("records/s", "requests/s", "commits/s", "heartbeats/s",
                   "transactions/s", "MB/s", "GB/s")
 
@@ -62,6 +64,10 @@ class Comparison:
         if self.goal is None or isnan(self.ratio):
             return None
         return self.ratio >= self.goal if self.is_more_better else self.ratio <= self.goal
+
+    @property
+    def is_explaining(self) -> bool:
+        return self.figure in EXPLAINING
 
     @property
     def is_won(self) -> bool:

@@ -23,7 +23,7 @@ from bench import (
     whole_run,
 )
 from bench.__main__ import main
-from bench.peers import other_protocol_brokers, running, turns
+from bench.peers import other_clients, other_protocol_brokers, running, turns
 from bench.peers.brokers import Broker, Nobody
 from bench.peers.clients import ClientFailed, check_end
 from bench.peers.turns import Case, Figures
@@ -273,7 +273,8 @@ def test_every_suite_says_what_it_is_and_names_each_case_once() -> None:
     assert all((suite.__doc__ or "").strip() for suite in SUITES.values())
     listed = CliRunner().invoke(main, ["list"]).stdout
     words = [line.split()[0] for line in listed.splitlines()]
-    assert words == [*SUITES, *BESIDE, *["peer"] * len(other_protocol_brokers.NEEDS)]
+    clients = ["client"] * len(other_clients.CLIENTS)
+    assert words == [*SUITES, *BESIDE, *["peer"] * len(other_protocol_brokers.NEEDS), *clients]
 
 
 @pytest.mark.parametrize("path", instruction_paths.PATHS)

@@ -1,0 +1,71 @@
+"""Both brokers under clients in other languages, with what each client does by default.
+
+Those with acks=1 are acknowledged in the page cache by both. With acks=all each broker does what it
+does by default: ours has the records on disk, Kafka has them in the page cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from bench import client_limit
+from bench.limits import LOOPBACK, WRITTEN, Limit
+from bench.peers import other_clients
+from bench.peers.brokers import Broker
+from bench.peers.cost import Cost, measured
+from bench.peers.other_clients import CLIENTS, Done
+from bench.peers.turns import PAGE_CACHE, Case, Figures
+from bench.run_size import Extent
+from bench.suites import reading, writing
+
+LOADS = {100: 4_000_000, 1000: 1_000_000}  # bytes, records
+
+
+def produced(broker: Broker, topic: str, client: str, size: int, count: int, acks: str = "1",
+             codec: str = "none") -> Figures:
+    other_clients.program(client)  # its build is not in the cost
+    with measured(broker) as cost:
+        done = other_clients.produce(client, broker.address, topic, size, count, acks, codec)
+    return figures(client, cost, done, size)
+
+
+def consumed(broker: Broker, topic: str, client: str, size: int, count: int) -> Figures:
+    with measured(broker) as cost:
+        done = other_clients.consume(client, broker.address, topic, count)
+    return figures(client, cost, done, size)
+
+
+def figures(client: str, cost: Cost, done: Done, size: int) -> Figures:
+    """The client's processor time is that of the job, without its start."""
+    moved = done.records * size
+    return {"records/s": done.records / done.seconds, **cost.per_byte(moved),
+            "client's cpu s/GB": done.cpu / (moved / 1e9),
+            **client_limit.figures(done.cpu, cost.cpu_seconds, done.seconds,
+                                   CLIENTS[client].is_one_thread)}
+
+
+def writes(client: str, size: int, count: int, acks: str = "1", codec: str = "none") -> Case:
+    words = "" if codec == "none" else f", {codec}"
+    return Case(f"{CLIENTS[client].library}, produce {size} B, acks={acks}{words}",
+                partial(produced, client=client, size=size, count=count, acks=acks, codec=codec),
+                PAGE_CACHE if acks == "1" else {}, goals=writing.GOALS, limit=Limit(WRITTEN, size))
+
+
+def reads(client: str, size: int, count: int) -> Case:
+    load = {"client": client, "size": size, "count": count}
+    return Case(f"{CLIENTS[client].library}, consume {size} B", partial(consumed, **load),
+                PAGE_CACHE, fill=partial(produced, **load), goals=reading.GOALS,
+                limit=Limit(LOOPBACK, size))
+
+
+def go(extent: Extent) -> Iterator[Case]:
+    """A Go client (franz-go), with acks=1 and all, and lz4."""
+    if CLIENTS["go"].missing():
+        return
+    for size, whole in LOADS.items():
+        yield writes("go", size, extent.records(whole))
+    for codec in ("none", "lz4"):
+        yield writes("go", 1000, extent.records(LOADS[1000]), "all", codec)
+    for size, whole in LOADS.items():
+        yield reads("go", size, extent.records(whole))

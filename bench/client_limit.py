@@ -29,7 +29,7 @@ def reason(each: Comparison, run: Run) -> str | None:
            and row.ours}
     one, threads, broker = (had.get(name, 0) for name in EXPLAINING)
     if one >= FULL:
-        return f"The client is the limit: its one thread had {one:.2f} of a core."
+        return f"The client is the limit: it has one thread, which had {one:.2f} of a core."
     cores = int(run.machine["cores"])
     if threads > broker and threads + broker >= FULL * cores:
         return (f"The client is the limit: of {cores} cores it had {threads:.2f}, "

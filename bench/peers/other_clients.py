@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib.util
 import json
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,10 +77,28 @@ class Built(Client):
         return wanted
 
 
+@dataclass(frozen=True)
+class OfPython(Client):
+    """A module of `bench`, around a library of PyPI with the same name."""
+
+    library: str
+    module: str
+    is_one_thread: bool = True  # the GIL's
+
+    def missing(self) -> str | None:
+        if importlib.util.find_spec(self.library) is None:
+            return f"there is no module {self.library} (PyPI: {self.library})"
+        return None
+
+    def words(self) -> Sequence[str]:
+        return [sys.executable, "-m", self.module]
+
+
 CLIENTS: dict[str, Client] = {
     "go": Built("franz-go", "go", "go", "https://go.dev/dl",
                 [["go", "build", "-buildvcs=false", "-trimpath", "-o", "program"]],
                 ["{}/program"]),
+    "aiokafka": OfPython("aiokafka", "bench.peers.aiokafka_client"),
 }  # fmt: skip
 
 

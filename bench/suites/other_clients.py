@@ -20,6 +20,7 @@ from bench.run_size import Extent
 from bench.suites import reading, writing
 
 LOADS = {100: 4_000_000, 1000: 1_000_000}  # bytes, records
+OF_AIOKAFKA = 200_000  # records of a client that takes many times as long for one
 
 
 def produced(broker: Broker, topic: str, client: str, size: int, count: int, acks: str = "1",
@@ -69,3 +70,12 @@ def go(extent: Extent) -> Iterator[Case]:
         yield writes("go", 1000, extent.records(LOADS[1000]), "all", codec)
     for size, whole in LOADS.items():
         yield reads("go", size, extent.records(whole))
+
+
+def aiokafka(extent: Extent) -> Iterator[Case]:
+    """A Python client (aiokafka), with acks=1."""
+    if CLIENTS["aiokafka"].missing():
+        return
+    count = extent.records(OF_AIOKAFKA)
+    yield writes("aiokafka", 1000, count)
+    yield reads("aiokafka", 1000, count)

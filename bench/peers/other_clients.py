@@ -98,6 +98,9 @@ CLIENTS: dict[str, Client] = {
     "go": Built("franz-go", "go", "go", "https://go.dev/dl",
                 [["go", "build", "-buildvcs=false", "-trimpath", "-o", "program"]],
                 ["{}/program"]),
+    "node": Built("kafkajs", "node", "npm", "https://nodejs.org",
+                  [["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]],
+                  ["node", "{}/main.mjs"], is_one_thread=True),
     "aiokafka": OfPython("aiokafka", "bench.peers.aiokafka_client"),
 }  # fmt: skip
 
@@ -125,10 +128,14 @@ class Done:
 
 def run(name: str, words: Sequence[str], count: int) -> Done:
     """Raises if not all records were moved."""
+    library = CLIENTS[name].library
     output = clients.run([*program(name), *words])
-    done = Done(**json.loads(output.splitlines()[-1]))
+    told = [line for line in output.splitlines() if line.startswith("{")]  # warnings stand around
+    if len(told) != 1:
+        raise clients.ClientFailed(f"wanted one answer of {library}, got {len(told)}:\n{output}")
+    done = Done(**json.loads(told[0]))
     if done.records != count:
-        raise clients.ClientFailed(f"{CLIENTS[name].library} moved {done.records:,} of {count:,}")
+        raise clients.ClientFailed(f"{library} moved {done.records:,} of {count:,}")
     return done
 
 

@@ -29,6 +29,7 @@ SUITES: Suites = {
         latency.latencies, latency.loaded_latencies,
         durable.durable,
         replicated.replicated,
+        other_clients.go, other_clients.node, other_clients.aiokafka,
         other_clients.go, other_clients.aiokafka,
         other_clients.go,
         crowds.connections, crowds.topics, crowds.thousands,

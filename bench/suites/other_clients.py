@@ -20,7 +20,7 @@ from bench.run_size import Extent
 from bench.suites import reading, writing
 
 LOADS = {100: 4_000_000, 1000: 1_000_000}  # bytes, records
-OF_AIOKAFKA = 200_000  # records of a client that takes many times as long for one
+OF_NODE, OF_AIOKAFKA = 400_000, 200_000  # records of clients that take longer for one
 
 
 def produced(broker: Broker, topic: str, client: str, size: int, count: int, acks: str = "1",
@@ -70,6 +70,15 @@ def go(extent: Extent) -> Iterator[Case]:
         yield writes("go", 1000, extent.records(LOADS[1000]), "all", codec)
     for size, whole in LOADS.items():
         yield reads("go", size, extent.records(whole))
+
+
+def node(extent: Extent) -> Iterator[Case]:
+    """A client of Node (kafkajs), with acks=1: five sends of 500 records at once."""
+    if CLIENTS["node"].missing():
+        return
+    count = extent.records(OF_NODE)
+    yield writes("node", 1000, count)
+    yield reads("node", 1000, count)
 
 
 def aiokafka(extent: Extent) -> Iterator[Case]:

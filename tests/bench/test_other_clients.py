@@ -29,6 +29,7 @@ NAMES = gate_has(["aiokafka"], "the same of a language whose program is built fi
                  other_clients.CLIENTS)
 WRITES = {  # the acks and codecs of each, as the suites want them
     "go": [("1", "none"), ("all", "none"), ("all", "lz4")],
+    "node": [("1", "none")],
     "aiokafka": [("1", "none")],
 }
 
@@ -84,21 +85,40 @@ def test_a_client_says_what_it_does_not_know(name: str, address: str) -> None:
         other_clients.produce(name, address, "none", SIZE, RECORDS, "7", "none")
 
 
-class Telling(other_clients.Client):
-    """A client that moved ten records in two seconds, whatever it was asked for."""
+TEN = """import sys
+print("a warning", file=sys.stderr)
+print('{"records": 10, "seconds": 2, "cpu": 1.9}')
+"""
 
-    library = "telling"
+
+class Telling(other_clients.Client):
+    """A client that says this, whatever it was asked for."""
+
+    def __init__(self, library: str, program: str) -> None:
+        self.library, self._program = library, program
 
     def words(self) -> list[str]:
-        return [sys.executable, "-c", "print('{\"records\": 10, \"seconds\": 2, \"cpu\": 1.9}')"]
+        return [sys.executable, "-c", self._program]
 
 
-def test_a_client_that_missed_a_record_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(other_clients.CLIENTS, "telling", Telling())
-    told = other_clients.consume("telling", "127.0.0.1:1", "topic", 10)
+@pytest.fixture
+def telling(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, program in (("ten", TEN), ("twice", TEN * 2), ("nothing", "")):
+        monkeypatch.setitem(other_clients.CLIENTS, name, Telling(name, program))
+    other_clients.program.cache_clear()
+
+
+def test_a_client_that_missed_a_record_has_failed(telling: None) -> None:
+    told = other_clients.consume("ten", "127.0.0.1:1", "topic", 10)
     assert told == other_clients.Done(10, 2, 1.9)
-    with pytest.raises(ClientFailed, match="telling moved 10 of 11"):
-        other_clients.consume("telling", "127.0.0.1:1", "topic", 11)
+    with pytest.raises(ClientFailed, match="ten moved 10 of 11"):
+        other_clients.consume("ten", "127.0.0.1:1", "topic", 11)
+
+
+@pytest.mark.parametrize(("name", "answers"), [("nothing", 0), ("twice", 2)])
+def test_a_client_without_one_answer_has_failed(name: str, answers: int, telling: None) -> None:
+    with pytest.raises(ClientFailed, match=f"wanted one answer of {name}, got {answers}"):
+        other_clients.consume(name, "127.0.0.1:1", "topic", 10)
 
 
 def test_a_build_that_fails_says_why(tmp_path: Path) -> None:

@@ -84,10 +84,10 @@ def rdkafka_consume(address: str, topic: str, count: int, *words: str) -> list[s
             "-c", str(count), "-q", *words]
 
 
-def java_produce(address: str, topic: str, size: int, count: int, acks: int) -> list[str]:
+def java_produce(address: str, topic: str, size: int, count: int, *settings: str) -> list[str]:
     return kafka_jars.command("org.apache.kafka.tools.ProducerPerformance", [
         "--topic", topic, "--num-records", str(count), "--record-size", str(size), "--throughput",
-        "-1", "--producer-props", f"bootstrap.servers={address}", f"acks={acks}", *JAVA_PRODUCER,
+        "-1", "--producer-props", f"bootstrap.servers={address}", *settings,
     ], flags=("-Xmx512m",))
 
 

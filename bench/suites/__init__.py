@@ -29,6 +29,8 @@ SUITES: Suites = {
         latency.latencies, latency.loaded_latencies,
         durable.durable,
         replicated.replicated,
+        other_clients.java_defaults, other_clients.go, other_clients.node,
+        other_clients.aiokafka,
         other_clients.go, other_clients.node, other_clients.aiokafka,
         other_clients.go, other_clients.aiokafka,
         other_clients.go,

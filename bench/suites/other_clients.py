@@ -6,12 +6,13 @@ does by default: ours has the records on disk, Kafka has them in the page cache.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from bench import client_limit
 from bench.limits import LOOPBACK, WRITTEN, Limit
-from bench.peers import other_clients
+from bench.peers import clients, other_clients
 from bench.peers.brokers import Broker
 from bench.peers.cost import Cost, measured
 from bench.peers.other_clients import CLIENTS, Done
@@ -20,6 +21,7 @@ from bench.run_size import Extent
 from bench.suites import reading, writing
 
 LOADS = {100: 4_000_000, 1000: 1_000_000}  # bytes, records
+OF_JAVA = {100: 2_000_000, 1000: 500_000}  # small batches take longer
 OF_NODE, OF_AIOKAFKA = 400_000, 200_000  # records of clients that take longer for one
 
 
@@ -58,6 +60,38 @@ def reads(client: str, size: int, count: int) -> Case:
     return Case(f"{CLIENTS[client].library}, consume {size} B", partial(consumed, **load),
                 PAGE_CACHE, fill=partial(produced, **load), goals=reading.GOALS,
                 limit=Limit(LOOPBACK, size))
+
+
+def by_java(broker: Broker, words: Sequence[str], moved: int) -> Figures:
+    """Kafka's own tool tells its rate alone, so its processor time has its start in it."""
+    with measured(broker) as cost:
+        begin = time.monotonic()
+        rate = clients.rates(clients.run(words))[-1]
+        took = time.monotonic() - begin
+    return {"records/s": rate, **cost.per_byte(moved),
+            **client_limit.figures(cost.clients_cpu_seconds, cost.cpu_seconds, took, False)}
+
+
+def java_writes(broker: Broker, topic: str, size: int, count: int) -> Figures:
+    words = clients.java_produce(broker.address, topic, size, count)
+    return by_java(broker, words, size * count)
+
+
+def java_reads(broker: Broker, topic: str, size: int, count: int) -> Figures:
+    return by_java(broker, clients.java_consume(broker.address, topic, count), size * count)
+
+
+def java_defaults(extent: Extent) -> Iterator[Case]:
+    """Java's client as it comes: acks=all, idempotent, batches of 16 KB."""
+    loads = {size: {"size": size, "count": extent.records(whole)}
+             for size, whole in OF_JAVA.items()}
+    for size, load in loads.items():
+        yield Case(f"Java's defaults, produce {size} B", partial(java_writes, **load), {},
+                   goals=writing.GOALS, limit=Limit(WRITTEN, size))
+    for size, load in loads.items():
+        yield Case(f"Java's defaults, consume {size} B", partial(java_reads, **load), {},
+                   fill=partial(java_writes, **load), goals=reading.GOALS,
+                   limit=Limit(LOOPBACK, size))
 
 
 def go(extent: Extent) -> Iterator[Case]:

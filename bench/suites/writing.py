@@ -34,7 +34,8 @@ def by_librdkafka(broker: Broker, topic: str, size: int, count: int,
 
 
 def by_java(broker: Broker, topic: str, size: int, count: int) -> Figures:
-    words = clients.java_produce(broker.address, topic, size, count, 1)
+    words = clients.java_produce(broker.address, topic, size, count, "acks=1",
+                                 *clients.JAVA_PRODUCER)
     return loaded(broker, words, size * count)
 
 

@@ -15,11 +15,13 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from appliance.embedded import running_broker
 from bench import client_limit, regressions, report
 from bench.__main__ import main
-from bench.peers import other_clients
+from bench.peers import clients, other_clients
+from bench.peers.brokers import Mock
 from bench.peers.clients import ClientFailed
 from bench.results import Comparison, Run
 from bench.run_size import WHOLE
-from bench.suites import SUITES
+from bench.suites import SUITES, writing
+from bench.suites import other_clients as other_client_suites
 from tests.support.release import gate_has
 
 RECORDS, SIZE = 3000, 500
@@ -136,6 +138,17 @@ def test_a_suite_without_its_tool_is_left_out(
     assert done.exit_code == 0
     assert "go is left out: go is not on PATH (https://go.dev/dl)\n" in done.stderr
     assert "go" in Run.load(out).machine["not installed"].split(", ")
+
+
+def test_java_as_it_comes_has_no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+    monkeypatch.setattr(clients.kafka_jars, "command", lambda main, words, flags: words)
+    monkeypatch.setattr(clients, "run", lambda words: asked.append(words) or "1 records/sec")
+    broker = Mock(Path(), {})
+    other_client_suites.java_writes(broker, "topic", 10, 5)
+    writing.by_java(broker, "topic", 10, 5)
+    settings = [words[words.index("--producer-props") + 2 :] for words in asked]
+    assert settings == [[], ["acks=1", *clients.JAVA_PRODUCER]]
 
 
 RATE = Comparison("go", "franz-go, consume", "records/s", "kafka", [120, 140], [100, 100], 1.5)

@@ -72,7 +72,7 @@ def run(suites: tuple[str, ...], peers: tuple[str, ...], quick: bool, rounds: in
     beside = [name for name in BESIDE if name in names]
     done = results.Run(results.machine(directory or Path("/tmp")), asked.rounds)
     absent = absences()
-    for name in names & absent.keys():
+    for name in sorted(names & absent.keys()):
         click.echo(f"{name} is left out: {absent[name]}", err=True)
     if absent:
         done.machine["not installed"] = ", ".join(absent)

@@ -20,7 +20,7 @@ REPEAT = (
     "smaller loads), then `python -m bench report results.json`. The run needs Java, Maven and "
     "librdkafka's `rdkafka_performance`; as root it also empties the page cache and, with perf, "
     "counts syncs; with valgrind it counts instructions; with Go it measures franz-go, "
-    "with Node kafkajs. "
+    "with Node kafkajs, with cargo rskafka. "
     "A rate is marked as the client's where the client had no rest left: its one thread had 95 % "
     "of a core, or all cores were busy and most of that was the client. "
     "`python -m bench.planted_slowdown` shows that `python -m bench compare` detects an append "

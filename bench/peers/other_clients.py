@@ -101,6 +101,10 @@ CLIENTS: dict[str, Client] = {
     "node": Built("kafkajs", "node", "npm", "https://nodejs.org",
                   [["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]],
                   ["node", "{}/main.mjs"], is_one_thread=True),
+    "rust": Built("rskafka", "rust", "cargo", "https://rustup.rs",
+                  [["cargo", "build", "--release", "--locked", "--target-dir", "built"],
+                   ["mv", "built/release/program", "."], ["rm", "-r", "built"]],
+                  ["{}/program"], is_one_thread=True),
     "aiokafka": OfPython("aiokafka", "bench.peers.aiokafka_client"),
 }  # fmt: skip
 

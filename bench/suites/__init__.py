@@ -30,6 +30,7 @@ SUITES: Suites = {
         durable.durable,
         replicated.replicated,
         other_clients.java_defaults, other_clients.go, other_clients.node,
+        other_clients.rust, other_clients.aiokafka,
         other_clients.aiokafka,
         other_clients.go, other_clients.node, other_clients.aiokafka,
         other_clients.go, other_clients.aiokafka,

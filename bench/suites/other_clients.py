@@ -55,10 +55,11 @@ def writes(client: str, size: int, count: int, acks: str = "1", codec: str = "no
                 PAGE_CACHE if acks == "1" else {}, goals=writing.GOALS, limit=Limit(WRITTEN, size))
 
 
-def reads(client: str, size: int, count: int) -> Case:
+def reads(client: str, size: int, count: int, acks: str = "1") -> Case:
+    """Reads what the client itself has written, with these acks."""
     load = {"client": client, "size": size, "count": count}
     return Case(f"{CLIENTS[client].library}, consume {size} B", partial(consumed, **load),
-                PAGE_CACHE, fill=partial(produced, **load), goals=reading.GOALS,
+                PAGE_CACHE, fill=partial(produced, **load, acks=acks), goals=reading.GOALS,
                 limit=Limit(LOOPBACK, size))
 
 
@@ -113,6 +114,16 @@ def node(extent: Extent) -> Iterator[Case]:
     count = extent.records(OF_NODE)
     yield writes("node", 1000, count)
     yield reads("node", 1000, count)
+
+
+def rust(extent: Extent) -> Iterator[Case]:
+    """A Rust client (rskafka), always with acks=all: five calls of 500 records at once."""
+    if CLIENTS["rust"].missing():
+        return
+    for size, whole in LOADS.items():
+        yield writes("rust", size, extent.records(whole), "all")
+    for size, whole in LOADS.items():
+        yield reads("rust", size, extent.records(whole), "all")
 
 
 def aiokafka(extent: Extent) -> Iterator[Case]:

@@ -26,6 +26,7 @@ from appliance.storage._commit_requests cimport (
     SYNC_AUTO, SYNC_FILES, SYNC_FILESYSTEM, Committer, committer_ask, committer_checkpoint,
     committer_forget, committer_notify,
 )
+from appliance.storage._commit_sync cimport sync_is_for_file_system
 from appliance.storage._group_commit cimport committer_start, committer_stop
 from appliance.storage._idle_file_closing cimport relief_watch
 from appliance.storage._log_commit cimport log_tell
@@ -164,6 +165,10 @@ cdef class Engine(DataDirectory):
             journal_put(&self.storage.get().journal, c_name, &checkpoint)
             code = storage_commit(self.storage.get())
         self._raise(code, "the checkpoint journal cannot be written")
+
+    def syncs_together(self, size_t files):
+        """Whether so many are made durable by one sync of the file system: as in a commit."""
+        return bool(sync_is_for_file_system(self.committer.get(), files))
 
     def forget_names(self, list names not None):
         """Takes logs that are closed, or never were open, out of the journal, durably."""

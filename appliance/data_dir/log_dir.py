@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Protocol
@@ -23,7 +23,7 @@ from appliance.config import LONG_MAX, LogConfig, StorageConfig
 from appliance.data_dir import durable_directories, partition_creation
 from appliance.data_dir.durable_directories import DELETED, ORPHANS, storage_error
 from appliance.data_dir.locked_dir import LockedDir
-from appliance.data_dir.partition_creation import LogExists
+from appliance.data_dir.partition_creation import LogExists, NewPartitions
 from appliance.data_dir.partition_names import Key, directory_name
 from appliance.data_dir.recovery import (
     LogConfigs,
@@ -142,17 +142,34 @@ class LogDir:
         self, topic: str, partitions: Iterable[int], config: LogConfig | None = None
     ) -> list[Log]:
         """Creates all of them, or none."""
-        keys = [(topic, number) for number in partitions]
-        names = [directory_name(*key) for key in keys]
-        for key, name in zip(keys, names, strict=True):
-            if key in self._logs:
-                raise LogExists(f"{name} exists already")
-        make = partition_creation.create
-        logs = make(self._where, names, config or LogConfig(), self.missing.values())
-        self._logs.update(zip(keys, logs, strict=True))
-        for key in keys:
-            self.missing.pop(key, None)
-        return logs
+        new = NewPartitions(topic, list(partitions), config or LogConfig())
+        self.create_new([new])
+        if new.error is not None:
+            raise new.error
+        return [new.logs[number] for number in new.numbers]
+
+    def create_new(self, batch: Sequence[NewPartitions]) -> None:
+        """Of each topic all, or none and its error."""
+        for new in batch:
+            for key in new.keys:
+                if key in self._logs:
+                    new.refuse(LogExists(f"{directory_name(*key)} exists already"))
+        asked = [new for new in batch if new.error is None]
+        partition_creation.create(self._where, asked, self.missing.values())
+        for new in asked:
+            for number, log in new.logs.items():
+                self._logs[new.topic, number] = log
+                self.missing.pop((new.topic, number), None)
+
+    def take_back(self, batch: Iterable[NewPartitions]) -> None:
+        """Those that are here: of no topic after all, and without a record."""
+        mine = []
+        for new in batch:
+            logs = {number: self._logs.pop((new.topic, number)) for number in new.numbers
+                    if (new.topic, number) in self._logs}  # fmt: skip
+            mine.append(NewPartitions(new.topic, [*logs], new.config, logs))
+        names = [name for new in mine for name in new.names.values()]
+        partition_creation.take_back(self._where, mine, names)
 
     def reopen(self, topic: str, partition: int, config: LogConfig | None = None) -> Log:
         """Reopens a log that failed or could not be opened, as after a crash: nothing in memory is
@@ -257,6 +274,16 @@ class LogDir:
     def holds(self, topic: str, partition: int) -> bool:
         """Whether a directory of this name exists, open or not."""
         return (topic, partition) in self._logs or (topic, partition) in self.unopened
+
+    def is_unwritten(self, topic: str, partition: int) -> bool:
+        """It is open, and never had a record; nor has its directory a file with anything else."""
+        log = self._logs.get((topic, partition))
+        if log is None or log.failed is not None or log.log_end_offset > 0:
+            return False
+        try:
+            return partition_creation.is_unwritten(self.path / log.name)
+        except OSError:
+            return False  # what cannot be looked at may be something
 
     def held(self) -> list[Key]:
         return sorted({*self._logs, *self.unopened})

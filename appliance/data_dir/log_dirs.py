@@ -9,7 +9,7 @@ is not open is `away`: nobody makes it anew.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from appliance._log import Log
@@ -17,6 +17,7 @@ from appliance.catalog.loss_ledger import Damage
 from appliance.config import LogConfig
 from appliance.data_dir import unfinished_moves
 from appliance.data_dir.log_dir import LogDir, LogUnknown
+from appliance.data_dir.partition_creation import NewPartitions
 from appliance.data_dir.partition_names import Key, directory_name
 from appliance.data_dir.record_dir import DirectoryBusy, DirectoryOffline, RecordDir
 from appliance.data_dir.record_dirs import RecordDirs, Result
@@ -242,6 +243,11 @@ class LogDirs(RecordDirs):
         """Whether a directory of this name exists, open or not."""
         return self._holder(topic, partition) is not None
 
+    def is_unwritten(self, topic: str, partition: int) -> bool:
+        """It is open, and never had a record."""
+        holder = self._holder(topic, partition)
+        return holder is not None and holder.is_unwritten(topic, partition)
+
     def held(self) -> list[Key]:
         return sorted({key for _, logs in self._opened() for key in logs.held()})
 
@@ -254,37 +260,61 @@ class LogDirs(RecordDirs):
         self, topic: str, partitions: Iterable[int], config: LogConfig | None = None
     ) -> list[Log]:
         """Creates all of them, or none."""
-        numbers = list(partitions)
-        self.made.note(topic, numbers)
-        by_directory: dict[RecordDir, list[int]] = {}
-        for each in numbers:
-            by_directory.setdefault(self._for_new(topic, each), []).append(each)
-        made: dict[int, Log] = {}
-        try:
-            for directory, own in by_directory.items():
-                self._create_in(directory, topic, own, config, made)
-        except ApplianceError:
-            self._take_back(topic, list(made))
-            raise
-        return [made[each] for each in numbers]
+        new = NewPartitions(topic, list(partitions), config or LogConfig())
+        self.create_new([new])
+        if new.error is not None:
+            raise new.error
+        return [new.logs[number] for number in new.numbers]
+
+    def create_new(self, batch: Sequence[NewPartitions]) -> None:
+        """Of each topic all, or none and its error; each directory is asked once, for all that are
+        to be in it."""
+        by_directory: dict[RecordDir, list[tuple[NewPartitions, NewPartitions]]] = {}
+        for new in batch:
+            self.made.note(new.topic, new.numbers)
+            try:
+                for directory, part in self._parts(new).items():
+                    by_directory.setdefault(directory, []).append((new, part))
+            except ApplianceError as error:
+                new.refuse(error)
+        for directory, pairs in by_directory.items():
+            self._create_in(directory, [each for each in pairs if each[0].error is None])
+        self.take_back([new for new in batch if new.error is not None and new.logs])
+
+    def _parts(self, new: NewPartitions) -> dict[RecordDir, NewPartitions]:
+        numbers: dict[RecordDir, list[int]] = {}
+        for number in new.numbers:
+            numbers.setdefault(self._for_new(new.topic, number), []).append(number)
+        return {
+            directory: NewPartitions(new.topic, own, new.config)
+            for directory, own in numbers.items()
+        }
 
     def _create_in(
-        self,
-        directory: RecordDir,
-        topic: str,
-        numbers: list[int],
-        config: LogConfig | None,
-        made: dict[int, Log],
+        self, directory: RecordDir, pairs: Sequence[tuple[NewPartitions, NewPartitions]]
     ) -> None:
-        logs = self._noting(directory, lambda logs: logs.create_all(topic, numbers, config))
-        made.update(zip(numbers, logs, strict=True))
-
-    def _take_back(self, topic: str, numbers: list[int]) -> None:
+        parts = [part for _, part in pairs]
         try:
-            self.delete_all(topic, numbers)
+            directory.opened().create_new(parts)
         except ApplianceError as error:
-            events.error("a failed creation leaves directories; the next start removes them",
-                         topic=topic, error=error)  # fmt: skip
+            for part in parts:
+                part.refuse(error)
+        for new, part in pairs:
+            new.logs.update(part.logs)
+            if part.error is not None:
+                new.refuse(part.error)
+            if isinstance(part.error, StorageIoFailed):
+                # Where the disk refuses, nothing new goes from now on.
+                directory.doubt = str(part.error)
+
+    def take_back(self, batch: Iterable[NewPartitions]) -> None:
+        """New partitions of which no topic was told."""
+        gone = list(batch)
+        for _, logs in self._opened() if gone else ():
+            logs.take_back(gone)
+        for new in gone:
+            self.made.forget(new.topic, new.numbers)
+            new.logs.clear()
 
     def _noting(self, directory: RecordDir, job: Callable[[LogDir], Result]) -> Result:
         """Where the disk refuses, nothing new goes from now on."""

@@ -10,9 +10,9 @@ from libcpp.vector cimport vector
 
 from appliance.native._codes cimport LOG_CLOSED, OK, STORAGE_IO
 from appliance.native._files cimport (
-    error_of, failure_errno, failure_forget, failure_note, failure_text, sync_directory,
+    error_of, failure_errno, failure_forget, failure_note, failure_text, sync_code, sync_directory,
 )
-from appliance.native._native cimport EROFS, errno, monotonic_ns, mutant
+from appliance.native._native cimport EINTR, EROFS, errno, monotonic_ns, mutant, syncfs
 from appliance.native._socket cimport EFD_CLOEXEC, EFD_NONBLOCK, eventfd
 from appliance.storage._checkpoint_journal cimport Checkpoint, Journal, journal_find
 from appliance.storage._free_space cimport space_poll, space_release_reserve
@@ -38,6 +38,22 @@ cdef bint _is_behind(const Journal* journal, const Watermarks* marks) noexcept n
     if journal.durable_generation != marks.found_generation:
         return journal.durable_generation < marks.found_generation
     return journal.durable_records < marks.found_records
+
+
+cdef int _sync_file_system(int fd) noexcept nogil:
+    while syncfs(fd) < 0:
+        if errno != EINTR:
+            return sync_code(failure_note(b"sync of the file system", b"", errno))
+    return OK
+
+
+cdef int _believed(Storage* storage, int code) noexcept nogil:
+    # As after a commit. Where a partition is stands in a catalog on another disk.
+    if (code == OK and not storage_takes_writes(storage)
+            and not mutant(b"directory_without_question")):
+        failure_note(b"sync of the directory", b"", EROFS)
+        return STORAGE_IO
+    return code
 
 
 # ---- with the GIL ----
@@ -134,12 +150,20 @@ cdef class DataDirectory:
             code = OK
             if not mutant(b"partition_without_parent_sync"):
                 code = sync_directory(self.storage.get().directory.get().fd)
-            # As after a commit. Where a partition is stands in a catalog on another disk.
-            if (code == OK and not storage_takes_writes(self.storage.get())
-                    and not mutant(b"directory_without_question")):
-                failure_note(b"sync of the directory", b"", EROFS)
-                code = STORAGE_IO
+            code = _believed(self.storage.get(), code)
         self._raise(code, "the directory cannot be synced")
+
+    def sync_file_system(self, int fd):
+        """Makes durable what was written to the file system, names too. `fd`: a descriptor of it
+        that is older. Each is told an error once, so the committer's is left alone."""
+        cdef int code
+        with nogil:
+            failure_forget()
+            code = OK
+            if not mutant(b"partitions_without_sync"):
+                code = _sync_file_system(fd)
+            code = _believed(self.storage.get(), code)
+        self._raise(code, "the file system cannot be synced")
 
     @property
     def is_full(self):

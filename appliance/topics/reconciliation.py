@@ -6,7 +6,8 @@ that may hold records is deleted but what the catalog says was deleted.
                                              sets `cleanup.policy`
     a deletion that was begun                is finished
     a directory of no topic                  goes to `orphans/`, as does one whose place is in
-                                             another directory of `log.dirs`
+                                             another directory of `log.dirs`; one that never had a
+                                             record is removed: its creation was interrupted
     a partition without a directory          is created, empty; one that had records goes on where
                                              these ended, and they are told as lost
     a directory with another topic's id      is served; the file that tells the id is corrected
@@ -27,6 +28,7 @@ from appliance.config import LogConfig, TopicsConfig, topic_config
 from appliance.config.topic_config import NOT_CLEANED, TopicConfigs
 from appliance.data_dir import partition_metadata
 from appliance.data_dir.log_dirs import LogDirs
+from appliance.data_dir.partition_creation import NewPartitions
 from appliance.data_dir.partition_names import Key, directory_name
 from appliance.errors import ApplianceError
 from appliance.process import event_log
@@ -41,6 +43,7 @@ events = event_log.named("catalog")
 # been given to producers that wrote nothing yet.
 PRODUCER_IDS_MARGIN = 1000 * producer_id_rows.BLOCK
 
+SHOWN_MAX = 10  # names of directories that a note repeats
 
 CATALOG_GONE = (
     "catalog.db was gone: the configs of topics, users and their rights, quotas, exports, and what "
@@ -158,12 +161,30 @@ class Reconciliation:
 
     def set_orphans_aside(self) -> None:
         wanted = {row.name: {*row.held} for row in self.rows.all()}
+        unwritten: list[NewPartitions] = []
         for name, partitions in self._held().items():
             if name in self.topics.undeleted:
                 continue  # to be deleted, not kept
-            for partition in partitions:
-                if partition not in wanted.get(name, ()):
+            orphans = [each for each in partitions if each not in wanted.get(name, ())]
+            empty = [each for each in orphans if self.log_dir.is_unwritten(name, each)]
+            if empty:
+                unwritten.append(NewPartitions(name, empty, self.topics.base))
+            for partition in orphans:
+                if partition not in empty:
                     self._set_aside(name, partition)
+        self._remove(unwritten)
+
+    def _remove(self, unwritten: list[NewPartitions]) -> None:
+        if not unwritten:
+            return
+        names = [name for new in unwritten for name in new.names.values()]
+        self.log_dir.take_back(unwritten)
+        shown = ", ".join(names[:SHOWN_MAX])
+        more = f" and {len(names) - SHOWN_MAX} more" if len(names) > SHOWN_MAX else ""
+        self._note(
+            f"{shown}{more} had no topic and never a record: the creation was interrupted, and "
+            "what it left is removed."
+        )
 
     def _set_aside(self, name: str, partition: int) -> None:
         directory = directory_name(name, partition)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from appliance._log import Log
 from appliance.config import topic_config
+from appliance.errors import ApplianceError
 from appliance.process import event_log
 from appliance.process.detached_tasks import Changes
 from appliance.topics import topic_directories
@@ -87,8 +88,11 @@ class ReplicatedTopics:
         row = TopicRow(
             wanted.name, wanted.id, wanted.partitions, {**wanted.configs}, now_ms, wanted.here
         )
+        rows, log_dir = self._topics.rows, self._topics.log_dir
         create = topic_directories.create
-        logs = await asyncio.to_thread(create, self._topics.rows, self._topics.log_dir, row, config)
+        (logs,) = await asyncio.to_thread(create, rows, log_dir, [(row, config)])
+        if isinstance(logs, ApplianceError):
+            raise logs
         topic = Topic(wanted.name, wanted.id, {**wanted.configs}, (), now_ms, here=wanted.here)
         topic.logs = placed([None] * wanted.partitions, logs)
         self._topics.take(topic)

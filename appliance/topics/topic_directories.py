@@ -1,70 +1,115 @@
 """Topics on disk: the catalog's row and the directories, in the order that a crash cannot break.
 
-    create   1 the row, with its number of partitions   2 the directories
-    extend   1 the row's number                         2 the directories
-    shrink   1 the row's replicas that are here         2 the directories of the others
+    create   1 the directories   2 the row, with its number of partitions
+    extend   1 the directories   2 the row's number
+    add      1 the row's replicas that are here   2 their directories
+    shrink   1 the row's replicas that are here   2 the directories of the others
     delete   1 the row becomes a deletion   2 the directories   3 the deletion is struck out
 
-Step 1 decides. A crash before it changed nothing; after it the next start does the rest (what is
-left of a shrink it sets aside). A failure that is no crash is undone: nothing is left of a topic
-that was refused. All of it blocks.
+The row decides. A crash before it changed nothing: directories without a record that no row names
+are removed by the next start. After it the next start does the rest (what is left of a shrink it
+sets aside). A failure that is no crash is undone: nothing is left of a topic that was refused.
+
+Many are created or extended at once: each directory of `log.dirs` is synced once for all, and the
+catalog has one transaction. Each has its own outcome. All of it blocks.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from appliance._log import Log
 from appliance.config import LogConfig
 from appliance.data_dir import partition_metadata
 from appliance.data_dir.log_dirs import LogDirs
+from appliance.data_dir.partition_creation import NewPartitions
+from appliance.data_dir.partition_names import Key
 from appliance.errors import ApplianceError
-from appliance.process import event_log
 from appliance.topics.topic import INTERNAL, SHARE_STATE, TRANSACTIONS
 from appliance.topics.topic_rows import TopicRow, TopicRows
-
-events = event_log.named("topics")
 
 # Nobody is served from these before all of them was read: on several disks each would be needed.
 WHOLE = {TRANSACTIONS, SHARE_STATE}
 
 
-def create(rows: TopicRows, log_dir: LogDirs, row: TopicRow, config: LogConfig) -> list[Log]:
-    places = log_dir.place(
-        row.name, row.held, must=row.name in INTERNAL, together=row.name in WHOLE
-    )
-    try:
-        rows.put(row, places)
-    except ApplianceError:
-        log_dir.unplace(row.name)
-        raise
-    try:
-        return _make(log_dir, row.name, row.id, row.held, config)
-    except Exception:
-        _undo(lambda: delete(rows, log_dir, row.name))
-        raise
+class Creation(NamedTuple):
+    """Of a topic, or of more partitions for one."""
+
+    row: TopicRow  # as it is to be
+    new: NewPartitions
+    places: dict[Key, str]
+
+
+def create(
+    rows: TopicRows, log_dir: LogDirs, wanted: Sequence[tuple[TopicRow, LogConfig]]
+) -> list[list[Log] | ApplianceError]:
+    """By topic its logs, or why it was not made."""
+    begun = [
+        _begin(log_dir, row, row.held, config, together=row.name in WHOLE)
+        for row, config in wanted
+    ]
+    _carry_out(log_dir, begun, lambda made, places: rows.put(
+        *(each.row for each in made), places=places))  # fmt: skip
+    return [_outcome(each.new) for each in begun]
 
 
 def extend(
-    rows: TopicRows, log_dir: LogDirs, row: TopicRow, total: int, config: LogConfig
-) -> list[Log]:
-    """The logs of the partitions that are new."""
-    more = range(row.partitions, total)
-    places = log_dir.place(row.name, more, must=row.name in INTERNAL)
+    rows: TopicRows, log_dir: LogDirs, wanted: Sequence[tuple[TopicRow, int, LogConfig]]
+) -> list[list[Log] | ApplianceError]:
+    """By topic, of which the row tells how many partitions it had: the logs of those that are new,
+    or why there are none."""
+    begun = [
+        _begin(log_dir, replace(row, partitions=total), range(row.partitions, total), config)
+        for row, total, config in wanted
+    ]
+    _carry_out(log_dir, begun, lambda made, places: rows.set_partitions(
+        {each.row.name: each.row.partitions for each in made}, places))  # fmt: skip
+    return [_outcome(each.new) for each in begun]
+
+
+def _begin(
+    log_dir: LogDirs,
+    row: TopicRow,
+    numbers: Sequence[int],
+    config: LogConfig,
+    *,
+    together: bool = False,
+) -> Creation:
+    new = NewPartitions(row.name, numbers, config)
     try:
-        rows.set_partitions(row.name, total, places)
-    except ApplianceError:
-        log_dir.unplace(row.name, more)
-        raise
+        places = log_dir.place(row.name, numbers, must=row.name in INTERNAL, together=together)
+    except ApplianceError as error:
+        new.refuse(error)
+        places = {}
+    return Creation(row, new, places)
+
+
+def _carry_out(
+    log_dir: LogDirs,
+    begun: Sequence[Creation],
+    store: Callable[[Sequence[Creation], dict[Key, str]], None],
+) -> None:
+    log_dir.create_new([each.new for each in begun if each.new.error is None])
+    made = [each for each in begun if each.new.error is None]
     try:
-        return _make(log_dir, row.name, row.id, more, config)
-    except Exception:
-        _undo(lambda: rows.set_partitions(row.name, row.partitions))
-        _undo(lambda: _remove(log_dir, row.name, more))
-        log_dir.unplace(row.name, more)
-        raise
+        if made:
+            store(made, {key: at for each in made for key, at in each.places.items()})
+    except ApplianceError as error:
+        log_dir.take_back([each.new for each in made])
+        for each in made:
+            each.new.refuse(error)
+    for each in begun:
+        if each.new.error is not None:
+            log_dir.unplace(each.row.name, each.new.numbers)
+        _identify(each.new.logs.values(), each.row.id)
+
+
+def _outcome(new: NewPartitions) -> list[Log] | ApplianceError:
+    return new.error or [new.logs[number] for number in new.numbers]
 
 
 def add_replicas(
@@ -79,7 +124,9 @@ def add_replicas(
             log_dir.set_aside(row.name, number)
     places = log_dir.place(row.name, more, must=row.name in INTERNAL)
     rows.set_replicas(row.name, row.partitions, here, places)
-    return _make(log_dir, row.name, row.id, more, config)
+    logs = log_dir.create_all(row.name, more, config)
+    _identify(logs, row.id)
+    return logs
 
 
 def remove_replicas(
@@ -95,11 +142,6 @@ def remove_replicas(
     return places
 
 
-def delete(rows: TopicRows, log_dir: LogDirs, name: str) -> None:
-    rows.begin_deletion(name)
-    finish_deletion(rows, log_dir, name)
-
-
 def finish_deletion(rows: TopicRows, log_dir: LogDirs, name: str) -> None:
     """What is in a directory that is not open is set aside when that comes back."""
     _remove(log_dir, name, [number for topic, number in log_dir.held() if topic == name])
@@ -107,21 +149,10 @@ def finish_deletion(rows: TopicRows, log_dir: LogDirs, name: str) -> None:
     rows.end_deletion(name)
 
 
-def _make(
-    log_dir: LogDirs, name: str, topic_id: uuid.UUID, partitions: Iterable[int], config: LogConfig
-) -> list[Log]:
-    logs = log_dir.create_all(name, partitions, config)
+def _identify(logs: Iterable[Log], topic_id: uuid.UUID) -> None:
     for log in logs:
         partition_metadata.write(Path(log.directory), topic_id)
-    return logs
 
 
 def _remove(log_dir: LogDirs, name: str, partitions: Iterable[int]) -> None:
     log_dir.delete_all(name, [number for number in partitions if log_dir.holds(name, number)])
-
-
-def _undo(step: Callable[[], None]) -> None:
-    try:
-        step()
-    except ApplianceError as error:
-        events.error("a change that failed cannot be undone; the next start will", error=error)

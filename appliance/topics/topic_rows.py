@@ -66,10 +66,11 @@ class TopicRows:
             found[name].add(number)
         return {name: frozenset(numbers) for name, numbers in found.items()}
 
-    def put(self, topic: TopicRow, places: Places = NO_PLACES) -> None:
-        """`places`: the directories of its partitions, where there are several."""
+    def put(self, *topics: TopicRow, places: Places = NO_PLACES) -> None:
+        """All or none. `places`: the directories of their partitions, where there are several."""
         with self._catalog.change() as run:
-            self._insert(run, topic)
+            for each in topics:
+                self._insert(run, each)
             insert_places(run, places)
 
     def _insert(self, run: Run, topic: TopicRow) -> None:
@@ -118,11 +119,11 @@ class TopicRows:
         """All below were given, or may be."""
         return int(self._catalog.rows("SELECT next FROM producer_ids")[0][0])
 
-    def set_partitions(self, topic: str, partitions: int, places: Places = NO_PLACES) -> None:
+    def set_partitions(self, counts: Mapping[str, int], places: Places = NO_PLACES) -> None:
+        """Of topics that grow: all or none."""
         with self._catalog.change() as run:
-            run("UPDATE topics SET partitions = ? WHERE name = ?", (partitions, topic))
-            behind = "DELETE FROM partition_directories WHERE topic = ? AND partition >= ?"
-            run(behind, (topic, partitions))
+            for topic, partitions in counts.items():
+                run("UPDATE topics SET partitions = ? WHERE name = ?", (partitions, topic))
             insert_places(run, places)
 
     def set_configs(self, topic: str, configs: Mapping[str, str]) -> None:

@@ -1,16 +1,16 @@
 """All topics: made, extended, configured, deleted, and told to who must know of each change.
 
-Changes come one after the other, and each is on disk before anybody sees it: the catalog's row, the
-directories (`topic_directories.py`), then the data plane; of configs the catalog, then the logs.
+Changes come one after the other, and each is on disk before anybody sees it: the directories, the
+catalog's row (`topic_directories.py`), then the data plane; of configs the catalog, then the logs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from appliance._log import Log
@@ -31,6 +31,7 @@ from appliance.topics.topic import (
     TopicUnavailable,
     TopicUnknown,
     check_more,
+    check_name,
     check_new_name,
     check_own,
     check_partitions,
@@ -53,6 +54,13 @@ class NewTopic:
     configs: Configs
     factor: int = DEFAULT  # how many replicas each partition has
     replicas: Sequence[Sequence[int]] = NO_REPLICAS  # or which, by partition
+
+
+@dataclass(frozen=True)
+class MorePartitions:
+    name: str
+    total: int
+    replicas: Sequence[Sequence[int]] = NO_REPLICAS  # of those that are new
 
 
 class Moving(NamedTuple):
@@ -195,12 +203,19 @@ class Topics(dict[str, Topic]):
         return self._validate(name, partitions, configs)
 
     def _validate(self, name: str, partitions: int, configs: Configs) -> tuple[int, TopicConfigs]:
-        check_new_name(name, self)
+        return self._checked_new(NewTopic(name, partitions, configs), self, self._partitions())
+
+    def _checked_new(
+        self, wanted: NewTopic, names: Collection[str], partitions: int
+    ) -> tuple[int, TopicConfigs]:
+        """Beside topics of these names, which have so many partitions."""
+        name = wanted.name
+        check_new_name(name, names)
         if name in self.undeleted:
             why = self.undeleted[name]
             raise TopicUnavailable(f"the deletion of a topic {name} cannot be finished: {why}")
-        checked = topic_config.validate(configs, self.base)
-        return check_partitions(name, partitions, self._partitions(), self.limits), checked
+        checked = topic_config.validate(wanted.configs, self.base)
+        return check_partitions(name, wanted.partitions, partitions, self.limits), checked
 
     async def create(
         self,
@@ -210,21 +225,66 @@ class Topics(dict[str, Topic]):
         factor: int = DEFAULT,
         replicas: Sequence[Sequence[int]] = NO_REPLICAS,
     ) -> Topic:
-        check_own(name)
-        if self.cluster is not None:
-            await self.check_new(name)
-            count, (kept, _) = self._validate(name, partitions, configs)
-            return await self.cluster.create(NewTopic(name, count, kept, factor, replicas))
-        return await self._change(self._create(name, partitions, configs))
+        (found,) = await self.create_all([NewTopic(name, partitions, configs, factor, replicas)])
+        return _raised(found)
+
+    async def create_all(self, wanted: Sequence[NewTopic]) -> list[Topic | ApplianceError]:
+        """Each by itself: it, or why it is not made. What they wait for at the disk they wait for
+        together."""
+        if (cluster := self.cluster) is not None:
+            return [await _outcome(self._create_in(cluster, each)) for each in wanted]
+        return await self._change(self._create_all(wanted, check_own))
+
+    async def _create_in(self, cluster: Cluster, wanted: NewTopic) -> Topic:
+        check_own(wanted.name)
+        await self.check_new(wanted.name)
+        count, (kept, _) = self._validate(wanted.name, wanted.partitions, wanted.configs)
+        return await cluster.create(replace(wanted, partitions=count, configs=kept))
 
     async def _create(self, name: str, partitions: int, configs: Configs) -> Topic:
-        count, (kept, config) = self._validate(name, partitions, configs)
-        row = TopicRow(name, kafka_uuid.new(), count, kept, self.log_dir.clock.latest_ms())
+        """One of the broker's own, too."""
+        (found,) = await self._create_all([NewTopic(name, partitions, configs)], check_name)
+        return _raised(found)
+
+    async def _create_all(
+        self, wanted: Sequence[NewTopic], check: Callable[[str], None]
+    ) -> list[Topic | ApplianceError]:
+        found: list[Topic | ApplianceError | TopicRow] = []
+        begun: list[tuple[TopicRow, LogConfig]] = []
+        names, partitions = set(self), self._partitions()
+        for each in wanted:
+            try:
+                check(each.name)
+                row, config = self._row_of(each, names, partitions)
+            except ApplianceError as error:
+                found.append(error)
+                continue
+            names.add(row.name)
+            partitions += row.partitions
+            begun.append((row, config))
+            found.append(row)
         create = topic_directories.create
-        logs = await asyncio.to_thread(create, self.rows, self.log_dir, row, config)
-        topic = Topic(name, row.id, kept, logs, row.created_ms)
+        made = iter(await asyncio.to_thread(create, self.rows, self.log_dir, begun))
+        return [
+            self._created(each, next(made)) if isinstance(each, TopicRow) else each
+            for each in found
+        ]
+
+    def _row_of(
+        self, wanted: NewTopic, names: Collection[str], partitions: int
+    ) -> tuple[TopicRow, LogConfig]:
+        count, (kept, config) = self._checked_new(wanted, names, partitions)
+        now_ms = self.log_dir.clock.latest_ms()
+        return TopicRow(wanted.name, kafka_uuid.new(), count, kept, now_ms), config
+
+    def _created(
+        self, row: TopicRow, outcome: list[Log] | ApplianceError
+    ) -> Topic | ApplianceError:
+        if isinstance(outcome, ApplianceError):
+            return outcome
+        topic = Topic(row.name, row.id, row.configs, outcome, row.created_ms)
         self.take(topic)
-        events.info("topic created", topic=name, partitions=count)
+        events.info("topic created", topic=row.name, partitions=row.partitions)
         return topic
 
     async def internal(
@@ -257,32 +317,67 @@ class Topics(dict[str, Topic]):
             await self._hear_of(name)
         return self._validate_partitions(name, total)
 
-    def _validate_partitions(self, name: str, total: int) -> Topic:
+    def _validate_partitions(self, name: str, total: int, more: int = 0) -> Topic:
+        """`more`: so many other topics get beside it."""
         topic = self.named(name)
         count = len(topic.logs)
         check_more(name, total, count)
-        check_partitions(name, total, self._partitions() - count, self.limits)
+        check_partitions(name, total, self._partitions() + more - count, self.limits)
         return topic
 
     async def create_partitions(
         self, name: str, total: int, replicas: Sequence[Sequence[int]] = NO_REPLICAS
     ) -> None:
-        if self.cluster is not None:
-            topic = await self.check_more(name, total)
-            await self.cluster.create_partitions(topic, total, replicas)
-            return
-        check_own(name)
-        await self._change(self._create_partitions(name, total))
+        (error,) = await self.create_all_partitions([MorePartitions(name, total, replicas)])
+        if error is not None:
+            raise error
 
-    async def _create_partitions(self, name: str, total: int) -> None:
-        topic = self._validate_partitions(name, total)
-        row = TopicRow(name, topic.id, len(topic.logs))
-        config = topic_config.to_log_config(topic.configs, self.base)
+    async def create_all_partitions(
+        self, wanted: Sequence[MorePartitions]
+    ) -> list[ApplianceError | None]:
+        """As `create_all`: why a topic has no more than before."""
+        if (cluster := self.cluster) is not None:
+            found = [await _outcome(self._extend_in(cluster, each)) for each in wanted]
+        else:
+            found = await self._change(self._extend(wanted))
+        return [each if isinstance(each, ApplianceError) else None for each in found]
+
+    async def _extend_in(self, cluster: Cluster, wanted: MorePartitions) -> Topic:
+        topic = await self.check_more(wanted.name, wanted.total)
+        await cluster.create_partitions(topic, wanted.total, wanted.replicas)
+        return topic
+
+    async def _extend(self, wanted: Sequence[MorePartitions]) -> list[Topic | ApplianceError]:
+        found: list[Topic | ApplianceError] = []
+        begun: list[tuple[TopicRow, int, LogConfig]] = []
+        more = 0
+        for each in wanted:
+            try:
+                check_own(each.name)
+                topic = self._validate_partitions(each.name, each.total, more)
+            except ApplianceError as error:
+                found.append(error)
+                continue
+            config = topic_config.to_log_config(topic.configs, self.base)
+            begun.append((TopicRow(topic.name, topic.id, len(topic.logs)), each.total, config))
+            more += each.total - len(topic.logs)
+            found.append(topic)
         extend = topic_directories.extend
-        more = await asyncio.to_thread(extend, self.rows, self.log_dir, row, total, config)
-        topic.logs = [*topic.logs, *more]
+        made = iter(await asyncio.to_thread(extend, self.rows, self.log_dir, begun))
+        return [
+            self._extended(each, next(made)) if isinstance(each, Topic) else each
+            for each in found
+        ]
+
+    def _extended(
+        self, topic: Topic, outcome: list[Log] | ApplianceError
+    ) -> Topic | ApplianceError:
+        if isinstance(outcome, ApplianceError):
+            return outcome
+        topic.logs = [*topic.logs, *outcome]
         self.show(topic)
-        events.info("partitions created", topic=name, partitions=total)
+        events.info("partitions created", topic=topic.name, partitions=len(topic.logs))
+        return topic
 
     async def delete(self, name: str) -> None:
         if not self.limits.may_delete:
@@ -383,3 +478,16 @@ class Topics(dict[str, Topic]):
             del self._names[topic.id]
             for table in self._tables:
                 table.remove_topic(name)
+
+
+async def _outcome(topic: Awaitable[Topic]) -> Topic | ApplianceError:
+    try:
+        return await topic
+    except ApplianceError as error:
+        return error
+
+
+def _raised(found: Topic | ApplianceError) -> Topic:
+    if isinstance(found, ApplianceError):
+        raise found
+    return found

@@ -14,6 +14,7 @@ from appliance.protocol.messages.create_topics import CreateTopicsRequest
 from appliance.protocol.messages.delete_topics import DeleteTopicsRequest
 from appliance.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from appliance.protocol.messages.metadata import MetadataRequest
+from appliance.topics.topic_rows import TopicRows
 from tests.support.control import Control
 from tests.support.wire_client import frame_of
 
@@ -266,6 +267,40 @@ def test_a_topic_that_exists_is_refused(control: Control, asked: Any) -> None:
 def test_a_topic_that_is_to_be_made_twice_is_not_made(control: Control) -> None:
     one, two = create(control, Creatable("a", 1, 1), Creatable("b", 1, 1), Creatable("a", 2, 1))
     assert (one.name, one.error_code, two.name, two.error_code) == ("a", 42, "b", 0)
+
+
+def transactions(control: Control, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The catalog's from here on, as they come."""
+    found: list[str] = []
+    for name in ("put", "set_partitions"):
+        whole = getattr(TopicRows, name)
+
+        def counted(*given: Any, _name: str = name, _whole: Any = whole, **named: Any) -> Any:
+            found.append(_name)
+            return _whole(*given, **named)
+
+        monkeypatch.setattr(TopicRows, name, counted)
+    return found
+
+
+def test_many_of_one_request_are_one_change_of_the_catalog(
+    control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control.create("old")
+    found = transactions(control, monkeypatch)
+    names = ["a", "old", "b", "c d", "e"]
+    rows = create(control, *(Creatable(each, 1, 1) for each in names))
+    assert [(each.name, each.error_code) for each in rows] == [
+        (name, code) for name, code in zip(names, [0, 36, 0, 17, 0], strict=True)
+    ]
+    topics = [CreatePartitionsRequest.CreatePartitionsTopic(each, count, None)
+              for each, count in [("a", 3), ("none", 3), ("b", 1), ("e", 2)]]  # fmt: skip
+    answer = control.ask(CreatePartitionsRequest(topics=topics), 3)
+    assert [(each.name, each.error_code) for each in answer.results] == [
+        ("a", 0), ("none", 3), ("b", 37), ("e", 0)]  # fmt: skip
+    assert {each: len(control.broker.topics[each].logs) for each in "abe"} == {
+        "a": 3, "b": 1, "e": 2}  # fmt: skip
+    assert found == ["put", "set_partitions"]
 
 
 def test_validating_makes_nothing(control: Control) -> None:

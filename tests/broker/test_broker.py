@@ -233,7 +233,7 @@ def test_a_change_goes_on_when_who_asked_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     has_begun, may_go_on = threading.Event(), threading.Event()
-    create = LogDir.create_all
+    create = LogDir.create_new
 
     def slow(*given: Any) -> Any:
         has_begun.set()
@@ -250,7 +250,7 @@ def test_a_change_goes_on_when_who_asked_is_gone(
         await broker.topics.create("u")
         assert await look(broker) == {"t": 2, "u": 1}
 
-    monkeypatch.setattr(LogDir, "create_all", slow)
+    monkeypatch.setattr(LogDir, "create_new", slow)
     with_broker(tmp_path, use)
 
 

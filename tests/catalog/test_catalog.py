@@ -42,7 +42,7 @@ def test_what_was_written_is_there_again(tmp_path: Path) -> None:
         assert (topics.all(), configs.all(), topics.is_settled) == ([], {}, False)
         topics.put(ORDERS)
         topics.put(CLICKS)
-        topics.set_partitions("orders", 4)
+        topics.set_partitions({"orders": 4})
         topics.set_configs("clicks", {"flush.ms": "1", "segment.ms": "2"})
         topics.set_configs("clicks", {"flush.ms": "3"})
         configs.set({False: {"log.roll.ms": "9"}, True: {"log.roll.ms": "7"}})
@@ -76,7 +76,7 @@ def test_every_change_is_on_disk_when_it_returns(tmp_path: Path) -> None:
     with opened(data) as catalog:
         changes = [
             lambda: TopicRows(catalog).put(ORDERS),
-            lambda: TopicRows(catalog).set_partitions("orders", 9),
+            lambda: TopicRows(catalog).set_partitions({"orders": 9}),
             lambda: TopicRows(catalog).set_configs("orders", {}),
             lambda: of_broker(catalog).set({False: {"log.roll.ms": "1"}}),
             lambda: TopicRows(catalog).settle([CLICKS], 5000),
@@ -182,7 +182,7 @@ def test_a_change_that_fails_changed_nothing(tmp_path: Path) -> None:
         with pytest.raises(CatalogFailed):
             TopicRows(catalog).settle([CLICKS, ORDERS], 1)
         with pytest.raises(CatalogFailed):
-            TopicRows(catalog).set_partitions("orders", 0)
+            TopicRows(catalog).set_partitions({"orders": 0})
         with pytest.raises(CatalogFailed):
             TopicRows(catalog).set_configs("none", {"a": "b"})
         assert (TopicRows(catalog).all(), TopicRows(catalog).is_settled) == ([ORDERS], False)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import Any
 
+from appliance.data_dir import locked_dir
+from appliance.machine.sync_guarantee import Syncs
+
 from .producer_lives import transaction
-from .session import Session
+from .session import STORAGE, Session
 
 
 def produce_first(session: Session) -> None:
@@ -173,4 +177,22 @@ def partitions_again(session: Session) -> None:
     session.delete("q")
     session.create("empty")
     session.append(session.log("p", 0), session.records(1))
+    session.close()
+
+
+def creations(session: Session) -> None:
+    """So many partitions at once that one sync of the file system is for all of them."""
+    locked_dir.syncs_on = lambda path: Syncs("ext4", True, "")
+    session.open(replace(STORAGE, sync="auto"))
+    logs = session.create_new("m", "n", partitions=4)
+    session.append(logs[0], session.records(2))
+    session.append(logs[-1], session.records(1))
+    session.create_new("o", partitions=8)
+    session.recorder.kill()
+
+
+def creations_again(session: Session) -> None:
+    session.open()
+    session.append(session.log("o", 7), session.records(1))
+    session.append(session.log("m", 0), session.records(1), durable=False)
     session.close()

@@ -13,6 +13,7 @@ from typing import Any
 
 from appliance.config import LogConfig, StorageConfig
 from appliance.data_dir.log_dir import LogDir
+from appliance.data_dir.partition_creation import NewPartitions
 from appliance.errors import ApplianceError
 from appliance.record import _batch, _batch_builder
 
@@ -88,9 +89,9 @@ class Session:
 
     # ---- the directory ----
 
-    def open(self) -> None:
+    def open(self, storage: StorageConfig = STORAGE) -> None:
         self.note(do="open")
-        self.dir = LogDir.open(self.root, config=STORAGE, log_config=config_of)
+        self.dir = LogDir.open(self.root, config=storage, log_config=config_of)
         self.note(did="open", logs=self.ends())
 
     def ends(self) -> dict[str, list[int]]:
@@ -104,6 +105,17 @@ class Session:
         log = self.dir.create(topic, partition, config_of(topic, partition))
         self.note(did="create", log=name_of(topic, partition))
         return log
+
+    def create_new(self, *topics: str, partitions: int) -> list[Any]:
+        """Several topics together."""
+        batch = [NewPartitions(topic, range(partitions), SMALL) for topic in topics]
+        names = [name for new in batch for name in new.names.values()]
+        for name in names:
+            self.note(do="create", log=name)
+        self.dir.create_new(batch)
+        for name in names:
+            self.note(did="create", log=name)
+        return [new.logs[number] for new in batch for number in new.numbers]
 
     def delete(self, topic: str, partition: int = 0) -> None:
         self.note(do="delete", log=name_of(topic, partition))

@@ -62,6 +62,7 @@ CAUGHT_BY = {
     "second_sync_after_failure": FAILING_SYNC,
     "truncate_without_journal": "truncate",
     "partition_without_parent_sync": "partitions",
+    "partitions_without_sync": "creations",
     "txn_index_not_synced": "transactions",
     "producer_state_ahead_of_log": "racing",
     "watermark_before_sync": "produce",

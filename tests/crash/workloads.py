@@ -32,6 +32,7 @@ SCENARIOS: dict[str, Sequence[Callable[[Session], None]]] = {
     "share": (share.first, share.second, share.first),
     "truncate": (log_lives.truncate, log_lives.truncate_again),
     "partitions": (log_lives.partitions, log_lives.partitions_again),
+    "creations": (log_lives.creations, log_lives.creations_again),
     "moves": (moving.first, moving.second),
 }
 

@@ -262,16 +262,19 @@ def test_a_failed_creation_can_be_repeated(tmp_path: Path) -> None:
 
 
 class Watched:
-    """An engine that remembers which logs it opened, and whose journal may take nothing more."""
+    """An engine that remembers which logs it opened, cannot open one, and whose journal may take
+    nothing more."""
 
-    def __init__(self, engine: Engine, is_full: bool) -> None:
-        self._engine, self._is_full = engine, is_full
+    def __init__(self, engine: Engine, is_full: bool, refused: str) -> None:
+        self._engine, self._is_full, self._refused = engine, is_full, refused
         self.logs: list[Log] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
     def open_log(self, *given: Any, **named: Any) -> tuple[Log, Any]:
+        if given[0] == self._refused:
+            raise FilesExhausted("no descriptor is free")
         log, recovered = self._engine.open_log(*given, **named)
         self.logs.append(log)
         return log, recovered
@@ -283,10 +286,12 @@ class Watched:
 
 
 @contextlib.contextmanager
-def watched(log_dir: LogDir, is_full: bool = False) -> Iterator[Watched]:
+def watched(
+    log_dir: LogDir, is_full: bool = False, refused: str = ""
+) -> Iterator[Watched]:
     """All that is opened meanwhile is closed at its end."""
     where, engine = log_dir._where, log_dir.engine
-    found: Any = Watched(engine, is_full)
+    found: Any = Watched(engine, is_full, refused)
     log_dir.engine, log_dir._where = found, replace(where, engine=found)
     yield found
     log_dir.engine, log_dir._where = engine, where
@@ -298,14 +303,20 @@ def watched(log_dir: LogDir, is_full: bool = False) -> Iterator[Watched]:
 def test_a_creation_that_fails_closes_what_it_had_opened(tmp_path: Path) -> None:
     """One of eight partitions cannot be opened: the seven others were."""
     with opened(tmp_path) as log_dir:
-        (tmp_path / "t-5").mkdir()
-        os.mknod(tmp_path / "t-5" / f"{0:020d}.log", stat.S_IFSOCK | 0o600)
-        with watched(log_dir) as engine, pytest.raises(ApplianceError) as raised:
+        with watched(log_dir, refused="t-5") as engine, pytest.raises(FilesExhausted):
             log_dir.create_all("t", range(8))
         assert len(engine.logs) == 7
-        assert not isinstance(raised.value, LogExists)
         assert (log_dir.held(), [*tmp_path.glob("t-*")]) == ([], [])
         assert len(log_dir.create_all("t", range(8))) == 8
+
+
+def test_a_directory_that_has_anything_is_not_taken_for_a_new_partition_s(tmp_path: Path) -> None:
+    with opened(tmp_path) as log_dir:
+        (tmp_path / "t-5").mkdir()
+        os.mknod(tmp_path / "t-5" / f"{0:020d}.log", stat.S_IFSOCK | 0o600)
+        with pytest.raises(LogExists, match="t-5 exists but is not open"):
+            log_dir.create_all("t", range(8))
+        assert (log_dir.held(), [*tmp_path.glob("t-*")]) == ([], [tmp_path / "t-5"])
 
 
 @pytest.mark.parametrize("act", ["create", "reopen"])

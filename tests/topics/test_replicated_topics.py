@@ -11,9 +11,12 @@ import pytest
 
 from appliance.broker.broker import Broker
 from appliance.catalog.log_directory_rows import Move
+from appliance.data_dir import partition_creation
+from appliance.data_dir.locked_dir import LockedDir
 from appliance.data_dir.log_dirs import LogDirs
-from appliance.errors import ApplianceError, StorageIoFailed
+from appliance.errors import ApplianceError, StorageFull, StorageIoFailed
 from appliance.topics.replicated_topics import ReplicatedTopics, Wanted
+from appliance.topics.topic_rows import TopicRows
 from tests.support.logs import batch, values
 from tests.support.several_dirs import live
 
@@ -180,3 +183,27 @@ def test_a_crash_before_the_folder_is_gone_loses_nothing_else(
 
     live(tmp_path, use, is_killed=True)
     live(tmp_path, look)
+
+
+def test_one_that_a_full_disk_refuses_leaves_no_row_and_comes_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same disk takes no deletion in the catalog, either: there is nothing to undo there."""
+
+    def full(*_: object) -> None:
+        raise StorageFull("no room")
+
+    async def use(broker: Broker) -> None:
+        found = replicated(broker)
+        for owner, step in ((partition_creation, "_make"), (LockedDir, "open_log")):
+            with monkeypatch.context() as patched:
+                patched.setattr(owner, step, full)
+                patched.setattr(TopicRows, "begin_deletion", full)
+                with pytest.raises(StorageFull):
+                    await found.agree(lambda: wanted(0, 2))
+            assert broker.topics.rows.all() == []
+            assert (folders(tmp_path), broker.log_dir.rows.places()) == ([], {})
+        await found.agree(lambda: wanted(0, 2))
+        assert broker.topics["t"].log(2).log_end_offset == 0
+
+    live(tmp_path, use)

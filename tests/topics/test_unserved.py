@@ -322,7 +322,7 @@ def test_a_transaction_is_told_to_ask_again_where_its_offsets_have_no_place_yet(
     old, new = (TxnClient(lives.now, each, is_v2=each == "new") for each in ("old", "new"))
     assert (old.init(), new.init()) == (0, 0)
     with monkeypatch.context() as held:
-        held.setattr(LogDir, "create_all", full)
+        held.setattr(LogDir, "create_new", full)
         assert (old.add_group(), new.commit_offset(9)) == (AWAY, AWAY)
     assert (old.add_group(), new.commit_offset(9)) == (0, 0)
 

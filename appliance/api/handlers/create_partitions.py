@@ -22,6 +22,7 @@ from appliance.protocol.messages.create_partitions import (
     CreatePartitionsResponse,
 )
 from appliance.topics.topic import check_name
+from appliance.topics.topics import MorePartitions
 
 KEY = 37
 VERSIONS = (0, 3)
@@ -36,30 +37,30 @@ async def handle(
     broker: Broker, request: CreatePartitionsRequest, call: Call
 ) -> CreatePartitionsResponse:
     times = Counter(each.name for each in request.topics)
-    asked = {each.name: each for each in request.topics}.values()
-    return CreatePartitionsResponse(
-        results=[
-            await _create(broker, each, times[each.name] > 1, request.validate_only, call)
-            for each in asked
-        ]
-    )
+    asked = [*{each.name: each for each in request.topics}.values()]
+    answers = [Answer(name=each.name) for each in asked]
+    wanted: list[tuple[Answer, MorePartitions]] = []
+    for each, answer in zip(asked, answers, strict=True):
+        try:
+            if times[each.name] > 1:
+                raise Refused(ErrorCode.INVALID_REQUEST, f"{each.name} is named twice")
+            check_topic(call, Operation.ALTER, each.name)
+            await _check(broker, each)
+        except ApplianceError as error:
+            _refuse(answer, error)
+            continue
+        replicas = [holder.broker_ids for holder in each.assignments or ()]
+        wanted.append((answer, MorePartitions(each.name, each.count, replicas)))
+    if not request.validate_only:
+        failed = await broker.topics.create_all_partitions([more for _, more in wanted])
+        for (answer, _), why in zip(wanted, failed, strict=True):
+            if why is not None:
+                _refuse(answer, why)
+    return CreatePartitionsResponse(results=answers)
 
 
-async def _create(
-    broker: Broker, asked: Asked, is_twice: bool, validate_only: bool, call: Call
-) -> Answer:
-    answer = Answer(name=asked.name)
-    try:
-        if is_twice:
-            raise Refused(ErrorCode.INVALID_REQUEST, f"{asked.name} is named twice")
-        check_topic(call, Operation.ALTER, asked.name)
-        await _check(broker, asked)
-        if not validate_only:
-            replicas = [each.broker_ids for each in asked.assignments or ()]
-            await broker.topics.create_partitions(asked.name, asked.count, replicas)
-    except ApplianceError as error:
-        answer.error_code, answer.error_message = error.kafka_code, str(error)
-    return answer
+def _refuse(answer: Answer, error: ApplianceError) -> None:
+    answer.error_code, answer.error_message = error.kafka_code, str(error)
 
 
 async def _check(broker: Broker, asked: Asked) -> None:

@@ -16,6 +16,7 @@ has no replication factor above 1 (INVALID_REPLICATION_FACTOR).
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from appliance.access.acls import Operation
 from appliance.api.handlers.authorization import check_topic, may_cluster, may_topic
@@ -25,6 +26,7 @@ from appliance.config.topic_config import Configs
 from appliance.errors import ApplianceError, Refused
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from appliance.topics.topics import NewTopic
 
 KEY = 19
 VERSIONS = (2, 7)
@@ -36,15 +38,24 @@ Answer = CreateTopicsResponse.CreatableTopicResult
 Config = CreateTopicsResponse.CreatableTopicConfigs
 
 
-class Told:
-    """What clients are told of the configs of new topics: most of a request have the same."""
+class Telling:
+    """What a client is told of new topics. Most of a request have the same configs."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, call: Call) -> None:
         self.broker = broker
+        self._call = call
         self._in_force = broker.configs.in_force
         self._found: dict[frozenset[tuple[str, str]], list[Config]] = {}
 
-    def of(self, kept: Configs) -> list[Config]:
+    def tell(self, answer: Answer, kept: Configs) -> None:
+        if not may_topic(self._call, Operation.DESCRIBE_CONFIGS, answer.name):
+            answer.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            answer.num_partitions, answer.configs = UNTOLD, None
+            return
+        answer.replication_factor = self.broker.members.factor_of(answer.name)
+        answer.configs = self._of(kept)
+
+    def _of(self, kept: Configs) -> list[Config]:
         if self._in_force is not self.broker.configs.in_force:  # changed between two topics
             self._in_force, self._found = self.broker.configs.in_force, {}
         key = frozenset(kept.items())
@@ -58,57 +69,66 @@ class Told:
 
 async def handle(broker: Broker, request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
     times = Counter(each.name for each in request.topics)
-    asked = {each.name: each for each in request.topics}.values()
-    most, told = broker.config.topics.per_request_max, Told(broker)
-    return CreateTopicsResponse(
-        topics=[
-            _beyond(each, len(asked), most)
-            if place >= most
-            else await _create(told, each, times[each.name] > 1, request.validate_only, call)
-            for place, each in enumerate(asked)
-        ]
-    )
+    asked = [*{each.name: each for each in request.topics}.values()]
+    most = broker.config.topics.per_request_max
+    answers = [Answer(name=each.name, error_message=None) for each in asked]
+    wanted: list[tuple[Answer, NewTopic]] = []
+    for place, (each, answer) in enumerate(zip(asked, answers, strict=True)):
+        try:
+            if place >= most:
+                raise _beyond(len(asked), most)
+            if times[each.name] > 1:
+                raise Refused(ErrorCode.INVALID_REQUEST, f"{each.name} is named twice")
+            wanted.append((answer, await _checked(broker, each, call)))
+        except ApplianceError as error:
+            _refuse(answer, error)
+    if request.validate_only:
+        _validate(Telling(broker, call), wanted)
+    else:
+        await _create(Telling(broker, call), wanted)
+    return CreateTopicsResponse(topics=answers)
 
 
-def _beyond(asked: Asked, count: int, most: int) -> Answer:
+def _beyond(count: int, most: int) -> Refused:
     text = f"got {count} topics in one request, wanted at most {most} (max.topics.per.request)"
-    return Answer(name=asked.name, error_code=ErrorCode.POLICY_VIOLATION, error_message=text)
+    return Refused(ErrorCode.POLICY_VIOLATION, text)
 
 
-async def _create(
-    told: Told, asked: Asked, is_twice: bool, validate_only: bool, call: Call
-) -> Answer:
-    broker = told.broker
-    answer = Answer(name=asked.name, error_message=None)
-    try:
-        if is_twice:
-            raise Refused(ErrorCode.INVALID_REQUEST, f"{asked.name} is named twice")
-        if not may_cluster(call, Operation.CREATE):
-            check_topic(call, Operation.CREATE, asked.name)
-        await broker.topics.check_new(asked.name)
-        partitions = _partitions(broker, asked)
-        configs = _configs(asked)
-        if validate_only:
-            found = broker.topics.validate(asked.name, partitions, configs)
+def _refuse(answer: Answer, error: ApplianceError) -> None:
+    answer.error_code, answer.error_message = error.kafka_code, str(error)
+
+
+async def _checked(broker: Broker, asked: Asked, call: Call) -> NewTopic:
+    if not may_cluster(call, Operation.CREATE):
+        check_topic(call, Operation.CREATE, asked.name)
+    await broker.topics.check_new(asked.name)
+    partitions = _partitions(broker, asked)
+    holders = sorted(asked.assignments, key=lambda each: each.partition_index)
+    return NewTopic(
+        asked.name, partitions, _configs(asked), asked.replication_factor,
+        [each.broker_ids for each in holders],
+    )  # fmt: skip
+
+
+def _validate(telling: Telling, wanted: Sequence[tuple[Answer, NewTopic]]) -> None:
+    for answer, each in wanted:
+        try:
+            found = telling.broker.topics.validate(each.name, each.partitions, each.configs)
             answer.num_partitions, (kept, _) = found
-        else:
-            topic = await broker.topics.create(
-                asked.name, partitions, configs, asked.replication_factor,
-                [each.broker_ids for each in sorted(
-                    asked.assignments, key=lambda each: each.partition_index)],
-            )  # fmt: skip
-            answer.topic_id, answer.num_partitions = topic.id, len(topic.logs)
-            kept = topic.configs
-    except ApplianceError as error:
-        answer.error_code, answer.error_message = error.kafka_code, str(error)
-        return answer
-    if not may_topic(call, Operation.DESCRIBE_CONFIGS, asked.name):
-        answer.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        answer.num_partitions, answer.configs = UNTOLD, None
-        return answer
-    answer.replication_factor = broker.members.factor_of(asked.name)
-    answer.configs = told.of(kept)
-    return answer
+        except ApplianceError as error:
+            _refuse(answer, error)
+            continue
+        telling.tell(answer, kept)
+
+
+async def _create(telling: Telling, wanted: Sequence[tuple[Answer, NewTopic]]) -> None:
+    made = await telling.broker.topics.create_all([each for _, each in wanted])
+    for (answer, _), topic in zip(wanted, made, strict=True):
+        if isinstance(topic, ApplianceError):
+            _refuse(answer, topic)
+            continue
+        answer.topic_id, answer.num_partitions = topic.id, len(topic.logs)
+        telling.tell(answer, topic.configs)
 
 
 def _partitions(broker: Broker, asked: Asked) -> int:

@@ -80,6 +80,8 @@ class Kept:
     def check(self, key: Hashable, more_bytes: int = 0, count: int = 1) -> None:
         """To be called before an object is created or grows by `size`; `count` objects are added
         if `key` is new."""
+        if more_bytes <= 0 and key in self._things:
+            return  # nothing more is kept
         _, owner = self._things.get(key, (0, asker.get()))
         new = 0 if key in self._things else count
         more_bytes += new * THING_BYTES

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any
@@ -78,14 +78,10 @@ class RequestAudit:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    def observed(self, call: Call, handle: Callable[[], Any]) -> Any:
-        """The result of a handler, or its error: whoever is refused mostly gets one."""
-        try:
-            return handle()
-        except ApplianceError as error:
-            if call.denied or call.request is not None:
-                self._note(call, Counter([error.kafka_code]))
-            raise
+    def failed(self, call: Call, error: ApplianceError) -> None:
+        """A handler: whoever is refused mostly gets an error."""
+        if call.denied or call.request is not None:
+            self._note(call, Counter([error.kafka_code]))
 
     def answered(self, call: Call, answer: Any) -> None:
         self._note(call, Counter(error_codes(answer)))

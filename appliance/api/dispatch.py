@@ -130,7 +130,7 @@ class Dispatcher:
         self._threads = ThreadPoolExecutor(control.threads, "handlers")
         self._turn: asyncio.Handle | None = None
         self._is_turn = False
-        self._clocks = (0, 0)  # when the turn began: monotonic ns, wall ms
+        self._now_ns = self._wall_ms = 0  # when the turn began, on the monotonic and the wall clock
         self._answers: list[Answer] = []  # not given yet
         self._giving: asyncio.Handle | None = None
         # Of connections with a request that holds or awaits one
@@ -138,6 +138,7 @@ class Dispatcher:
 
     def start(self) -> None:
         """On the event loop that every handler is to run on."""
+        self._broker.groups.table.topic.together = self._answering
         self._broker.groups.start()
         self._broker.transactions.start()
         self._broker.share_partitions.start()
@@ -213,7 +214,7 @@ class Dispatcher:
 
     def _begin_some(self) -> None:
         self._turn, self._is_turn = None, True
-        self._clocks = time.monotonic_ns(), self._broker.clock.latest_ms()
+        self._now_ns, self._wall_ms = time.monotonic_ns(), self._broker.clock.latest_ms()
         for _ in range(TURN_REQUESTS_MAX):
             punt = None if self._running and not self._may_begin() else self._waiting.take()
             if punt is None:
@@ -262,25 +263,30 @@ class Dispatcher:
             self._reply_unknown(punt, header)
             return
         request = decode(kind.request, body, version, may_go_on=True)
+        peer, connection, broker = punt.peer, punt.connection, self._broker
         call = Call(
             header,
-            punt.peer,
-            punt.connection,
+            peer,
+            connection,
             punt.slot,
             punt.listener,
-            *self._clocks,
+            self._now_ns,
+            self._wall_ms,
             SERVED,
             self._threads,
             self._turns,
-            self._broker.certificate_logins.principal_of(punt.connection)
-            or self._broker.logins.principal_of(punt.connection),
-            self._broker.authorizer,
+            broker.certificate_logins.principal_of(connection)
+            or broker.logins.principal_of(connection),
+            broker.authorizer,
         )
         if key in ADMINISTRATIVE:
             call.request = request
-        asker.set(punt.peer)
-        handle = partial(kind.handler.handle, self._broker, request, call)
-        result = self._audit.observed(call, handle)
+        asker.set(peer)
+        try:
+            result = kind.handler.handle(broker, request, call)
+        except ApplianceError as error:
+            self._audit.failed(call, error)
+            raise
         if isinstance(result, Later):
             result.send_to(partial(self._guarded, self._reply_to, punt, header, call))
         elif isinstance(result, CoroutineType):
@@ -339,10 +345,24 @@ class Dispatcher:
             answers, self._answers = self._answers, []
             self._data_plane.reply_all(answers)
 
+    def _answering(self, job: Callable[[], None]) -> None:
+        """What it answers leaves with its end, not a turn of the loop later."""
+        self._is_turn = True
+        try:
+            job()
+        finally:
+            self._is_turn = False
+        self._give()
+
     def _reply_result(
         self, punt: Punt, header: RequestHeader, call: Call, task: asyncio.Task[Any]
     ) -> None:
-        self._reply_to(punt, header, call, self._audit.observed(call, task.result))
+        try:
+            answer = task.result()
+        except ApplianceError as error:
+            self._audit.failed(call, error)
+            raise
+        self._reply_to(punt, header, call, answer)
 
     def _reply_to(self, punt: Punt, header: RequestHeader, call: Call, answer: Any) -> None:
         if call.denied or call.request is not None:

@@ -41,10 +41,16 @@ class OffsetCommits:
         self._deleted_topics: defaultdict[int, set[str]] = defaultdict(set)
 
     def commit(
-        self, group_id: str, member: MemberKey, values: Values, now_ms: int, done: Done
+        self,
+        group_id: str,
+        member: MemberKey,
+        values: Values,
+        now_ms: int,
+        done: Done,
+        wall_ms: int | None = None,
     ) -> None:
         """`done` is called when the offsets are on disk, and everybody sees them, or with why
-        not."""
+        not. `now_ms` is of the clock of sessions, `wall_ms` of the records."""
         self._availability.check(group_id)
         group = self._table.groups.get(group_id)
         if group is None and member[2] >= 0:
@@ -62,22 +68,27 @@ class OffsetCommits:
 
         def stored(error: ApplianceError | None, first_offset: int) -> None:
             if error is None:
-                self._offsets.put(group_id, values, first_offset)
-                self._weights.weigh(group_id)
+                if self._offsets.put(group_id, values, first_offset):
+                    self._weights.weigh(group_id)  # most commits take the place of one as large
                 done(None)
             else:
                 done(refusal(error))
 
-        records = [offset_record(group_id, *each) for each in values.items()]
-        self._topic.write(group_id, records, stored)
+        records = [
+            offset_record(group_id, partition, value) for partition, value in values.items()
+        ]
+        self._topic.write(group_id, records, stored, None, wall_ms)
 
     def _check_size(self, group_id: str, values: Values) -> None:
         own = self._offsets.of_group(group_id)
-        more = sum(
-            size_of(value) - (size_of(own[partition].value) if partition in own else 0)
-            for partition, value in values.items()
-        )
-        self._weights.check(group_id, more)
+        more = 0
+        for partition, value in values.items():
+            before = own.get(partition)
+            more += size_of(value)
+            if before is not None:
+                more -= size_of(before.value)
+        if more > 0:  # else the group has all of it, and is kept with it
+            self._weights.check(group_id, more)
 
     def commit_in_transaction(
         self, group_id: str, member: MemberKey, values: Values, transaction: Transaction

@@ -42,8 +42,9 @@ class OffsetExpiry:
             self.expire(self._clock.now_ms())
 
     def expire(self, wall_ms: int) -> None:
+        writing = self._table.topic.writing()
         for group in list(self._table.groups.values()):
-            if self._table.topic.is_writing(group.id):
+            if group.id in writing:
                 continue  # a commit on its way to the disk would be deleted behind its answer
             if group.is_dead:
                 continue  # its deletion is under way

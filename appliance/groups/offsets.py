@@ -96,24 +96,32 @@ class Offsets:
     def is_held(self, group: str) -> bool:
         return group in self._holding
 
-    def put(self, group: str, values: Values, first_offset: int) -> None:
-        """The records stand one after the other from `first_offset` on."""
+    def put(self, group: str, values: Values, first_offset: int) -> bool:
+        """The records stand one after the other from `first_offset` on. Returns whether the group
+        has more or less of it now."""
         own = self._committed.setdefault(group, {})
+        is_other = False
         for log_offset, (partition, value) in enumerate(values.items(), first_offset):
-            before = own.pop(partition, None) if value is None else own.get(partition)
-            self._count(group, value, before)
-            if value is not None:
-                own[partition] = Committed(value, log_offset)
+            if value is None:
+                is_other |= self._count(group, None, own.pop(partition, None))
+                continue
+            before = own.get(partition)
+            if before is None or len(before.value.metadata) != len(value.metadata):
+                is_other |= self._count(group, value, before)
+            own[partition] = Committed(value, log_offset)
         if not own:
             del self._committed[group]
+        return is_other
 
     def _count(
         self, group: str, value: OffsetCommitValue | None, before: Committed | Held | None
-    ) -> None:
-        old = None if before is None else before.value
-        self._bytes[group] += size_of(value) - size_of(old)
-        if not self._bytes[group]:
-            del self._bytes[group]
+    ) -> bool:
+        more = size_of(value) - size_of(None if before is None else before.value)
+        if more:
+            self._bytes[group] += more
+            if not self._bytes[group]:
+                del self._bytes[group]
+        return more != 0
 
     def hold(self, producer_id: int, group: str, values: Values, first_offset: int) -> None:
         held = self._held.setdefault(producer_id, {})

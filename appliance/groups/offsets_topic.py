@@ -11,7 +11,6 @@ partition has a queue of its own there: one whose followers are slow keeps no ot
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -22,7 +21,15 @@ from appliance.groups.member import Stored
 from appliance.groups.states import GroupRefused
 from appliance.process.detached_tasks import settle
 from appliance.protocol import ErrorCode
-from appliance.topics.internal_topic import InternalTopic, Record, Transaction, Write, partition_of
+from appliance.topics.internal_topic import (
+    InternalTopic,
+    Record,
+    Together,
+    Transaction,
+    Write,
+    call,
+    partition_of,
+)
 
 
 class OffsetsTopicSource(OffsetsTopicView, Protocol):
@@ -41,12 +48,19 @@ class OffsetsTopic:
         self._availability = availability
         self._wall_ms = wall_ms
         self._timeout_ms = timeout_ms
+        self.together: Together = call  # the answers of a round
         self._topic = self._queue()
         self._queues: dict[int, InternalTopic] = {}  # in a cluster, by partition
-        self._under_way: Counter[str] = Counter()  # writes that are not on disk yet, by group
 
     def _queue(self) -> InternalTopic:
-        return InternalTopic(self._topics.make_offsets_topic, self._timeout_ms)
+        return InternalTopic(
+            self._topics.make_offsets_topic, self._timeout_ms, self._there,
+            lambda job: self.together(job),
+        )  # fmt: skip
+
+    def _there(self) -> Sequence[Log | None] | None:
+        topic = self._topics.offsets_topic()
+        return None if topic is None else topic.logs
 
     def write(
         self,
@@ -54,15 +68,12 @@ class OffsetsTopic:
         records: list[Record],
         done: Stored,
         transaction: Transaction | None = None,
+        wall_ms: int | None = None,
     ) -> None:
-        def told(error: ApplianceError | None, first_offset: int) -> None:
-            self._under_way[group_id] -= 1
-            if not self._under_way[group_id]:
-                del self._under_way[group_id]
-            done(error, first_offset)
-
-        self._under_way[group_id] += 1
-        write = Write(group_id, records, self._wall_ms(), told, transaction)
+        """`wall_ms`: whoever has looked at the clock already need not again."""
+        if wall_ms is None:
+            wall_ms = self._wall_ms()
+        write = Write(group_id, records, wall_ms, done, transaction)
         if self._availability.terms is None:
             self._topic.write(write)
         else:
@@ -135,8 +146,9 @@ class OffsetsTopic:
     def _all(self) -> list[InternalTopic]:
         return [self._topic, *self._queues.values()]
 
-    def is_writing(self, group_id: str) -> bool:
-        return group_id in self._under_way
+    def writing(self) -> set[str]:
+        """Groups with something that is on its way to the disk."""
+        return set[str]().union(*(each.owners() for each in self._all()))
 
     @property
     def is_busy(self) -> bool:

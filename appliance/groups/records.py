@@ -98,8 +98,9 @@ def offset_record(group: str, partition: Partition, value: OffsetCommitValue | N
         return Record(key, None)
     has_expiry = value.expire_timestamp != NEVER
     if not has_expiry and not value.metadata:
-        fields = value.offset, value.leader_epoch, 0, value.commit_timestamp
-        return Record(key, PLAIN_OFFSET.pack(OFFSET_VALUE, *fields))
+        return Record(key, PLAIN_OFFSET.pack(
+            OFFSET_VALUE, value.offset, value.leader_epoch, 0, value.commit_timestamp
+        ))  # fmt: skip
     return Record(key, store(value, OFFSET_VALUE_WITH_EXPIRY if has_expiry else OFFSET_VALUE))
 
 

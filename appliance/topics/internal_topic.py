@@ -22,7 +22,7 @@ import os
 import struct
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -58,6 +58,8 @@ class Record(NamedTuple):
     value: bytes | None  # None: what the key names is no more
 
 
+Together = Callable[[Callable[[], None]], None]
+
 Told = tuple[ApplianceError | None, int]  # of a batch: why not, or the offset of its first record
 
 
@@ -82,83 +84,137 @@ class Write:
     error: ApplianceError | None = None
 
 
+def call(job: Callable[[], None]) -> None:
+    job()
+
+
 class InternalTopic:
+    """Rounds are called back, not awaited: of a commit that comes alone, a task and its wake-ups
+    would be a third (docs/decisions/control-plane-cost.md)."""
+
     def __init__(
-        self, logs: Callable[[], Awaitable[Sequence[Log | None]]], timeout_ms: int
+        self,
+        logs: Callable[[], Awaitable[Sequence[Log | None]]],
+        timeout_ms: int,
+        there: Callable[[], Sequence[Log | None] | None] = lambda: None,
+        together: Together = call,
     ) -> None:
-        """`logs` makes the topic when it is not there. None: a partition that is not served."""
+        """`logs` makes the topic when it is not there, `there` tells them when it is. None: a
+        partition that is not served. `together` is given what tells all of a round."""
         self._logs = logs
+        self._there = there
+        self._together = together
         self._timeout_s = timeout_ms / 1000
         self._queue: list[Write] = []
-        self._writing: asyncio.Task[None] | None = None
+        self._round: list[Write] = []  # is written just now
+        self._batches: list[tuple[Batch, Log]] = []  # of it, that the thread has
+        self._making: asyncio.Task[None] | None = None
+        self._idle: asyncio.Event | None = None  # after the last write; None: nobody waits
         self._writer: LogWriter | None = None
-        self._written: asyncio.Future[list[Told]] | None = None  # what the thread is at
-
-    @property
-    def is_busy(self) -> bool:
-        return self._writing is not None
+        self.is_busy = False
 
     def write(self, write: Write) -> None:
         self._queue.append(write)
-        if self._writing is None:
-            self._writing = asyncio.get_running_loop().create_task(self._write_all())
+        if not self.is_busy:
+            self.is_busy = True
+            asyncio.get_running_loop().call_soon(self._begin)
+
+    def owners(self) -> set[str]:
+        """Those with a write that was not told yet."""
+        return {each.owner for each in (*self._round, *self._queue)}
 
     async def close(self) -> None:
         """After the last write."""
-        while self._writing is not None:
-            await self._writing
+        while self.is_busy:
+            self._idle = self._idle or asyncio.Event()
+            await self._idle.wait()
         if self._writer is not None:
             asyncio.get_running_loop().remove_reader(self._writer.fd)
             self._writer.close()
             self._writer = None
 
-    async def _write_all(self) -> None:
-        try:
-            while self._queue:
-                writes, self._queue = self._queue, []
-                await self._write_some(writes)
-                # the disk is busy with what came meanwhile before anybody is told
-                asyncio.get_running_loop().call_soon(_tell, writes)
-        finally:
-            self._writing = None
+    def _begin(self) -> None:
+        """A round, with all that came until now."""
+        self._round, self._queue = self._queue, []
+        logs = self._there()
+        if logs is None:
+            self._making = asyncio.get_running_loop().create_task(self._make())
+        else:
+            self._write_round(logs)
 
-    async def _write_some(self, writes: list[Write]) -> None:
+    async def _make(self) -> None:
         try:
             logs = await self._logs()
-            batches = []
-            for each in _batches(writes, len(logs)):
-                log = logs[each.partition]
-                if log is None:
-                    text = f"partition {each.partition} of the topic for it is not served"
-                    _fail(each.writes, TopicUnavailable(text))
-                elif each.data:
-                    batches.append((each, log))
-            told = await self._commit([(log, each.data, each.election) for each, log in batches])
-            for (batch, _), (error, first_offset) in zip(batches, told, strict=True):
-                _place(batch.writes, error, first_offset)
         except ApplianceError as error:
-            _fail(writes, error)
+            self._fail_round(error)
         except Exception as error:
-            logger.exception("writing failed unexpectedly", writes=len(writes))
-            _fail(writes, ApplianceError(type(error).__name__))
+            logger.exception("writing failed unexpectedly", writes=len(self._round))
+            self._fail_round(ApplianceError(type(error).__name__))
+        else:
+            self._write_round(logs)
 
-    async def _commit(self, batches: list[tuple[Log, bytes, int]]) -> list[Told]:
-        if not batches:
-            return []
-        loop = asyncio.get_running_loop()
+    def _write_round(self, logs: Sequence[Log | None]) -> None:
+        try:
+            self._batches = self._served(logs)
+            self._hand_over()
+        except ApplianceError as error:
+            self._fail_round(error)
+        except Exception as error:
+            logger.exception("writing failed unexpectedly", writes=len(self._round))
+            self._fail_round(ApplianceError(type(error).__name__))
+        else:
+            if not self._batches:  # places in the order, or nothing that is served
+                asyncio.get_running_loop().call_soon(self._end)
+
+    def _served(self, logs: Sequence[Log | None]) -> list[tuple[Batch, Log]]:
+        found = []
+        for each in _batches(self._round, len(logs)):
+            log = logs[each.partition]
+            if log is None:
+                text = f"partition {each.partition} of the topic for it is not served"
+                _fail(each.writes, TopicUnavailable(text))
+            elif each.data:
+                found.append((each, log))
+        return found
+
+    def _hand_over(self) -> None:
+        if not self._batches:
+            return
         if self._writer is None:
             self._writer = LogWriter()
-            loop.add_reader(self._writer.fd, self._take)
-        self._written = loop.create_future()
+            asyncio.get_running_loop().add_reader(self._writer.fd, self._take)
+        batches = [(log, each.data, each.election) for each, log in self._batches]
         self._writer.begin(batches, self._timeout_s)
-        return await self._written
 
     def _take(self) -> None:
         assert self._writer
-        assert self._written
         outcomes = self._writer.take()
         if outcomes is not None:
-            self._written.set_result(outcomes)
+            self._written(outcomes)
+
+    def _written(self, outcomes: list[Told]) -> None:
+        for (batch, _), (error, first_offset) in zip(self._batches, outcomes, strict=True):
+            _place(batch.writes, error, first_offset)
+        if self._queue:  # what comes in this turn of the loop belongs to the next round
+            asyncio.get_running_loop().call_soon(self._end)
+        else:
+            self._end()
+
+    def _fail_round(self, error: ApplianceError) -> None:
+        _fail(self._round, error)
+        asyncio.get_running_loop().call_soon(self._end)
+
+    def _end(self) -> None:
+        """The disk is busy with what came meanwhile before anybody is told."""
+        writes, self._round, self._batches = self._round, [], []
+        if self._queue:
+            self._begin()
+        else:
+            self.is_busy = False
+            if self._idle is not None:
+                self._idle.set()
+                self._idle = None
+        self._together(partial(_tell, writes))
 
 
 def _tell(writes: list[Write]) -> None:
@@ -196,7 +252,10 @@ def _batches(writes: Iterable[Write], partitions: int) -> Iterator[Batch]:
     of_place: dict[tuple[int, int], list[Write]] = {}
     for each in writes:
         place = partition_of(each.owner, partitions), each.election
-        of_place.setdefault(place, []).append(each)
+        if place in of_place:
+            of_place[place].append(each)
+        else:
+            of_place[place] = [each]
     for place, own in of_place.items():
         for run in batching.runs(own, _size_of, BATCH_BYTES):
             yield Batch(*place, run, _batch_of(run))
@@ -206,7 +265,10 @@ def _size_of(write: Write) -> float:
     """One of a transaction shares no batch."""
     if write.transaction:
         return inf
-    return sum(len(key) + len(value or b"") for key, value in write.records)
+    size = 0
+    for key, value in write.records:
+        size += len(key) if value is None else len(key) + len(value)
+    return size
 
 
 def _batch_of(writes: list[Write]) -> bytes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -54,12 +53,11 @@ def test_an_acknowledgement_that_cannot_be_written_is_told_and_does_not_count(
     write_many(control, 10)
     member.acquire()
 
-    async def fail(self: InternalTopic, writes: list[Any]) -> None:
-        for each in writes:
-            each.error = StorageFull("no room")
+    def fail(self: InternalTopic) -> None:
+        raise StorageFull("no room")
 
     with monkeypatch.context() as patch:
-        patch.setattr(InternalTopic, "_write_some", fail)
+        patch.setattr(InternalTopic, "_hand_over", fail)
         assert member.acknowledge((0, 9, [ACCEPT])) == COORDINATOR_NOT_AVAILABLE
     own = control.broker.share_partitions.states
     assert own.start_offset("g", member.topic_id(), 0) == 0
@@ -74,12 +72,11 @@ def test_where_a_group_begins_must_be_written_before_it_reads(
     member.initialize(0, start=-1)
     write_many(control, 10)
 
-    async def fail(self: InternalTopic, writes: list[Any]) -> None:
-        for each in writes:
-            each.error = StorageFull("no room")
+    def fail(self: InternalTopic) -> None:
+        raise StorageFull("no room")
 
     with monkeypatch.context() as patch:
-        patch.setattr(InternalTopic, "_write_some", fail)
+        patch.setattr(InternalTopic, "_hand_over", fail)
         assert member.fetch(0)[0].error == KAFKA_STORAGE_ERROR
     assert control.broker.share_partitions.states.start_offset("g", member.topic_id(), 0) == -1
     assert member.acquire() == []
@@ -91,8 +88,9 @@ def test_where_a_group_begins_is_written_for_all_partitions_together(
 ) -> None:
     member = ShareClient(control)
     member.initialize(0, 1, 2, start=-1)
-    write, write_some = InternalTopic.write, InternalTopic._write_some
+    write, begin = InternalTopic.write, InternalTopic._begin
     asked: list[Write] = []
+    waiting: list[asyncio.Future[None]] = []
     all_asked = asyncio.Event()
 
     def counted(self: InternalTopic, wanted: Write) -> None:
@@ -101,14 +99,17 @@ def test_where_a_group_begins_is_written_for_all_partitions_together(
             all_asked.set()
         write(self, wanted)
 
-    async def held(self: InternalTopic, writes: list[Write]) -> None:
-        """No write comes to its end before all have been asked for."""
+    async def begin_then(topic: InternalTopic) -> None:
         await all_asked.wait()
-        await write_some(self, writes)
+        begin(topic)
+
+    def held(self: InternalTopic) -> None:
+        """No write comes to its end before all have been asked for."""
+        waiting.append(asyncio.ensure_future(begin_then(self)))
 
     with monkeypatch.context() as patch:
         patch.setattr(InternalTopic, "write", counted)
-        patch.setattr(InternalTopic, "_write_some", held)
+        patch.setattr(InternalTopic, "_begin", held)
         member.fetch(0, 1, 2)
     assert len(asked) == 3
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from appliance.record import _batch
-from appliance.topics.internal_topic import InternalTopic, Told
+from appliance.topics.internal_topic import Batch, InternalTopic, Told
 
 
 class NotedLog:
@@ -39,14 +39,22 @@ class NotedTopic(InternalTopic):
     ) -> None:
         super().__init__(logs, timeout_ms)
         self._session = session
+        self._begun: list[tuple[int, Any, bytes]] = []  # act, log, batch
 
-    async def _commit(self, batches: list[tuple[Any, bytes, int]]) -> list[Told]:
-        begun = [self._session.begin_append(log, batch) for log, batch, _ in batches]
-        told = await super()._commit([(log._log, *rest) for log, *rest in batches])
-        for act_id, (log, batch, _), (error, base) in zip(begun, batches, told, strict=True):
+    def _hand_over(self) -> None:
+        self._begun = [
+            (self._session.begin_append(log, each.data), log, each.data)
+            for each, log in self._batches
+        ]
+        noted: list[tuple[Batch, Any]] = [*self._batches]
+        self._batches = [(each, log._log) for each, log in noted]
+        super()._hand_over()
+
+    def _written(self, outcomes: list[Told]) -> None:
+        for (act_id, log, batch), (error, base) in zip(self._begun, outcomes, strict=True):
             if error is None:
                 (info,) = _batch.headers(batch)
                 last = base + info.last_offset - info.base_offset
                 self._session.end_append(log, act_id, base, last)
                 self._session.waited(log, last)
-        return told
+        super()._written(outcomes)

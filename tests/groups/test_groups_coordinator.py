@@ -154,13 +154,11 @@ def test_a_disk_that_fails_is_told_as_something_to_try_again(
     assert one.commit(1) == [0]
     faults = [LogFailed("the disk is gone"), StorageFull("no room")]
 
-    async def fail(self: InternalTopic, writes: list[object]) -> None:
-        for each in writes:
-            each.error = faults[0]  # type: ignore[attr-defined]
-        faults.pop(0)
+    def fail(self: InternalTopic) -> None:
+        raise faults.pop(0)
 
     with monkeypatch.context() as patch:
-        patch.setattr(InternalTopic, "_write_some", fail)
+        patch.setattr(InternalTopic, "_hand_over", fail)
         assert one.commit(2) == [15]
         assert committed(control) == {("t", 0): 1}
         assert control.ask(DeleteGroupsRequest(["g"]), 2).results[0].error_code == 68
@@ -175,12 +173,11 @@ def test_a_deletion_that_cannot_be_stored_leaves_the_offsets(
     control.create("t")
     GroupClient(control).commit(1)
 
-    async def fail(self: InternalTopic, writes: list[object]) -> None:
-        for each in writes:
-            each.error = StorageFull("no room")  # type: ignore[attr-defined]
+    def fail(self: InternalTopic) -> None:
+        raise StorageFull("no room")
 
     with monkeypatch.context() as patch:
-        patch.setattr(InternalTopic, "_write_some", fail)
+        patch.setattr(InternalTopic, "_hand_over", fail)
         assert control.ask(DeleteGroupsRequest(["g"]), 2).results[0].error_code == 15
     assert committed(control) == {("t", 0): 1}
     assert control.ask(DeleteGroupsRequest(["g"]), 2).results[0].error_code == 0

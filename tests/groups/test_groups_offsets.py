@@ -383,9 +383,8 @@ def test_a_topic_that_cannot_be_made_fails_the_writes_and_is_tried_again(log: Lo
         topic = InternalTopic(logs, 10_000)
         for name in "abc":
             topic.write(writes.of(name, 1))
-            assert topic._writing is not None
-            await topic._writing
-        await topic.close()
+            assert topic.is_busy
+            await topic.close()
 
     asyncio.run(run())
     assert [(name, error.kafka_code if error else 0) for name, error, _ in writes.done] == [

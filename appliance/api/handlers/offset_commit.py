@@ -71,7 +71,9 @@ def handle(broker: Broker, request: OffsetCommitRequest, call: Call) -> Later:
     try:
         if version < FIRST_WITH_EPOCH:
             _check_older(broker, request, version)
-        broker.groups.commits.commit(request.group_id, member, values, call.received_ms, done)
+        broker.groups.commits.commit(
+            request.group_id, member, values, call.received_ms, done, call.now_ms
+        )
     except ApplianceError as error:
         done(error)
     return later

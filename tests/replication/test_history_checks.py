@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
+from tests.crash.build import REPOSITORY
 from tests.replication.histories.checks import check, epochs_in
 from tests.replication.histories.faults import Faults
 from tests.replication.histories.ledger import NEVER, Anomalies, Append, Ledger
+from tests.replication.histories.mutants import INTERPRETED
 from tests.replication.histories.schedule import KINDS, schedule
 from tests.replication.histories.transfers import ABORTED, COMMITTED, UNKNOWN, Transfer
 from tests.replication.histories.transfers import check as check_transfers
@@ -112,3 +117,17 @@ def test_a_seed_has_the_same_faults_each_time_and_all_kinds_come() -> None:
     assert all(each.at_s + each.lasts_s <= 120 for each in planned)
     for each in KINDS:
         assert hasattr(Faults, "_" + each.lower().replace(" ", "_"))
+
+
+def test_each_planted_bug_finds_what_it_replaces() -> None:
+    """In a process of its own: they stay planted. Those of the compiled code are names there."""
+    script = (
+        "from tests.replication.histories.mutants import INTERPRETED\n"
+        "for plant, _ in INTERPRETED.values():\n"
+        "    plant()\n"
+        "print(len(INTERPRETED))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, f"{len(INTERPRETED)}\n"), done.stderr

@@ -6,6 +6,7 @@ Those of the compiled code are in the copy that `tests.crash.build.mutant_engine
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import time
@@ -31,6 +32,12 @@ COMPILED: dict[str, tuple[str, ...]] = {
 SESSIONS_MS = {"restarted_leader_leads_on": 9000, "older_epochs_are_answered": 9000}
 
 
+def plant(owner: Any, name: str, bug: Any) -> None:
+    """In the place of what has that name: where nothing has it, nobody would meet the bug."""
+    getattr(owner, name)
+    setattr(owner, name, bug)
+
+
 def cuts_at_the_watermark() -> None:
     """Who begins to follow cuts off what it does not know to be everywhere."""
     from appliance.broker import replica_fetchers
@@ -46,7 +53,7 @@ def cuts_at_the_watermark() -> None:
             log.cut(log.election, log.high_watermark)
         follow(self, key, topic_id, log, leader, unclean)
 
-    replica_fetchers.ReplicaFetchers.follow = cut_and_follow  # type: ignore[method-assign]
+    plant(replica_fetchers.ReplicaFetchers, "follow", cut_and_follow)
 
 
 def leads_without_a_session() -> None:
@@ -57,9 +64,8 @@ def leads_without_a_session() -> None:
         state = self.states.get(key)
         return state is not None and state.leader == self.member.node_id
 
-    Cluster.leads = leads  # type: ignore[method-assign]
-    Cluster.session_ends_ns = property(  # type: ignore[assignment]
-        lambda self: time.monotonic_ns() + 10**12)  # fmt: skip
+    plant(Cluster, "leads", leads)
+    plant(Cluster, "session_ends_ns", property(lambda self: time.monotonic_ns() + 10**12))
 
 
 def isr_without_version() -> None:
@@ -73,18 +79,20 @@ def isr_without_version() -> None:
     def set_any(self: Any, path: str, data: bytes, version: int) -> Change:
         return set_data(self, path, data, -1 if path.endswith("/state") else version)
 
-    Change.set = set_any  # type: ignore[method-assign]
-    isr_writes.IsrWrites._leads = lambda self, state, life: True  # type: ignore[method-assign]
+    plant(Change, "set", set_any)
+    plant(isr_writes.IsrWrites, "_leads", lambda self, state, life: True)
 
 
 def lost_disk_keeps_its_place() -> None:
     """Who comes back with an empty disk does not say so."""
     from appliance.broker.replica_roles import ReplicaRoles
+    from appliance.data_dir.made_logs import MadeLogs
 
     def lost(self: Any, node: int) -> Collection[Any]:
         return []
 
-    ReplicaRoles.lost = lost  # type: ignore[method-assign]
+    plant(ReplicaRoles, "lost", lost)
+    plant(MadeLogs, "keys", lambda self: [])
 
 
 def elects_anybody() -> None:
@@ -99,7 +107,7 @@ def elects_anybody() -> None:
         return replace(state, leader=first, leader_life=voters.lives[first],
                        leader_epoch=state.leader_epoch + 1, isr=(first,), eligible=())  # fmt: skip
 
-    election.elected = elected  # type: ignore[assignment]
+    plant(election, "elected", elected)
 
 
 def joins_without_records() -> None:
@@ -113,8 +121,8 @@ def joins_without_records() -> None:
     def stays(self: Any, replica: Any) -> bool:
         return replica.node in self._cluster.brokers
 
-    InSyncReplicas._may_join = may_join  # type: ignore[method-assign]
-    InSyncReplicas._stays = stays  # type: ignore[method-assign]
+    plant(InSyncReplicas, "_may_join", may_join)
+    plant(InSyncReplicas, "_stays", stays)
 
 
 def leaves_before_it_is_written() -> None:
@@ -133,7 +141,7 @@ def leaves_before_it_is_written() -> None:
         )  # fmt: skip
         await write(self, key, log, state, isr, joining)
 
-    InSyncReplicas._write = shrink_and_write  # type: ignore[method-assign]
+    plant(InSyncReplicas, "_write", shrink_and_write)
 
 
 def proposed_are_not_waited_for() -> None:
@@ -143,7 +151,7 @@ def proposed_are_not_waited_for() -> None:
     def propose(self: Any, key: Any, joining: set[int]) -> None:
         pass
 
-    ReplicaRoles.propose = propose  # type: ignore[method-assign]
+    plant(ReplicaRoles, "propose", propose)
 
 
 def restarted_leader_leads_on() -> None:
@@ -158,8 +166,8 @@ def restarted_leader_leads_on() -> None:
     def is_over(state: Any, voters: Any) -> bool:
         return state.leader not in state.isr or state.leader not in voters.lives
 
-    Cluster.leads = leads  # type: ignore[method-assign]
-    election.is_over = is_over
+    plant(Cluster, "leads", leads)
+    plant(election, "is_over", is_over)
 
 
 def older_copy_is_not_told() -> None:
@@ -172,7 +180,7 @@ def older_copy_is_not_told() -> None:
                 kept_lives._write(each.path / kept_lives.NAME, life)
         return {}
 
-    kept_lives.KeptLives._keep = keep  # type: ignore[method-assign]
+    plant(kept_lives.KeptLives, "_keep", keep)
 
 
 def coordinators_wait_for_nobody() -> None:
@@ -181,18 +189,21 @@ def coordinators_wait_for_nobody() -> None:
     from appliance.errors import ApplianceError
     from appliance.topics.internal_topic import InternalTopic
 
-    async def commit(self: Any, batches: Collection[Any]) -> list[Any]:
+    def hand_over(self: Any) -> None:
         told: list[Any] = []
-        for log, data, epoch in batches:
+        for batch, log in self._batches:
             try:
-                appended = log.append(data, leader_epoch=epoch, origin="coordinator")
+                appended = log.append(
+                    batch.data, leader_epoch=batch.election, origin="coordinator"
+                )
                 log.ask_commit()
                 told.append((None, appended.base_offset))
             except ApplianceError as error:
                 told.append((error, -1))
-        return told
+        if told:
+            asyncio.get_running_loop().call_soon(self._written, told)
 
-    InternalTopic._commit = commit  # type: ignore[method-assign]
+    plant(InternalTopic, "_hand_over", hand_over)
 
 
 def deposed_coordinator_answers() -> None:
@@ -204,7 +215,7 @@ def deposed_coordinator_answers() -> None:
         if (log := self._led.get(key)) is not None:
             self._coordinators[key[0]].on_led(key[1], log.election)
 
-    ReplicaRoles._tell_coordinators = tell  # type: ignore[method-assign]
+    plant(ReplicaRoles, "_tell_coordinators", tell)
 
 
 def stops_without_handing_over() -> None:
@@ -214,7 +225,7 @@ def stops_without_handing_over() -> None:
     async def hand_over(_: Any, roles: Any) -> None:
         roles.end_leading()
 
-    vars(in_cluster)["hand_over"] = hand_over
+    plant(in_cluster, "hand_over", hand_over)
 
 
 INTERPRETED: dict[str, tuple[Callable[[], None], tuple[str, ...]]] = {

@@ -101,10 +101,9 @@ class Site:
     def until_in_sync(self, end: float) -> str:
         while True:
             wrong = self._out_of_sync()
-            if not wrong or time.monotonic() > end or any(
-                each.wrong for each in self.machines.values()
-            ):
-                return wrong
+            at_fault = [words for each in self.machines.values() for words in each.wrong]
+            if not wrong or time.monotonic() > end or at_fault:
+                return "; ".join([wrong, *at_fault]) if wrong else ""
             time.sleep(0.2)
 
     def _out_of_sync(self) -> str:

@@ -8,8 +8,8 @@ has read for lost.
 
 Rights: DESCRIBE on the topic, or CLUSTER_ACTION on the cluster.
 
-Followers of this cluster do not ask here: Fetch tells them where their logs part. One that asks is
-answered like a client.
+Left out: requests of followers, whom Fetch tells where their logs part. One that asks is answered
+like a client.
 """
 
 from __future__ import annotations

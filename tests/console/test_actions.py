@@ -294,6 +294,7 @@ def test_the_log_and_the_audit_trail_are_searched(console: Console) -> None:
     page.get_by_label("Filter the table").fill("exports/daily")
     row = page.locator("#audit tbody tr", has_text="PUT /api/v1/exports/daily").last
     expect(row).to_contain_text("Define export daily: topics orders, target /lake")
+    row.scroll_into_view_if_needed()
     expect(row.get_by_text("done 200")).to_be_in_viewport(ratio=1)
     row.get_by_text("show").click()
     expect(row.locator("details")).to_contain_text('"target": "/lake"')

@@ -13,6 +13,7 @@ from playwright.sync_api import Page, expect
 from appliance.testing import RunningBroker
 from tests.console.conftest import MARKUP, ORDERS, WAIT_S, Console, Faults
 from tests.support.release import gate_has
+from tests.support.rest import Rest
 
 PAGES = {
     "": "Degraded: the last run of export daily failed",
@@ -292,3 +293,19 @@ def test_colours_can_be_chosen_and_stay(console: Console) -> None:
     page.reload()
     page.locator("h1").wait_for()
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
+@pytest.mark.parametrize("size", [(360, 740)])
+def test_long_rows_of_the_audit_trail_are_short_on_a_telephone(
+    console: Console, broker: RunningBroker, size: tuple[int, int]
+) -> None:
+    schedule = {"cron": "5 * * * *", "timezone": "Europe/Berlin", "jitter_seconds": 5, "retries": 3}
+    options = {"hold_bytes": 1000, "layout": "day", "zone": "Europe/Berlin", "table": "iceberg"}
+    body = {"topics": ["orders"], "target": "/lake/long", "schedule": schedule, "options": options}
+    rest = Rest(broker.admin)
+    for _ in range(20):
+        assert rest.ask("PUT", "/exports/long", body).status == 200
+    page = console.open("records?tab=audit")
+    expect(page.locator("#audit")).to_contain_text("lake/long")
+    assert page.evaluate("document.documentElement.scrollHeight") < PHONE_HEIGHT_MAX
+    assert rest.ask("DELETE", "/exports/long").status in (200, 204)

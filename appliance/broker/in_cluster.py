@@ -252,7 +252,6 @@ class InCluster:
                 topics, change = self.broker.topics, self.broker.change
                 await empty_replicas.begin_anew(topics, change, self.fetchers.stop, key)
                 self.roles.hollow.discard(key)
-                self.roles.apply([key])
 
     def lost_replicas(self) -> Collection[Key]:
         made = self.broker.log_dir.made.keys()

@@ -133,6 +133,7 @@ class ReplicaRoles:
                 self._tell_coordinators(key)
         for key in [each for each in self._unclean if each[0] == name]:
             del self._unclean[key]
+        self.hollow = {key for key in self.hollow if key[0] != name}
         self._fetchers.stop_topic(name)
 
     # Told by the cluster

@@ -144,9 +144,7 @@ class LogDir:
         """Creates all of them, or none."""
         new = NewPartitions(topic, list(partitions), config or LogConfig())
         self.create_new([new])
-        if new.error is not None:
-            raise new.error
-        return [new.logs[number] for number in new.numbers]
+        return new.made()
 
     def create_new(self, batch: Sequence[NewPartitions]) -> None:
         """Of each topic all, or none and its error."""

@@ -20,7 +20,7 @@ from appliance.data_dir.log_dir import LogDir, LogUnknown
 from appliance.data_dir.partition_creation import NewPartitions
 from appliance.data_dir.partition_names import Key, directory_name
 from appliance.data_dir.record_dir import DirectoryBusy, DirectoryOffline, RecordDir
-from appliance.data_dir.record_dirs import RecordDirs, Result
+from appliance.data_dir.record_dirs import RecordDirs
 from appliance.errors import ApplianceError, StorageFull, StorageIoFailed
 from appliance.process import event_log
 from appliance.process.spoken import size
@@ -252,9 +252,7 @@ class LogDirs(RecordDirs):
         return sorted({key for _, logs in self._opened() for key in logs.held()})
 
     def create(self, topic: str, partition: int, config: LogConfig | None = None) -> Log:
-        self.made.note(topic, [partition])
-        return self._noting(self._for_new(topic, partition), lambda logs: logs.create(
-            topic, partition, config))  # fmt: skip
+        return self.create_all(topic, [partition], config)[0]
 
     def create_all(
         self, topic: str, partitions: Iterable[int], config: LogConfig | None = None
@@ -262,9 +260,7 @@ class LogDirs(RecordDirs):
         """Creates all of them, or none."""
         new = NewPartitions(topic, list(partitions), config or LogConfig())
         self.create_new([new])
-        if new.error is not None:
-            raise new.error
-        return [new.logs[number] for number in new.numbers]
+        return new.made()
 
     def create_new(self, batch: Sequence[NewPartitions]) -> None:
         """Of each topic all, or none and its error; each directory is asked once, for all that are
@@ -315,14 +311,6 @@ class LogDirs(RecordDirs):
         for new in gone:
             self.made.forget(new.topic, new.numbers)
             new.logs.clear()
-
-    def _noting(self, directory: RecordDir, job: Callable[[LogDir], Result]) -> Result:
-        """Where the disk refuses, nothing new goes from now on."""
-        try:
-            return job(directory.opened())
-        except StorageIoFailed as error:
-            directory.doubt = str(error)
-            raise
 
     def reopen(self, topic: str, partition: int, config: LogConfig | None = None) -> Log:
         holder = self._holder(topic, partition)

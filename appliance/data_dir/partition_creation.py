@@ -70,6 +70,12 @@ class NewPartitions:
     def names(self) -> dict[int, str]:
         return {number: directory_name(self.topic, number) for number in self.numbers}
 
+    def made(self) -> list[Log]:
+        """In their order, or the reason why there are none."""
+        if self.error is not None:
+            raise self.error
+        return [self.logs[number] for number in self.numbers]
+
     def refuse(self, error: ApplianceError) -> None:
         """The first reason is the true one."""
         self.error = self.error or error

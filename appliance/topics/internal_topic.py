@@ -145,11 +145,8 @@ class InternalTopic:
     async def _make(self) -> None:
         try:
             logs = await self._logs()
-        except ApplianceError as error:
+        except Exception as error:  # noqa: BLE001 - it is logged there
             self._fail_round(error)
-        except Exception as error:
-            logger.exception("writing failed unexpectedly", writes=len(self._round))
-            self._fail_round(ApplianceError(type(error).__name__))
         else:
             self._write_round(logs)
 
@@ -157,11 +154,8 @@ class InternalTopic:
         try:
             self._batches = self._served(logs)
             self._hand_over()
-        except ApplianceError as error:
+        except Exception as error:  # noqa: BLE001 - it is logged there
             self._fail_round(error)
-        except Exception as error:
-            logger.exception("writing failed unexpectedly", writes=len(self._round))
-            self._fail_round(ApplianceError(type(error).__name__))
         else:
             if not self._batches:  # places in the order, or nothing that is served
                 asyncio.get_running_loop().call_soon(self._end)
@@ -200,7 +194,10 @@ class InternalTopic:
         else:
             self._end()
 
-    def _fail_round(self, error: ApplianceError) -> None:
+    def _fail_round(self, error: Exception) -> None:
+        if not isinstance(error, ApplianceError):
+            logger.exception("writing failed unexpectedly", writes=len(self._round))
+            error = ApplianceError(type(error).__name__)
         _fail(self._round, error)
         asyncio.get_running_loop().call_soon(self._end)
 

@@ -1,12 +1,15 @@
-"""One ZooKeeper for all files of a process."""
+"""One ZooKeeper for all files of a process; a cluster in it, below a path of its own."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from appliance.zookeeper.server import ZooKeeperServer
+from tests.support.embedded_cluster import EmbeddedCluster, embedded_cluster
 from tests.support.zookeeper import serving_zookeeper_in
 
 
@@ -14,3 +17,12 @@ from tests.support.zookeeper import serving_zookeeper_in
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
     with serving_zookeeper_in(tmp_path_factory.mktemp("zookeeper")) as server:
         yield server
+
+
+@pytest.fixture
+def cluster(
+    server: ZooKeeperServer, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[EmbeddedCluster]:
+    root = "/tests/" + re.sub(r"\W", "-", request.node.name)
+    with embedded_cluster(server, root, tmp_path / "cluster") as found:
+        yield found

@@ -4,33 +4,19 @@ it makes the log anew."""
 from __future__ import annotations
 
 import asyncio
-import re
 import shutil
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import NewTopic
 
 from appliance.cluster.lives import Lives
-from appliance.zookeeper.server import ZooKeeperServer
 from tests.support.embedded_cluster import (
     DEADLINE_S,
     EmbeddedCluster,
-    embedded_cluster,
     eventually,
 )
 
 TOPIC = "t"
-
-
-@pytest.fixture
-def cluster(
-    server: ZooKeeperServer, tmp_path: Path, request: pytest.FixtureRequest
-) -> Iterator[EmbeddedCluster]:
-    root = "/tests/" + re.sub(r"\W", "-", request.node.name)
-    with embedded_cluster(server, root, tmp_path / "brokers") as found:
-        yield found
 
 
 @pytest.fixture

@@ -3,10 +3,7 @@ groups, users and rules stay, and a start that was killed in the middle goes on.
 
 from __future__ import annotations
 
-import re
 import shutil
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -25,24 +22,13 @@ from appliance.errors import ApplianceError
 from appliance.process.exit_codes import REFUSED
 from appliance.record import _batch
 from appliance.topics.topic_rows import TopicRows
-from appliance.zookeeper.server import ZooKeeperServer
 from loadtest.ports import lasting_port
 from tests.support.embedded_cluster import (
     DEADLINE_S,
     EmbeddedCluster,
-    embedded_cluster,
     eventually,
 )
 from tests.support.rest import Rest
-
-
-@pytest.fixture
-def cluster(
-    server: ZooKeeperServer, tmp_path: Path, request: pytest.FixtureRequest
-) -> Iterator[EmbeddedCluster]:
-    root = "/one-box-" + re.sub(r"\W", "-", request.node.name)
-    with embedded_cluster(server, root, tmp_path / "cluster") as found:
-        yield found
 
 
 def take(consumer: Consumer, count: int) -> list[str]:

@@ -4,34 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
 from click.testing import CliRunner
 from confluent_kafka.admin import NewTopic
 
 from appliance.cli.main import main
-from appliance.zookeeper.server import ZooKeeperServer
 from tests.support.embedded_cluster import (
     DEADLINE_S,
     EmbeddedCluster,
-    embedded_cluster,
     eventually,
 )
 from tests.support.rest import Rest
 
 PASSWORD = "correct horse battery"
-
-
-@pytest.fixture
-def cluster(
-    server: ZooKeeperServer, tmp_path: Path, request: pytest.FixtureRequest
-) -> Iterator[EmbeddedCluster]:
-    root = "/tests/" + re.sub(r"\W", "-", request.node.name)
-    with embedded_cluster(server, root, tmp_path) as found:
-        yield found
 
 
 def file_of(cluster: EmbeddedCluster, name: str, password: str) -> str:

@@ -68,6 +68,7 @@ cdef int log_open(const StorageRef& storage, const string& name, const LogSettin
     cdef PartitionLog* it = log.get()
     cdef Checkpoint checkpoint
     cdef FileRef directory
+    cdef bint is_new
     cdef int code
     cdef ScopeLock marks
     it.directory = directory_new(storage.get().directory, name)
@@ -89,9 +90,12 @@ cdef int log_open(const StorageRef& storage, const string& name, const LogSettin
     code = _load_segments(it, &checkpoint, recovered)
     if code == OK:
         code = _recover(it, &checkpoint, is_trusted, recovered)
-    if code == OK and not is_trusted:
+    # The new recovery point passes what was scanned. Also after a clean stop, if it had no room for
+    # a recovery point.
+    is_new = not is_trusted or recovered.scanned_bytes > 0
+    if code == OK and is_new:
         code = txn_indexes_store(it)
-    if code == OK and not is_trusted:
+    if code == OK and is_new:
         # Names that only the page cache knew are about to be relied on.
         code = sync_directory(directory.get().fd)
     if code != OK:

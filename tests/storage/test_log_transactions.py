@@ -16,7 +16,16 @@ from appliance.errors import (
     TransactionStateInvalid,
 )
 from appliance.record import _batch
-from tests.support.logs import batch, end_txn, marker, one_log, produced, reopened, values
+from tests.support.logs import (
+    batch,
+    end_txn,
+    marker,
+    one_log,
+    opened,
+    produced,
+    reopened,
+    values,
+)
 from tests.support.producers import refused
 
 HOW = pytest.mark.parametrize("cleanly", [True, False], ids=["clean stop", "unclean end"])
@@ -165,6 +174,27 @@ def test_a_damaged_marker_is_refused_from_the_coordinator_too(log: Log) -> None:
     data[-1] ^= 1
     refused(log, bytes(data), ApplianceError, "coordinator")
     refused(log, marker("commit") + b"x", ApplianceError, "coordinator")
+
+
+def test_an_aborted_transaction_survives_a_clean_stop_without_room_and_then_a_kill(
+    log_dir: LogDir,
+) -> None:
+    """A full disk took no recovery point at the stop; the start after it makes one."""
+    log = log_dir.log("t", 0)
+    log.append_durable(batch("x"))
+    log_dir.checkpoint()
+    log.append(produced(0, txn=True))
+    end_txn(log, "abort")
+    log.append(produced(1, txn=True))
+    log.roll()
+    end_txn(log, "abort")
+    log.flush()
+    log_dir._close(log_dir.logs().values(), cleanly=True)
+    with opened(log_dir.path) as again:
+        assert again.log("t", 0).aborted_transactions(0, 9) == [(7, 1, 2), (7, 3, 4)]
+        again.abandon()
+    with opened(log_dir.path) as again:
+        assert again.log("t", 0).aborted_transactions(0, 9) == [(7, 1, 2), (7, 3, 4)]
 
 
 @HOW

@@ -56,7 +56,11 @@ cdef int open_counted(int directory_fd, const char* name, int flags) noexcept no
 # holds no lock.
 cdef bint descriptors_relieve() noexcept nogil
 
-# What `descriptors_relieve` calls: `_idle_file_closing.pyx`.
+# The same while some are still free: at three quarters of what logs may open, and after each eighth
+# that is opened from there on. For a thread that serves no client and holds no lock.
+cdef void descriptors_look_ahead() noexcept nogil
+
+# What both of them call: `_idle_file_closing.pyx`.
 ctypedef int64_t (*Relief)() noexcept nogil
 cdef void descriptors_relieved_by(Relief relief) noexcept nogil
 

@@ -20,8 +20,13 @@ from appliance.native._native cimport (
     monotonic_ns, mutex, own, set_errno,
 )
 
+cdef enum:
+    AHEAD_SHARE = 4                # of all that may be open; when only so many are free
+    STEP_SHARE = 8                 # so many are opened from one look ahead to the next
+
 cdef cppclass Count:
     atomic_i64 most                # that logs may hold open
+    atomic_i64 look_at             # as many are open at the next look ahead
     atomic_i64 open
     atomic_i64 refused             # openings that found none free, not even after a relief
     atomic_i64 relieved            # files closed because another was to be opened
@@ -33,6 +38,7 @@ cdef mutex relief_guard
 cdef Relief relief = NULL
 
 count.most.store(INT64_MAX)
+count.look_at.store(INT64_MAX)
 
 
 # ---- without the GIL ----
@@ -156,14 +162,34 @@ cdef bint descriptors_relieve() noexcept nogil:
     if count.reliefs.load() != seen and count.open.load() < count.most.load():
         closed = 1  # whoever was here before closed enough for this one, too
     else:
-        closed = relief()
-        count.relieved.fetch_add(closed)
-        count.reliefs.fetch_add(1)
+        closed = _relieve()
     relief_guard.unlock()
     if closed == 0:
         count.refused.fetch_add(1)
         count.refused_ns.store(monotonic_ns())
     return closed > 0
+
+
+cdef int64_t _relieve() noexcept nogil:
+    cdef int64_t closed = relief()
+    count.relieved.fetch_add(closed)
+    count.reliefs.fetch_add(1)
+    _look_later()
+    return closed
+
+
+cdef void _look_later() noexcept nogil:
+    cdef int64_t most = count.most.load()
+    count.look_at.store(max(most - most // AHEAD_SHARE, count.open.load() + most // STEP_SHARE))
+
+
+cdef void descriptors_look_ahead() noexcept nogil:
+    if relief == NULL or count.open.load() < count.look_at.load():
+        return
+    relief_guard.lock()
+    if count.open.load() >= count.look_at.load():
+        _relieve()
+    relief_guard.unlock()
 
 
 cdef int64_t descriptors_most() noexcept nogil:
@@ -175,6 +201,7 @@ cdef int64_t descriptors_most() noexcept nogil:
 def limit(int64_t most):
     """How many files the logs of this process may hold open from now on."""
     count.most.store(most)
+    count.look_at.store(most - most // AHEAD_SHARE)
 
 
 def counters():

@@ -14,6 +14,7 @@ from libcpp.vector cimport vector
 from cython.operator cimport dereference
 
 from appliance.native._codes cimport OK
+from appliance.native._descriptors cimport descriptors_look_ahead
 from appliance.native._files cimport failure_errno, failure_note, storage_code, sync_code
 from appliance.native._native cimport (
     EROFS, ScopeLock, errno, monotonic_ns, mutant, pthread_create, pthread_join, pthread_setname_np,
@@ -90,6 +91,10 @@ cdef void* _run(void* argument) noexcept nogil:
                 break
             wait_until(committer.wake, committer.guard, _next_deadline(committer,
                                                                        min(checkpoint_ns, poll_ns)))
+            # Each log that gets its first unflushed record wakes this thread.
+            committer.guard.unlock()
+            descriptors_look_ahead()
+            committer.guard.lock()
             continue
         batch.clear()
         batch.swap(committer.wanted)
@@ -105,6 +110,7 @@ cdef void* _run(void* argument) noexcept nogil:
         if with_checkpoint:
             _checkpoint(committer)
             checkpoint_ns = monotonic_ns() + committer.checkpoint_interval_ns
+        descriptors_look_ahead()
         committer.guard.lock()
     committer.guard.unlock()
     return NULL

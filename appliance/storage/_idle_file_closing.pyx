@@ -1,5 +1,6 @@
-"""Closes idle files of logs when no more may be opened. Called by the thread that needs one, be it
-a network thread: it holds no lock of a log's, and here no lock is waited for but this module's own.
+"""Closes idle files of logs when few more may be opened, or none. Called by a committer when few
+are left, and by the thread that needs one when none is, be it a network thread: it holds no lock of
+a log's, and here no lock is waited for but this module's own.
 
 Many are closed at once, so that whoever opens the next ones need not come here: with more
 partitions in use than descriptors, a round is paid for by all the openings until the next one.
@@ -57,18 +58,17 @@ cdef int64_t _relieve() noexcept nogil:
     closed = _close_idle(now - IDLE_NS)
     if closed < NEEDED:
         closed += _close_idle(now)
-    if closed < NEEDED:
+    # Few could be closed, so what is clean runs out before what is dirty is due to be synced.
+    if closed < _wanted():
         _ask_commits()
     guard.unlock()
     return closed if closed >= NEEDED else 0
 
 
 cdef int64_t _close_idle(int64_t before_ns) noexcept nogil:
-    cdef int64_t closed = 0, wanted = CLOSED_MIN
+    cdef int64_t closed = 0, wanted = _wanted()
     cdef LogRef log
     cdef size_t _i
-    if descriptors_most() // CLOSED_SHARE > wanted:
-        wanted = descriptors_most() // CLOSED_SHARE
     for _i in range(watched.size()):
         _turn_on()
         log = watched[turn].log.lock()
@@ -79,13 +79,17 @@ cdef int64_t _close_idle(int64_t before_ns) noexcept nogil:
     return closed
 
 
+cdef int64_t _wanted() noexcept nogil:
+    return max(<int64_t>CLOSED_MIN, descriptors_most() // CLOSED_SHARE)
+
+
 cdef void _turn_on() noexcept nogil:
     global turn
     turn = turn + 1 if turn + 1 < watched.size() else 0
 
 
 cdef void _ask_commits() noexcept nogil:
-    """All that is open has bytes to write. What is synced soon can be closed for the next one."""
+    """Most of what is open has bytes to write. What is synced soon can be closed for others."""
     cdef CommitterRef committer
     cdef LogRef log
     cdef size_t i

@@ -31,7 +31,7 @@ from appliance.data_dir.partition_creation import DescriptorsExhausted
 from appliance.errors import LogClosed
 from appliance.native import _descriptors
 from appliance.topics.topic_rows import TopicRow, TopicRows
-from tests.support.logs import batch, everything, log_config, opened, values
+from tests.support.logs import batch, everything, log_config, opened, until, values
 from tests.support.wire_client import WireClient
 
 PARTITIONS = int(os.environ.get("PARTITIONS", "500"))
@@ -123,12 +123,26 @@ def test_a_file_with_unsynced_bytes_is_not_closed_for_another(tmp_path: Path, mo
         few(5)
         for log in logs:
             log.append(batch("a"))
-        assert [log.durable_offset for log in logs] == [0, 0, 0, 0]
-        before = _descriptors.counters()["refused"]
         log_dir.create_all("u", range(2), log_config())
-        assert _descriptors.counters()["refused"] > before
         # Three of their files had to be closed for that: they were synced before.
         assert sum(log.durable_offset for log in logs) >= 3
+
+
+def test_unsynced_files_are_synced_before_they_hold_all_descriptors(
+    tmp_path: Path, most: int
+) -> None:
+    with opened(tmp_path) as log_dir:
+        logs = [log_dir.create("t", number, log_config()) for number in range(20)]
+        few(24)  # their directories can be closed at any time
+        before = _descriptors.counters()["refused"]
+        for log in logs[:5]:
+            log.append(batch("a"))
+        assert [log.durable_offset for log in logs[:5]] == [0] * 5
+        for log in logs[5:]:
+            log.append(batch("a"))
+        # Nobody asks for that: their flush.ms is a day.
+        assert until(lambda: sum(log.durable_offset for log in logs) >= 5)
+        assert _descriptors.counters()["refused"] == before
 
 
 def test_creation_says_how_many_descriptors_there_are(

@@ -30,6 +30,7 @@ log = logging.getLogger("loadtest")
 
 MESSAGE = "appliance-tally"
 REPORT_S = 2.0
+FIRST_ANSWER_S = 10.0  # of the broker: a wrong --host is said soon
 LAST_REPORTS_S = 30.0  # for workers to stop their users and send the rest
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
 
@@ -96,11 +97,22 @@ class Run:
         self.tally.take()
         self.begin()
         if not self.is_worker:
-            self.make_topics()
+            try:
+                self.make_topics()
+            except ApplianceError as error:
+                log.error("the test ends before it has begun: %s", error)
+                gevent.spawn(self._end_early)  # locust is about to start the users
+
+    def _end_early(self) -> None:
+        runner = self.environment.runner
+        if self.environment.web_ui:
+            runner.stop()
+        else:
+            runner.quit()
 
     def make_topics(self) -> None:
         given = self.environment.parsed_options
-        link = self.link()
+        link = Link(self.connect, min(FIRST_ANSWER_S, given.give_up), Tally())
         for topic in (given.topic, given.topic + E2E_SUFFIX):
             link.ask(partial(broker.create_topic, topic=topic, partitions=given.partitions))
         link.close()

@@ -4,6 +4,7 @@ by NAME=VALUE. A change replaces only the version that it was made from: two at 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from pathlib import Path
@@ -15,10 +16,12 @@ from appliance.config.config_key import ConfigInvalid
 from appliance.config.config_words import plain
 from appliance.export.definition_version import NEW
 from appliance.export.export_options import OPTIONS
+from appliance_spark import export_when
 from appliance_spark.export_broker import AdminPort, BrokerRefused
 from appliance_spark.export_command_options import Command, with_broker, with_json
 from appliance_spark.export_layout import ExportFailed, text_of
 
+NEXT_RUNS = 3  # told after a change; `appliance export when` has more
 TRIES = 20  # of `set`, where others change the same definition all the time
 PLAIN = ("pattern", "target", "schema", "partition_by")
 OF_SCHEDULE = ("timezone", "jitter_seconds", "retries")  # and `schedule` itself, in words or cron
@@ -99,10 +102,17 @@ def _command(words: Callable[..., Definition]) -> Callable[..., Any]:
         found = words(broker, name, pairs_of(settings), **more)
         found.pop("status")
         click.echo(json.dumps(found) if as_json else json.dumps(found, indent=1))
+        if found["schedule"] and not as_json:
+            click.echo("\n".join(["Next runs:", *_next_runs(found)]), err=True)
 
     run.__doc__ = words.__doc__
     run = click.argument("settings", nargs=-1, metavar="NAME=VALUE...")(with_broker(with_json(run)))
     return click.argument("name", metavar="EXPORT")(run)
+
+
+def _next_runs(definition: Definition) -> list[str]:
+    (row,) = export_when.of_definitions([definition], time.time(), NEXT_RUNS)
+    return [row["error"]] if "error" in row else export_when.lines(row)
 
 
 @click.command("define", cls=Command)

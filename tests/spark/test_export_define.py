@@ -61,6 +61,18 @@ def test_an_export_is_defined_changed_and_runs_by_its_options(admin: str, tmp_pa
     assert told(admin, "set", "lake", "schedule=")["schedule"] is None
 
 
+def test_whoever_changes_a_schedule_sees_its_next_runs(admin: str) -> None:
+    defined = invoked(admin, "define", "soon", "topics=clicks", "target=/srv/soon",
+                      "schedule=daily 02:00 Europe/Berlin")
+    assert json.loads(defined.stdout)["schedule"]["cron"] == "0 2 * * *"
+    head, *runs = defined.stderr.splitlines()
+    assert (head, len(runs)) == ("Next runs:", 3)
+    assert all(" 02:00" in each for each in runs)
+    changed = invoked(admin, "set", "soon", "schedule=hourly at :05")
+    assert all(":05" in each for each in changed.stderr.splitlines()[1:]), changed.stderr
+    assert invoked(admin, "set", "soon", "schedule=").stderr == ""
+
+
 @pytest.mark.parametrize(("words", "code", "reason"), [
     (("define", "again", "topics=clicks", "target=/srv/other"), 4, "has version"),
     (("define", "x", "colour=red"), 2, "wanted NAME=VALUE of topics"),

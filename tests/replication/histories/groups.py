@@ -6,9 +6,10 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Collection
 from contextlib import suppress
+from datetime import datetime, timezone
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -22,6 +23,7 @@ SESSION_MS = 10_000
 POLL_MS = 15_000
 ASK_S = 10.0
 PROTOCOLS = ("classic", "consumer")
+STEPS_KEPT = 60  # of a group's members, told where a commit went back
 
 
 class Member:
@@ -32,14 +34,14 @@ class Member:
     def __init__(self, site: Site, group: Group) -> None:
         self._group = group
         self._ends: dict[int, int] = {}  # to commit
-        self._is_committing = False
+        self._committing: dict[int, int] = {}  # is on its way
         own = {"group.protocol": "consumer"} if group.protocol == "consumer" else {
             "session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 1000}  # fmt: skip
         self._consumer = consumer(site, group.name, **{
             **own, "auto.offset.reset": "earliest", "max.poll.interval.ms": POLL_MS,
             "on_commit": self._committed})  # fmt: skip
         self._consumer.subscribe(
-            ["log"], on_assign=self._forget, on_revoke=self._forget, on_lost=self._forget
+            ["log"], on_assign=self._assigned, on_revoke=self._forget, on_lost=self._forget
         )
 
     def step(self) -> None:
@@ -47,22 +49,33 @@ class Member:
             if each.error() is None:
                 self._group.took(each)
                 self._ends[each.partition()] = each.offset() + 1
-        if self._ends and not self._is_committing:
-            offsets = [TopicPartition("log", *each) for each in self._ends.items()]
-            self._ends.clear()
+        if self._ends and not self._committing:
+            ends, self._ends = self._ends, {}
+            self._note("commits", ends)
             with suppress(KafkaException):
-                self._consumer.commit(offsets=offsets)
-                self._is_committing = True
+                self._consumer.commit(offsets=[TopicPartition("log", *each)
+                                               for each in ends.items()])  # fmt: skip
+                self._committing = ends
 
-    def _forget(self, _: Consumer, places: Collection[TopicPartition]) -> None:
+    def _assigned(self, consumer: Consumer, places: Collection[TopicPartition]) -> None:
+        self._note("has", sorted(each.partition for each in places))
+        self._ends.clear()
+
+    def _forget(self, consumer: Consumer, places: Collection[TopicPartition]) -> None:
+        self._note("gives back", sorted(each.partition for each in places))
         self._ends.clear()
 
     def _committed(self, error: Any, places: Collection[TopicPartition]) -> None:
-        self._is_committing = False
+        self._note("hears of", self._committing, error or "ok")
+        self._committing = {}
         if error is None:
             self._group.committed([each for each in places if each.error is None])
 
+    def _note(self, *words: Any) -> None:
+        self._group.note((self._consumer.memberid() or "nobody")[-12:], *words)
+
     def leave(self) -> None:
+        self._note("leaves")
         close(self._consumer)
 
 
@@ -74,6 +87,7 @@ class Group:
         self.consumed: dict[int, set[int]] = defaultdict(set)
         self.commits = 0
         self._floors: dict[int, int] = {}  # acknowledged commits
+        self._steps: deque[str] = deque(maxlen=STEPS_KEPT)
         self._site, self._ledger, self._random = site, ledger, random.Random(seed)
         self._guard = threading.Lock()
         self._is_ending = threading.Event()
@@ -89,6 +103,10 @@ class Group:
             while not self._is_ending.is_set() and time.monotonic() < leaves_s:
                 member.step()
             member.leave()
+
+    def note(self, *words: Any) -> None:
+        now = datetime.now(timezone.utc).strftime("%H:%M:%S.%f")[:-3]
+        self._steps.append(" ".join([now, *map(str, words)]))
 
     def committed(self, places: Collection[TopicPartition]) -> None:
         with self._guard:
@@ -121,8 +139,9 @@ class Group:
             if each.error is None and each.offset < floors[each.partition]:
                 self._ledger.anomalies.add(
                     "commit went back", f"{self.name}: {each.offset} is told of {each.partition}, "
-                    f"{floors[each.partition]} was acknowledged before",
+                    f"{floors[each.partition]} was acknowledged before ({'; '.join(self._steps)})",
                 )  # fmt: skip
+                self._steps.clear()
 
     def has_all(self, ends: dict[int, int]) -> bool:
         with self._guard:

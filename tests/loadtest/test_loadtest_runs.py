@@ -250,14 +250,13 @@ def test_a_page_of_a_broker_that_was_never_there_ends_when_it_is_told_to(tmp_pat
     assert "verdict: FAILED" in said
 
 
-def test_a_wrong_host_ends_the_test_soon(tmp_path: Path) -> None:
-    """Requests under way are retried for longer: a broker may be started again then."""
+def test_a_wrong_host_ends_the_test() -> None:
+    """A broker may be away later on; at the start it must be there."""
     host = f"127.0.0.1:{lasting_port()}"
     done = ran(locust_command("--host", host, "--headless", "-t", f"{DEADLINE_S * 10:.0f}s",
                               "--give-up", "1", "ProducerUser"))  # fmt: skip
     assert done.returncode == 1, done.stdout
     assert f"the test ends before it has begun: broker {host}: no connection" in done.stdout
-    assert "Traceback" not in done.stdout
 
 
 def test_users_log_in_over_tls(tmp_path: Path) -> None:

@@ -5,9 +5,10 @@
     upload    a new object, written bit by bit by a worker; it is there once it is closed
     open, read, names, delete
 
-There is no rename. Where the service is, and who asks, is read from the settings of its library
-(AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, ~/.aws/…), here and at each worker: no credential is an option
-of a command, or in a URL, so none is in a log, a report or a manifest.
+There is no rename (HDFS has one: `export_hdfs`). Where the service is, and who asks, is read
+from the settings of its library (AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, ~/.aws/…), here and at each
+worker: no credential is an option of a command, or in a URL, so none is in a log, a report or a
+manifest.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, BinaryIO
+from urllib.parse import urlsplit
 
 from appliance.export import store_urls
 from appliance_spark.export_layout import FILES_OPEN_MAX, ExportFailed
 from appliance_spark.export_store_errors import in_words, is_exists, is_no_bucket
 
+HDFS = "webhdfs://"
 # In memory, of all uploads of a task together, until they are sent. A library's own part of 50 MiB
 # would be 3 GiB, for each of a worker's tasks.
 UPLOADS_HELD_MAX = 512 << 20
@@ -35,9 +38,12 @@ PART_BYTES = UPLOADS_HELD_MAX // FILES_OPEN_MAX
 def _opened(url: str) -> tuple[Any, str]:
     """The file system and the root within it."""
     try:
-        import fsspec
+        if url.startswith(HDFS):
+            fs, root = _hdfs(url)
+        else:
+            import fsspec
 
-        fs, root = fsspec.core.url_to_fs(url, use_listings_cache=False)
+            fs, root = fsspec.core.url_to_fs(url, use_listings_cache=False)
     except ImportError as error:
         raise ExportFailed(
             f"{url}: this target needs {error.name or error}, which is not installed here: "
@@ -45,6 +51,13 @@ def _opened(url: str) -> tuple[Any, str]:
     except ValueError as error:  # a setting that the library does not understand
         raise ExportFailed(f"{url}: {error}") from error
     return fs, str(root).rstrip("/")
+
+
+def _hdfs(url: str) -> tuple[Any, str]:
+    from appliance_spark.export_hdfs import HdfsFiles
+
+    place = urlsplit(url)
+    return HdfsFiles(str(place.hostname), place.port or 0, place.path), place.path
 
 
 @dataclass(frozen=True)
@@ -140,8 +153,9 @@ class Store:
             if self.put_new(name, b"2"):
                 raise ExportFailed(
                     f"{self.url}: this store overwrites an object that it was asked to write only "
-                    "if there is none (If-None-Match: *), so two runs at once could both commit. "
-                    "Use a store that has conditional writes, or export to a path")
+                    "if there is none (S3: If-None-Match: *, HDFS: a rename), so two runs at once "
+                    "could both commit. Use a store that has conditional writes, or export to a "
+                    "path")
         except FileNotFoundError as error:
             raise ExportFailed(in_words(self.url, error)) from error
         finally:
@@ -154,7 +168,11 @@ class Store:
 
     def abort_uploads(self, is_over: Any) -> int:
         """Uploads in parts that a killed worker left in an S3 store, where they cost room and are
-        seen in no listing. Others forget such parts by themselves, after a week."""
+        seen in no listing; in HDFS, files that did not become whole. Others forget such parts by
+        themselves, after a week."""
+        if self.url.startswith(HDFS):
+            with self._told(""):
+                return int(self._fs.forget_parts())
         if not self.url.startswith("s3://"):
             return 0
         count = 0

@@ -34,23 +34,50 @@ CLASSES = {  # of botocore, aiohttp, google-auth and azure-core, by name: none m
     "ProfileNotFound": NONE, "ClientAuthenticationError": UNKNOWN, "PermissionError": RIGHTS,
 }
 
+_ADDRESS = "the NameNode's HTTP address (dfs.namenode.http-address, mostly port 9870)"
+_QUOTA = "a quota of HDFS is full there: raise it, or delete files (hdfs dfsadmin -setSpaceQuota)"
+_NO_KERBEROS = ("this HDFS wants a login (Kerberos), which exports into HDFS do not have: mount "
+                "it, and export to a path")
+_NOT_HDFS = f"nothing speaks WebHDFS at this address: wanted {_ADDRESS}"
+HDFS = {  # by Hadoop's name, or by the status if there is none
+    "SafeModeException": "the NameNode is in safe mode, in which it takes no changes: wait until "
+                         "it has left it (hdfs dfsadmin -safemode get)",
+    "NSQuotaExceededException": _QUOTA, "DSQuotaExceededException": _QUOTA,
+    "QuotaByStorageTypeExceededException": _QUOTA,
+    "StandbyException": "this NameNode is in standby: name the active one",
+    "RetriableException": "the NameNode is starting: try again when it is up",
+    "AccessControlException": "HDFS does not let this user do it: HADOOP_USER_NAME says who asks, "
+                              "here and at each worker, else the user of the process",
+    "AuthenticationException": _NO_KERBEROS, "401": _NO_KERBEROS,
+    "DataNode": "a DataNode does not answer: driver and workers need to reach all of them, under "
+                "the names that the NameNode has for them",
+    "400": _NOT_HDFS, "404": _NOT_HDFS, "405": _NOT_HDFS,
+}
+HDFS_CLASSES = {
+    "JSONDecodeError": _NOT_HDFS,
+    "RequestException": f"HDFS cannot be reached from here: check {_ADDRESS}, and the network",
+}
+
 
 def in_words(where: str, error: BaseException) -> str:
     code = _code(error)
     if is_no_bucket(error):
         return f"{where}: there is no such bucket, or container; create it first"
-    told = CODES.get(code) or _by_class(error)
+    if where.startswith("webhdfs://"):
+        told = HDFS.get(code) or _by_class(error, HDFS_CLASSES)
+    else:
+        told = CODES.get(code) or _by_class(error, CLASSES)
     said = " ".join(str(error).split())[:MAX]
     named = f"{type(error).__name__}: {said}" if said else type(error).__name__
     return f"{where}: {told} ({named})" if told else f"{where}: {named}"
 
 
-def _by_class(error: BaseException) -> str | None:
+def _by_class(error: BaseException, classes: dict[str, str]) -> str | None:
     each: BaseException | None = error
     while each is not None:
         for kind in type(each).__mro__:
-            if kind.__name__ in CLASSES:
-                return CLASSES[kind.__name__]
+            if kind.__name__ in classes:
+                return classes[kind.__name__]
         each = each.__cause__
     return None
 
@@ -69,7 +96,7 @@ def is_exists(error: BaseException) -> bool:
 
 
 def _code(error: BaseException) -> str:
-    return str(_response(error).get("Error", {}).get("Code", ""))
+    return str(getattr(error, "kind", "") or _response(error).get("Error", {}).get("Code", ""))
 
 
 def _response(error: BaseException) -> dict[str, Any]:

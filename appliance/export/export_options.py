@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from appliance.export.store_urls import UrlWrong, checked, is_url
+from appliance.export.store_urls import NO_ICEBERG, UrlWrong, checked, has_no_iceberg, is_url
 
 SCHEMA_MAX = 1 << 20  # characters of a schema: a thousand fields with their documentation
 GOT_MAX = 80  # characters of a value in a message
@@ -136,10 +136,12 @@ def _check_together(target: str, schema: Any, options: Mapping[str, Any]) -> Non
                 raise DefinitionWrong(
                     f"options.{name}: got one without a table, wanted table iceberg beside it")
     if is_url(target):
-        _check_tables_of_store(options)
+        _check_tables_of_store(target, options)
 
 
-def _check_tables_of_store(options: Mapping[str, Any]) -> None:
+def _check_tables_of_store(target: str, options: Mapping[str, Any]) -> None:
+    if options.get("table") is not None and has_no_iceberg(target):
+        raise DefinitionWrong(f"options.table: {NO_ICEBERG}")
     if options.get("delta"):
         raise DefinitionWrong(
             "options.delta: got a Delta table of files in an object store, wanted one of a folder: "

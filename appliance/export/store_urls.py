@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 WANTED = (
-    "s3://BUCKET/FOLDER, gs://BUCKET/FOLDER or abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/FOLDER"
+    "s3://BUCKET/FOLDER, gs://BUCKET/FOLDER, abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/FOLDER "
+    "or webhdfs://NAMENODE:PORT/FOLDER"
 )
 
 
@@ -26,13 +27,22 @@ KINDS = {
     "gcs": Kind("gs", "appliance-log[gcs]"),
     "abfs": Kind("abfs", "appliance-log[abfs]"),
     "abfss": Kind("abfss", "appliance-log[abfs]"),
+    "webhdfs": Kind("webhdfs", "appliance-log[hdfs]"),
 }
-HDFS = ("hdfs", "webhdfs", "viewfs")
+OTHER_HDFS = ("hdfs", "swebhdfs", "viewfs")
+NO_ICEBERG = (
+    "got an Iceberg table of files in HDFS, which pyiceberg reads only by a JVM: wanted none, a "
+    "target in another store, or a path to which HDFS is mounted"
+)
 UNREADABLE = "?#%*[]{}"  # patterns and escapes to one reader or another
 
 
 def is_url(text: str) -> bool:
     return "://" in text and not text.startswith("file://")
+
+
+def has_no_iceberg(url: str) -> bool:
+    return urlsplit(url).scheme == "webhdfs"
 
 
 def checked(text: str) -> str:
@@ -45,11 +55,10 @@ def checked(text: str) -> str:
         raise UrlWrong(f"got the target {place}, which is no URL: {error}") from error
     user, _, host = parts.netloc.rpartition("@")
     place = f"{parts.scheme}://{host}{parts.path}"[:200]
-    if parts.scheme in HDFS:
+    if parts.scheme in OTHER_HDFS:
         raise UrlWrong(
-            f"got {place}: HDFS is a target as a path only, mounted at the driver and the workers "
-            "(its NFS gateway). Its Python libraries do not write a file only if there is none, "
-            "which is what commits a run"
+            f"got {place}, wanted webhdfs://NAMENODE:PORT/FOLDER for HDFS, with the port of its "
+            "HTTP address (mostly 9870): workers are Python processes, which speak WebHDFS alone"
         )
     if parts.scheme not in KINDS:
         raise UrlWrong(f"got {place}, wanted a path, {WANTED}")
@@ -59,10 +68,19 @@ def checked(text: str) -> str:
             f"got a user or a password in the URL of {place}: credentials are read from the "
             "environment, or from the files of the store's library"
         )
+    if kind.scheme == "webhdfs" and not _has_port(parts):
+        raise UrlWrong(f"got {place}, wanted webhdfs://NAMENODE:PORT/FOLDER, with a port")
     folders = parts.path.strip("/").split("/")
     if not host or any(each in ("", ".", "..") for each in folders) or set(text) & set(UNREADABLE):
         raise UrlWrong(f"got {place}, wanted {WANTED}, without any of {UNREADABLE} and \"..\"")
     return f"{kind.scheme}://{parts.netloc}/{'/'.join(folders)}"
+
+
+def _has_port(parts: SplitResult) -> bool:
+    try:
+        return parts.hostname is not None and bool(parts.port)
+    except ValueError:  # no number
+        return False
 
 
 def package_of(url: str) -> str:

@@ -175,7 +175,7 @@ def test_what_is_wrong_is_said_beside_its_field(console: Console, rest: Rest) ->
     field(page, "from").fill("")
     page.get_by_label("Target").fill("hdfs://lake/x")
     create.click()
-    wrong_at(page, "target", "HDFS is a target as a path only")
+    wrong_at(page, "target", "wanted webhdfs://NAMENODE:PORT/FOLDER for HDFS")
     page.get_by_label("Target").fill("s3://lake/x")
     field(page, "table").check()
     create.click()

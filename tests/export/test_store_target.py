@@ -30,26 +30,33 @@ from appliance_spark.export_store import PART_BYTES, UPLOADS_HELD_MAX
 from appliance_spark.export_store_target import StoreTarget
 from appliance_spark.export_write import Writing
 from tests.export.test_export_parts import BEGIN_MS, HOUR_MS, batch_of, split_of
-from tests.support.release import gate_has
+from tests.support.hdfs_server import ROOT, Hdfs
+from tests.support.hdfs_server import hdfs_service as hdfs
+from tests.support.release import gate_has, in_release
 from tests.support.s3_server import SECRET, moto, s3_service, unconditional, versity
 
 BUCKET = "lake"
 MIB = 1 << 20
 
 
-SERVICES = gate_has([moto], "a server for production answers so, too", [moto, versity])
+OF_S3 = gate_has([moto], "a server for production answers so, too", [moto, versity])
+SERVICES = [*OF_S3, *in_release("HDFS answers so, too; moto is in the gate", [hdfs])]
+of_s3 = pytest.mark.parametrize("service", OF_S3, indirect=True)
 
 
 @pytest.fixture(scope="module", params=SERVICES)
 def service(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with s3_service(request.param, tmp_path_factory.mktemp("s3"), BUCKET) as client:
+    folder = tmp_path_factory.mktemp("store")
+    with request.param(folder) if request.param is hdfs else s3_service(
+            request.param, folder, BUCKET) as client:
         yield client
 
 
 @pytest.fixture
 def url(service: Any, tmp_path: Path) -> Iterator[str]:
     export_store._opened.cache_clear()
-    yield f"s3://{BUCKET}/{tmp_path.name}"
+    yield f"{service.url}{ROOT}/{tmp_path.name}" if isinstance(service, Hdfs) else (
+        f"s3://{BUCKET}/{tmp_path.name}")
     export_store._opened.cache_clear()
 
 
@@ -134,6 +141,7 @@ def test_a_second_run_is_told_who_writes_and_a_dead_one_holds_nothing(url: str) 
         pass
 
 
+@of_s3
 def test_a_sweep_takes_what_earlier_runs_left_and_nothing_else(url: str, service: Any) -> None:
     target = StoreTarget(url)
     written(target, 0)
@@ -162,6 +170,7 @@ def test_a_sweep_takes_what_earlier_runs_left_and_nothing_else(url: str, service
     assert sorted(each["Key"] for each in left) == sorted(parts[1:])
 
 
+@of_s3
 def test_the_uploads_of_a_task_hold_no_more_than_their_bound(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,6 +221,7 @@ def test_a_store_without_conditional_writes_is_refused(url: str) -> None:
     assert list(StoreTarget(url).files.names("")) == []
 
 
+@of_s3
 def test_what_is_wrong_is_one_line_with_what_to_do(url: str) -> None:
     with pytest.raises(ExportFailed) as told, StoreTarget("s3://no-such-one/lake").locked():
         pass

@@ -1,4 +1,4 @@
-"""Jars for the interop tests: Apache Kafka's, its Connect's and those of Spark's Kafka connector.
+"""Jars for the interop tests: Apache Kafka's, its Connect's, of Spark's Kafka connector, of HDFS.
 Maven downloads them once into tests/.cache.
 
 Only their pom.xml files pin the versions. Without Java or Maven one sentence says what
@@ -27,6 +27,7 @@ POM = PROGRAMS / "pom.xml"
 CONNECT_POM = HERE / "connect" / "pom.xml"
 SPARK_POM = HERE / "spark" / "pom.xml"
 S3A_POM = HERE / "s3a" / "pom.xml"
+HDFS_POM = HERE / "hdfs" / "pom.xml"
 LOGGING = PROGRAMS / "log4j2.properties"
 CACHE = HERE.parent / ".cache"
 JAVA_NEEDED = 17
@@ -68,6 +69,12 @@ def of_spark() -> Path:
 def of_s3a() -> Path:
     """Hadoop's access to S3, by which Spark reads from there, and what PySpark lacks for it."""
     return _brought(S3A_POM, "spark-s3a")
+
+
+@functools.cache
+def of_hdfs() -> Path:
+    """Hadoop's NameNode and DataNode; PySpark has the rest of it."""
+    return _brought(HDFS_POM, "hdfs")
 
 
 @functools.cache

@@ -1,5 +1,6 @@
-"""Exports into an object store, over HTTP to a server of S3: wherever a run is stopped, the files
-that its manifest lists have exactly the log's records, for readers of the list and of the table."""
+"""Exports into an object store, over HTTP to a server of S3 or to HDFS: wherever a run is stopped,
+the files that its manifest lists have exactly the log's records, for readers of the list and of the
+table."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import fsspec
 import pytest
 from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
@@ -30,30 +32,42 @@ from tests.spark.test_export_days import BEGIN_MS, MIB, WANTED, days_of_log
 from tests.spark.test_export_days import send as send_days
 from tests.support.duck import a_duck
 from tests.support.exporting import Export, Killed, Make, killed_at, send
-from tests.support.release import gate_has
+from tests.support.hdfs_server import ROOT, USER, Hdfs
+from tests.support.hdfs_server import hdfs_service as hdfs
+from tests.support.release import gate_has, in_release
 from tests.support.s3_server import KEY, SECRET, moto, s3_service, settings_of, versity
 from tests.support.spark_data import Topics
 
 BUCKET = "lake"
 
 
-SERVICES = gate_has([moto], "a server for production answers so, too", [moto, versity])
+OF_S3 = gate_has([moto], "a server for production answers so, too", [moto, versity])
+OF_HDFS = in_release("HDFS is a download of its own; the gate has moto", [hdfs])
+of_s3 = pytest.mark.parametrize("service", OF_S3, indirect=True)
 
 
-@pytest.fixture(scope="module", params=SERVICES)
+@pytest.fixture(scope="module", params=[*OF_S3, *OF_HDFS])
 def service(
     request: Any, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Any]:
     """The session is older than the service, so its workers are told of it."""
+    folder = tmp_path_factory.mktemp("store")
     with (
-        s3_service(request.param, tmp_path_factory.mktemp("s3"), BUCKET) as client,
+        hdfs(folder) if request.param is hdfs else s3_service(
+            request.param, folder, BUCKET) as client,
         pytest.MonkeyPatch.context() as patch,
     ):
-        for name, value in settings_of(os.environ["AWS_ENDPOINT_URL"]).items():
+        settings = {"HADOOP_USER_NAME": USER} if isinstance(client, Hdfs) else settings_of(
+            os.environ["AWS_ENDPOINT_URL"])
+        for name, value in settings.items():
             patch.setitem(spark.sparkContext.environment, name, value)
         export_store._opened.cache_clear()
         yield client
         export_store._opened.cache_clear()
+
+
+def root_of(service: Any) -> str:
+    return f"{service.url}{ROOT}" if isinstance(service, Hdfs) else f"s3://{BUCKET}"
 
 
 @pytest.fixture
@@ -62,7 +76,7 @@ def make(service: Any, spark: SparkSession, topics: Topics, tmp_path: Path) -> I
 
     def make(topic: str, partitions: int = 2, **config: str) -> Export:
         made.append(topics.create(topic, partitions, **config))
-        return Export(spark, topics, f"s3://{BUCKET}/{tmp_path.name}/{topic}", topic)
+        return Export(spark, topics, f"{root_of(service)}/{tmp_path.name}/{topic}", topic)
 
     yield make
     for topic in made:  # the next service has a test of its name
@@ -105,6 +119,7 @@ def test_a_run_killed_at_any_step_neither_loses_nor_repeats_a_record(make: Make)
     assert not any(SECRET in each or KEY in each for each in told)
 
 
+@of_s3
 def test_readers_take_the_listed_files_and_compaction_and_repair_count_nothing_twice(
     make: Make, service: Any
 ) -> None:
@@ -159,6 +174,7 @@ def days_by_duckdb(export: Export) -> Counter[str]:
             f"select date::varchar, count(*) from {export.topic} group by 1").fetchall()))
 
 
+@of_s3
 def test_days_of_a_zone_in_files_of_a_size_are_in_a_store_once(
     make: Make, service: Any
 ) -> None:
@@ -192,6 +208,7 @@ def test_days_of_a_zone_in_files_of_a_size_are_in_a_store_once(
         export.run(layout="hour")
 
 
+@of_s3
 def test_an_iceberg_table_of_a_store_has_each_record_once_after_a_kill(
     make: Make, tmp_path: Path
 ) -> None:
@@ -237,3 +254,35 @@ def test_a_run_that_was_overtaken_commits_nothing_and_says_so(make: Make) -> Non
     assert export.rows().total() == 60
     export.run()
     assert export.rows() == export.topics.log_of(export.topic)
+
+
+@pytest.mark.parametrize("service", OF_HDFS, indirect=True)
+def test_spark_reads_what_counts_in_hdfs_after_a_compaction_and_a_repair(
+    make: Make, service: Hdfs
+) -> None:
+    export = make("in_hdfs")
+    for number in range(3):
+        send(export, 60, number * 60)
+        export.run()
+    before = set(export.target.data_files())
+    export_compact.compact(export.target, lambda: export.spark, 1000, grace_ms=10)
+    victim = export_manifest.load(export.target)["files"][0]["path"]
+    with fsspec.open(f"{export.target.where}/{victim}", "wb", user=USER) as spoiled:
+        spoiled.write(b"spoiled")
+    assert any(victim in problem for problem in export.verify())
+    reading = export_run.reading_of(export.broker, 3, "read_committed")
+    assert export_compact.repair(export.target, lambda: export.spark, lambda: reading, 1000)
+    assert before < set(export.target.data_files())
+    export_compact.compact(export.target, lambda: export.spark, 2000, grace_ms=10)
+    assert not before & set(export.target.data_files())
+    log = export.topics.log_of(export.topic)
+    assert (export.rows(), export.verify()) == (log, [])
+    files = [row["file"] for row in export_files.rows(export.target, (), False)]
+    wanted = Counter((place[0], place[1]) for place in log.elements())
+    for root in (service.url, f"hdfs://127.0.0.1:{service.rpc}"):
+        rows = export.spark.read.parquet(*(each.replace(service.url, root) for each in files))
+        assert Counter(map(tuple, rows.select("partition", "offset").collect())) == wanted
+    with a_duck() as reader, pytest.raises(duckdb.Error):
+        reader.execute(f"select * from read_parquet('{files[0]}')")
+    with pytest.raises(ExportFailed, match="got an Iceberg table of files in HDFS"):
+        export.run(table=export_iceberg.settings(None, {"name": "main"}))

@@ -278,10 +278,9 @@ def test_spark_reads_what_counts_in_hdfs_after_a_compaction_and_a_repair(
     log = export.topics.log_of(export.topic)
     assert (export.rows(), export.verify()) == (log, [])
     files = [row["file"] for row in export_files.rows(export.target, (), False)]
-    wanted = Counter((place[0], place[1]) for place in log.elements())
-    for root in (service.url, f"hdfs://127.0.0.1:{service.rpc}"):
-        rows = export.spark.read.parquet(*(each.replace(service.url, root) for each in files))
-        assert Counter(map(tuple, rows.select("partition", "offset").collect())) == wanted
+    by_rpc = (each.replace(service.url, f"hdfs://127.0.0.1:{service.rpc}") for each in files)
+    rows = export.spark.read.parquet(*by_rpc).select("partition", "offset").collect()
+    assert Counter(map(tuple, rows)) == Counter((place[0], place[1]) for place in log.elements())
     with a_duck() as reader, pytest.raises(duckdb.Error):
         reader.execute(f"select * from read_parquet('{files[0]}')")
     with pytest.raises(ExportFailed, match="got an Iceberg table of files in HDFS"):

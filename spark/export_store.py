@@ -13,6 +13,7 @@ manifest.
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -23,7 +24,7 @@ from urllib.parse import urlsplit
 
 from appliance.export import store_urls
 from appliance_spark.export_layout import FILES_OPEN_MAX, ExportFailed
-from appliance_spark.export_store_errors import in_words, is_exists, is_no_bucket
+from appliance_spark.export_store_errors import in_words, is_exists, is_no_bucket, no_bucket
 
 HDFS = "webhdfs://"
 # In memory, of all uploads of a task together, until they are sent. A library's own part of 50 MiB
@@ -43,13 +44,14 @@ def _opened(url: str) -> tuple[Any, str]:
         else:
             import fsspec
 
+            _hush()
             fs, root = fsspec.core.url_to_fs(url, use_listings_cache=False)
     except ImportError as error:
         raise ExportFailed(
             f"{url}: this target needs {error.name or error}, which is not installed here: "
             f"pip install '{store_urls.package_of(url)}'") from error
-    except ValueError as error:  # a setting that the library does not understand
-        raise ExportFailed(f"{url}: {error}") from error
+    except ValueError as error:  # a setting that the library does not understand, or lacks
+        raise ExportFailed(in_words(url, error)) from error
     return fs, str(root).rstrip("/")
 
 
@@ -58,6 +60,14 @@ def _hdfs(url: str) -> tuple[Any, str]:
 
     place = urlsplit(url)
     return HdfsFiles(str(place.hostname), place.port or 0, place.path), place.path
+
+
+def _hush() -> None:
+    """gcsfs logs a traceback of each error that we tell in a line, and a warning with each request
+    of who may not read the bucket's type. Who has set a level keeps it."""
+    log = logging.getLogger("gcsfs")
+    if log.level == logging.NOTSET:
+        log.setLevel(logging.CRITICAL)
 
 
 @dataclass(frozen=True)
@@ -90,19 +100,30 @@ class Store:
         except Exception as error:  # each library has its own
             raise ExportFailed(in_words(f"{self.url}/{name}", error)) from error
 
+    @contextmanager
+    def _in_bucket(self, name: str) -> Iterator[None]:
+        """What is written or listed need not be there, so what is not found is the bucket."""
+        try:
+            with self._told(name):
+                yield
+        except FileNotFoundError as error:
+            where = f"{self.url}/{name}"
+            told = in_words(where, error) if self.url.startswith(HDFS) else no_bucket(where)
+            raise ExportFailed(told) from error
+
     def read(self, name: str) -> bytes:
         """FileNotFoundError: there is none."""
         with self._told(name):
             return bytes(self._fs.cat_file(self._at(name)))
 
     def put(self, name: str, data: bytes) -> None:
-        with self._told(name):
+        with self._in_bucket(name):
             self._fs.pipe_file(self._at(name), data)
 
     def put_new(self, name: str, data: bytes) -> bool:
         """Whether there was none. No two writers with different data are both told so. A first try
         whose answer was lost meets its own object at the second: then it is what was wanted."""
-        with self._told(name):
+        with self._in_bucket(name):
             try:
                 self._fs.pipe_file(self._at(name), data, mode="create")
             except Exception as error:
@@ -115,14 +136,27 @@ class Store:
 
     def names(self, below: str) -> Iterator[str]:
         """Of all objects there."""
-        try:
-            with self._told(below):
-                found = sorted(self._fs.find(self._at(below)))
-        except FileNotFoundError:
-            return
+        with self._in_bucket(below):
+            found = sorted(self._fs.find(self._at(below)))
+            if not found and self.url.startswith("abfs"):
+                self._check_container()
         root = self._at("")
         for each in found:
             yield str(each)[len(root):]
+
+    def _check_container(self) -> None:
+        """Its library lists a container that is not there as an empty one. This needs no other
+        right than to list."""
+        from fsspec.asyn import sync
+
+        container, _, folder = self._at("").partition("/")
+
+        async def look() -> None:
+            client = self._fs.service_client.get_container_client(container)
+            async for _ in client.list_blobs(name_starts_with=folder, results_per_page=1):
+                return
+
+        sync(self._fs.loop, look)
 
     def exists(self, name: str) -> bool:
         with self._told(name):
@@ -139,7 +173,7 @@ class Store:
             return found
 
     def upload(self, name: str) -> Upload:
-        with self._told(name):
+        with self._in_bucket(name):
             file = self._fs.open(self._at(name), "wb", block_size=PART_BYTES)
             return Upload(self, name, file)
 
@@ -156,8 +190,6 @@ class Store:
                     "if there is none (S3: If-None-Match: *, HDFS: a rename), so two runs at once "
                     "could both commit. Use a store that has conditional writes, or export to a "
                     "path")
-        except FileNotFoundError as error:
-            raise ExportFailed(in_words(self.url, error)) from error
         finally:
             self._forget(name)
 
@@ -211,7 +243,7 @@ class Upload:
         self._store, self._name, self._file = store, name, file
 
     def write(self, data: Any) -> int:
-        with self._store._told(self._name):
+        with self._store._in_bucket(self._name):
             return int(self._file.write(data))
 
     def tell(self) -> int:
@@ -221,8 +253,14 @@ class Upload:
         """The library sends a part when it is full; there is nothing to send before."""
 
     def close(self) -> None:
-        with self._store._told(self._name):
-            self._file.close()
+        """Azure's library leaves a file open that it could not send, tries again when it is
+        collected, and waits for ever if that is when the process ends."""
+        try:
+            with self._store._in_bucket(self._name):
+                self._file.close()
+        except ExportFailed:
+            self.abandon()
+            raise
 
     def abandon(self) -> None:
         """Without this the library would complete the object when it is collected."""

@@ -7,31 +7,50 @@ from typing import Any
 
 MAX = 300  # characters of a library's own text
 
+NAMES = {  # of the settings that each library reads, by the scheme
+    "s3": ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"),
+    "gs": ("STORAGE_EMULATOR_HOST, if it is not Google's", "GOOGLE_APPLICATION_CREDENTIALS"),
+    "abfs": ("the account in the URL, AZURE_STORAGE_CONNECTION_STRING",
+             "AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT_KEY, "
+             "AZURE_STORAGE_SAS_TOKEN, or AZURE_STORAGE_CLIENT_ID with its secret and tenant"),
+}
 RIGHTS = ("the credentials here lack a right: exports read, write, delete and list objects of this "
-          "folder (S3: GetObject, PutObject, DeleteObject, ListBucket, AbortMultipartUpload, "
-          "ListBucketMultipartUploads)")
+          "folder{}")
+MORE_RIGHTS = {
+    "s3": (" (GetObject, PutObject, DeleteObject, ListBucket, AbortMultipartUpload, "
+           "ListBucketMultipartUploads)"),
+    "gs": " (storage.objects.get, .create, .delete, .list)",
+    "abfs": " (Storage Blob Data Contributor, or a token with racwdl)",
+}
 REGION = "it is in another region: set AWS_DEFAULT_REGION to that of the bucket"
-UNKNOWN = ("the store does not know these credentials: check AWS_ACCESS_KEY_ID, "
-           "AWS_SECRET_ACCESS_KEY, or the profile")
-UNREACHED = ("its service cannot be reached from here: check the address (S3: AWS_ENDPOINT_URL), "
-             "and the network")
-NONE = ("there are no credentials here: set them in the environment, or in the files of the "
-        "store's library (S3: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE)")
+UNKNOWN = "the store does not know these credentials: check {credentials}"
+UNREACHED = ("its service cannot be reached from here: check the address ({address}), and the "
+             "network")
+NONE = ("there are no credentials here: set {credentials} in the environment, or have them in the "
+        "files of the store's library")
 
-CODES = {  # of S3
+CODES = {
     "AccessDenied": RIGHTS, "AllAccessDisabled": RIGHTS, "403": RIGHTS,
     "InvalidAccessKeyId": UNKNOWN, "SignatureDoesNotMatch": UNKNOWN, "ExpiredToken": UNKNOWN,
     "InvalidToken": UNKNOWN, "XAdminUserNotFound": UNKNOWN,  # the last: of Versity's gateway
     "PermanentRedirect": REGION, "301": REGION, "AuthorizationHeaderMalformed": REGION,
     "IllegalLocationConstraintException": REGION,
+    "401": UNKNOWN,  # of GCS
+    "AuthorizationFailure": RIGHTS, "AuthorizationPermissionMismatch": RIGHTS,  # of Azure
+    "AuthorizationProtocolMismatch": RIGHTS, "AuthorizationResourceTypeMismatch": RIGHTS,
+    "AuthorizationServiceMismatch": RIGHTS, "AuthorizationSourceIPMismatch": RIGHTS,
+    "InsufficientAccountPermissions": RIGHTS, "AuthenticationFailed": UNKNOWN,
+    "NoAuthenticationInformation": NONE, "PublicAccessNotPermitted": NONE,
 }
 CLASSES = {  # of botocore, aiohttp, google-auth and azure-core, by name: none may be installed
     "EndpointConnectionError": UNREACHED, "ConnectTimeoutError": UNREACHED,
     "ConnectionClosedError": UNREACHED, "ReadTimeoutError": UNREACHED, "HTTPClientError": UNREACHED,
     "ClientConnectorError": UNREACHED, "ServiceRequestError": UNREACHED,
+    "ServerDisconnectedError": UNREACHED, "ServiceResponseError": UNREACHED,
     "ConnectionRefusedError": UNREACHED, "ProxyConnectionError": UNREACHED,
     "NoCredentialsError": NONE, "PartialCredentialsError": NONE, "DefaultCredentialsError": NONE,
-    "ProfileNotFound": NONE, "ClientAuthenticationError": UNKNOWN, "PermissionError": RIGHTS,
+    "ProfileNotFound": NONE, "ClientAuthenticationError": UNKNOWN, "RefreshError": UNKNOWN,
+    "PermissionError": RIGHTS,
 }
 
 _ADDRESS = "the NameNode's HTTP address (dfs.namenode.http-address, mostly port 9870)"
@@ -60,16 +79,39 @@ HDFS_CLASSES = {
 
 
 def in_words(where: str, error: BaseException) -> str:
-    code = _code(error)
     if is_no_bucket(error):
-        return f"{where}: there is no such bucket, or container; create it first"
-    if where.startswith("webhdfs://"):
-        told = HDFS.get(code) or _by_class(error, HDFS_CLASSES)
+        return no_bucket(where)
+    scheme = where.partition(":")[0]
+    if scheme == "webhdfs":
+        told = HDFS.get(_code(error)) or _by_class(error, HDFS_CLASSES)
     else:
-        told = CODES.get(code) or _by_class(error, CLASSES)
+        told = _words(scheme, _meaning(error))
     said = " ".join(str(error).split())[:MAX]
     named = f"{type(error).__name__}: {said}" if said else type(error).__name__
     return f"{where}: {told} ({named})" if told else f"{where}: {named}"
+
+
+def no_bucket(where: str) -> str:
+    return f"{where}: there is no such bucket, or container; create it first"
+
+
+def _meaning(error: BaseException) -> str | None:
+    text = str(error)
+    if "Anonymous caller" in text or "Must provide either a connection_string" in text:
+        return NONE
+    if "failed to authenticate" in text:  # of Azure: by the code Azurite calls it a right
+        return UNKNOWN
+    if text.startswith("Forbidden: "):  # gcsfs has an OSError of 403
+        return RIGHTS
+    return CODES.get(_code(error)) or _by_class(error, CLASSES)
+
+
+def _words(scheme: str, meaning: str | None) -> str | None:
+    scheme = "abfs" if scheme == "abfss" else scheme
+    if meaning is None or scheme not in NAMES:
+        return meaning
+    address, credentials = NAMES[scheme]
+    return meaning.format(MORE_RIGHTS[scheme], address=address, credentials=credentials)
 
 
 def _by_class(error: BaseException, classes: dict[str, str]) -> str | None:
@@ -84,7 +126,8 @@ def _by_class(error: BaseException, classes: dict[str, str]) -> str | None:
 
 def is_no_bucket(error: BaseException) -> bool:
     text = f"{_code(error)} {error}"
-    return any(each in text for each in ("NoSuchBucket", "ContainerNotFound")) or (
+    known = ("NoSuchBucket", "ContainerNotFound", "The specified container does not exist")
+    return any(each in text for each in known) or (
         isinstance(error, FileNotFoundError) and "bucket" in text and "not exist" in text)
 
 
@@ -96,7 +139,16 @@ def is_exists(error: BaseException) -> bool:
 
 
 def _code(error: BaseException) -> str:
-    return str(getattr(error, "kind", "") or _response(error).get("Error", {}).get("Code", ""))
+    """Of botocore, of azure-core, which adlfs has wrapped at times, of gcsfs, or of HDFS."""
+    if kind := getattr(error, "kind", ""):
+        return str(kind)
+    if found := _response(error).get("Error", {}).get("Code", ""):
+        return str(found)
+    for each in (error, error.__cause__):
+        for name in ("error_code", "code"):
+            if isinstance(found := getattr(each, name, None), (str, int)):
+                return str(getattr(found, "value", found))
+    return ""
 
 
 def _response(error: BaseException) -> dict[str, Any]:

@@ -1,10 +1,9 @@
-"""Exports into an object store, over HTTP to a server of S3 or to HDFS: wherever a run is stopped,
-the files that its manifest lists have exactly the log's records, for readers of the list and of the
-table."""
+"""Exports into an object store, over HTTP to servers of S3, GCS, Azure and HDFS: wherever a run is
+stopped, the files that its manifest lists have exactly the log's records, for readers of the list
+and of the table."""
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,75 +22,70 @@ from appliance_spark import (
     export_manifest,
     export_publish,
     export_run,
-    export_store,
     export_tasks,
 )
 from appliance_spark.export_layout import ExportFailed
 from appliance_spark.export_store_target import StoreTarget
 from tests.spark.test_export_days import BEGIN_MS, MIB, WANTED, days_of_log
 from tests.spark.test_export_days import send as send_days
+from tests.support import azure_server, s3_server
 from tests.support.duck import a_duck
 from tests.support.exporting import Export, Killed, Make, killed_at, send
-from tests.support.hdfs_server import ROOT, USER, Hdfs
-from tests.support.hdfs_server import hdfs_service as hdfs
-from tests.support.release import gate_has, in_release
-from tests.support.s3_server import KEY, SECRET, moto, s3_service, settings_of, versity
+from tests.support.hdfs_server import USER
+from tests.support.object_stores import OF_HDFS, OF_STORES, SERVICES, Service, store_service
 from tests.support.spark_data import Topics
 
 BUCKET = "lake"
+pytestmark = pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
+of_stores = pytest.mark.parametrize("service", OF_STORES, indirect=True)
 
 
-OF_S3 = gate_has([moto], "a server for production answers so, too", [moto, versity])
-OF_HDFS = in_release("HDFS is a download of its own; the gate has moto", [hdfs])
-of_s3 = pytest.mark.parametrize("service", OF_S3, indirect=True)
-
-
-@pytest.fixture(scope="module", params=[*OF_S3, *OF_HDFS])
+@pytest.fixture(scope="module", params=SERVICES)
 def service(
     request: Any, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Any]:
+) -> Iterator[Service]:
     """The session is older than the service, so its workers are told of it."""
-    folder = tmp_path_factory.mktemp("store")
     with (
-        hdfs(folder) if request.param is hdfs else s3_service(
-            request.param, folder, BUCKET) as client,
+        store_service(request.param, tmp_path_factory.mktemp("store"), BUCKET) as found,
         pytest.MonkeyPatch.context() as patch,
     ):
-        settings = {"HADOOP_USER_NAME": USER} if isinstance(client, Hdfs) else settings_of(
-            os.environ["AWS_ENDPOINT_URL"])
-        for name, value in settings.items():
+        for name, value in found.settings.items():
             patch.setitem(spark.sparkContext.environment, name, value)
-        export_store._opened.cache_clear()
-        yield client
-        export_store._opened.cache_clear()
-
-
-def root_of(service: Any) -> str:
-    return f"{service.url}{ROOT}" if isinstance(service, Hdfs) else f"s3://{BUCKET}"
+        yield found
 
 
 @pytest.fixture
-def make(service: Any, spark: SparkSession, topics: Topics, tmp_path: Path) -> Iterator[Make]:
+def make(service: Service, spark: SparkSession, topics: Topics, tmp_path: Path) -> Iterator[Make]:
     made: list[str] = []
 
     def make(topic: str, partitions: int = 2, **config: str) -> Export:
         made.append(topics.create(topic, partitions, **config))
-        return Export(spark, topics, f"{root_of(service)}/{tmp_path.name}/{topic}", topic)
+        return Export(spark, topics, f"{service.url(BUCKET)}/{tmp_path.name}/{topic}", topic)
 
     yield make
     for topic in made:  # the next service has a test of its name
         topics.delete(topic)
 
 
-def duck() -> duckdb.DuckDBPyConnection:
+def duck(service: Service) -> duckdb.DuckDBPyConnection:
+    address = service.address.removeprefix("http://")
+    if service.url("").startswith("abfs"):
+        found = a_duck("azure", "avro", "iceberg")
+        told = azure_server.settings_of(service.address)["AZURE_STORAGE_CONNECTION_STRING"]
+        found.execute(f"create secret (type azure, connection_string '{told}')")
+        return found
     found = a_duck("httpfs", "avro", "iceberg")
-    address = os.environ["AWS_ENDPOINT_URL"].removeprefix("http://")
-    found.execute(f"create secret (type s3, key_id '{KEY}', secret '{SECRET}', region 'us-east-1',"
-                  f" endpoint '{address}', url_style 'path', use_ssl false)")
+    kind, key, secret = "s3", s3_server.KEY, s3_server.SECRET
+    if service.url("").startswith("gs"):
+        kind, key, secret = "gcs", "any", "any"
+    found.execute(f"create secret (type {kind}, key_id '{key}', secret '{secret}', region "
+                  f"'us-east-1', endpoint '{address}', url_style 'path', use_ssl false)")
     return found
 
 
-def test_a_run_killed_at_any_step_neither_loses_nor_repeats_a_record(make: Make) -> None:
+def test_a_run_killed_at_any_step_neither_loses_nor_repeats_a_record(
+    make: Make, service: Service
+) -> None:
     export = make("killed")
     kills: list[Callable[[pytest.MonkeyPatch], None]] = [
         lambda patch: killed_at(patch, StoreTarget, "store_plan", True),
@@ -116,12 +110,12 @@ def test_a_run_killed_at_any_step_neither_loses_nor_repeats_a_record(make: Make)
     told = [*export.said, export.target.manifest_text()]
     told += [export.target.files.read(name).decode()
              for name in export.target.files.names("_export/runs")]
-    assert not any(SECRET in each or KEY in each for each in told)
+    assert not any(secret in each for secret in service.speech.secrets for each in told)
 
 
-@of_s3
+@of_stores
 def test_readers_take_the_listed_files_and_compaction_and_repair_count_nothing_twice(
-    make: Make, service: Any
+    make: Make, service: Service
 ) -> None:
     export = make("listed")
     for number in range(3):
@@ -135,7 +129,7 @@ def test_readers_take_the_listed_files_and_compaction_and_repair_count_nothing_t
     assert export.rows() == log
     assert export.verify() == []
     victim = export_manifest.load(export.target)["files"][0]["path"]
-    service.pipe_file(f"{export.target.where.removeprefix('s3://')}/{victim}", b"spoiled")
+    service.spoil(f"{export.target.where}/{victim}")
     assert any(victim in problem for problem in export.verify())
     reading = export_run.reading_of(export.broker, 3, "read_committed")
     made = export_compact.repair(export.target, lambda: export.spark, lambda: reading, 1000)
@@ -146,7 +140,7 @@ def test_readers_take_the_listed_files_and_compaction_and_repair_count_nothing_t
     assert gone["deleted"] == len(before) + 1
     assert victim not in set(export.target.data_files())
     assert export.rows() == log
-    with duck() as reader:
+    with duck(service) as reader:
         found = list(export_files.rows(export.target, (), False))
         reader.execute(export_files.views(found))
         offsets = reader.execute('select partition, "offset" from listed').fetchall()
@@ -167,16 +161,16 @@ create view listed_by_manifest as
 """
 
 
-def days_by_duckdb(export: Export) -> Counter[str]:
-    with duck() as reader:
+def days_by_duckdb(export: Export, service: Service) -> Counter[str]:
+    with duck(service) as reader:
         reader.execute(export_files.views(list(export_files.rows(export.target, (), False))))
         return Counter(dict(reader.execute(
             f"select date::varchar, count(*) from {export.topic} group by 1").fetchall()))
 
 
-@of_s3
+@of_stores
 def test_days_of_a_zone_in_files_of_a_size_are_in_a_store_once(
-    make: Make, service: Any
+    make: Make, service: Service
 ) -> None:
     export = make("days", retention_ms="-1")
     send_days(export, 1200)
@@ -192,25 +186,25 @@ def test_days_of_a_zone_in_files_of_a_size_are_in_a_store_once(
     log = export.topics.log_of(export.topic)
     assert (log.total(), export.rows(), export.verify()) == (1300, log, [])
     assert torn.isdisjoint(export.target.data_files())
-    assert days_by_duckdb(export) == days_of_log(export)
+    assert days_by_duckdb(export, service) == days_of_log(export)
     parts = [file["path"] for file in export_manifest.load(export.target)["files"]
              if "+part" in file["path"]]
     assert parts
 
-    service.pipe_file(f"{export.target.where.removeprefix('s3://')}/{parts[0]}", b"spoiled")
+    service.spoil(f"{export.target.where}/{parts[0]}")
     reading = export_run.reading_of(export.broker, 3, "read_committed")
     export_compact.repair(export.target, lambda: export.spark, lambda: reading, BEGIN_MS)
     done = export_compact.compact(export.target, lambda: export.spark, BEGIN_MS)
     assert done["merged"] > done["into"] > 0
     assert (export.rows(), export.verify()) == (log, [])
-    assert days_by_duckdb(export) == days_of_log(export)
+    assert days_by_duckdb(export, service) == days_of_log(export)
     with pytest.raises(ExportFailed, match="by the day in Europe/Berlin in this target, wanted"):
         export.run(layout="hour")
 
 
-@of_s3
+@of_stores
 def test_an_iceberg_table_of_a_store_has_each_record_once_after_a_kill(
-    make: Make, tmp_path: Path
+    make: Make, service: Service, tmp_path: Path
 ) -> None:
     export = make("tabled")
     uri = f"sqlite:///{tmp_path}/catalog.db"
@@ -230,7 +224,7 @@ def test_an_iceberg_table_of_a_store_has_each_record_once_after_a_kill(
         rows = catalog.load_table("lake.tabled").scan().to_arrow().to_pydict()
     assert Counter(zip(rows["partition"], rows["offset"], strict=True)) == wanted
     place = f"{export.target.where}/_iceberg/lake/tabled"
-    with duck() as reader:
+    with duck(service) as reader:
         found = reader.execute(f"select count(*) from iceberg_scan('{place}')").fetchone()
     assert found == (wanted.total(),)
 
@@ -258,9 +252,9 @@ def test_a_run_that_was_overtaken_commits_nothing_and_says_so(make: Make) -> Non
 
 @pytest.mark.parametrize("service", OF_HDFS, indirect=True)
 def test_spark_reads_what_counts_in_hdfs_after_a_compaction_and_a_repair(
-    make: Make, service: Hdfs
+    make: Make, service: Service
 ) -> None:
-    export = make("in_hdfs")
+    export, hdfs = make("in_hdfs"), service.client
     for number in range(3):
         send(export, 60, number * 60)
         export.run()
@@ -278,7 +272,7 @@ def test_spark_reads_what_counts_in_hdfs_after_a_compaction_and_a_repair(
     log = export.topics.log_of(export.topic)
     assert (export.rows(), export.verify()) == (log, [])
     files = [row["file"] for row in export_files.rows(export.target, (), False)]
-    by_rpc = (each.replace(service.url, f"hdfs://127.0.0.1:{service.rpc}") for each in files)
+    by_rpc = (each.replace(hdfs.url, f"hdfs://127.0.0.1:{hdfs.rpc}") for each in files)
     rows = export.spark.read.parquet(*by_rpc).select("partition", "offset").collect()
     assert Counter(map(tuple, rows)) == Counter((place[0], place[1]) for place in log.elements())
     with a_duck() as reader, pytest.raises(duckdb.Error):

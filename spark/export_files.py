@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 from appliance_spark import export_manifest, export_publish
 from appliance_spark.export_layout import ExportFailed
@@ -37,6 +38,18 @@ def views(found: list[dict[str, Any]]) -> str:
 
 def _view(topic: str, files: list[str]) -> str:
     name = '"' + topic.replace('"', '""') + '"'
-    listed = ",\n  ".join("'" + each.replace("'", "''") + "'" for each in files)
+    listed = ",\n  ".join("'" + duckdb_url(each).replace("'", "''") + "'" for each in files)
     return (f"CREATE OR REPLACE VIEW {name} AS SELECT * FROM read_parquet([\n  {listed}\n], "
             "hive_partitioning = true, union_by_name = true);")
+
+
+def duckdb_url(text: str) -> str:
+    """Azure's by the API of blobs, by which they were written: with abfs:// DuckDB asks the other
+    host of the account, which not every service has."""
+    parts = urlsplit(text)
+    if not parts.scheme.startswith("abfs"):
+        return text
+    container, _, host = parts.netloc.rpartition("@")
+    if not container:  # the account is in the settings alone
+        return f"az://{host}{parts.path}"
+    return f"az://{host.replace('.dfs.', '.blob.')}/{container}{parts.path}"

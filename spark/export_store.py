@@ -52,6 +52,7 @@ def _opened(url: str) -> tuple[Any, str]:
             f"pip install '{store_urls.package_of(url)}'") from error
     except ValueError as error:  # a setting that the library does not understand, or lacks
         raise ExportFailed(in_words(url, error)) from error
+    _check_account(url, fs)
     return fs, str(root).rstrip("/")
 
 
@@ -60,6 +61,17 @@ def _hdfs(url: str) -> tuple[Any, str]:
 
     place = urlsplit(url)
     return HdfsFiles(str(place.hostname), place.port or 0, place.path), place.path
+
+
+def _check_account(url: str, fs: Any) -> None:
+    """Azure's connection string counts more than the URL: the files would be in another account
+    than the one that manifests and tables name."""
+    container, _, host = urlsplit(url).netloc.rpartition("@")
+    found = getattr(getattr(fs, "service_client", None), "account_name", None)
+    if container and found and found != host.partition(".")[0]:
+        raise ExportFailed(
+            f"{url}: AZURE_STORAGE_CONNECTION_STRING is of the account {found}: name that one in "
+            "the URL, or set the string of this one")
 
 
 def _hush() -> None:

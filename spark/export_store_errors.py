@@ -53,6 +53,8 @@ CLASSES = {  # of botocore, aiohttp, google-auth and azure-core, by name: none m
     "PermissionError": RIGHTS,
 }
 
+NOTHING_SET = ("Anonymous caller",  # gcsfs asks without a name when it finds none
+               "Must provide either a connection_string", "Connection string is either blank")
 _ADDRESS = "the NameNode's HTTP address (dfs.namenode.http-address, mostly port 9870)"
 _QUOTA = "a quota of HDFS is full there: raise it, or delete files (hdfs dfsadmin -setSpaceQuota)"
 _NO_KERBEROS = ("this HDFS wants a login (Kerberos), which exports into HDFS do not have: mount "
@@ -97,7 +99,7 @@ def no_bucket(where: str) -> str:
 
 def _meaning(error: BaseException) -> str | None:
     text = str(error)
-    if "Anonymous caller" in text or "Must provide either a connection_string" in text:
+    if any(each in text for each in NOTHING_SET):
         return NONE
     if "failed to authenticate" in text:  # of Azure: by the code Azurite calls it a right
         return UNKNOWN

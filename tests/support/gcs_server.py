@@ -27,7 +27,8 @@ def fake_gcs(folder: Path) -> Iterator[str]:
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     command = [gcs_program(), "-backend", "memory", "-scheme", "http", "-host", "127.0.0.1",
-               "-port", str(port), "-external-url", url, "-log-level", "warn"]  # fmt: skip
+               "-port", str(port), "-external-url", url, "-public-host", f"127.0.0.1:{port}",
+               "-log-level", "warn"]  # fmt: skip
     with served(command, port, folder / "log"):
         yield url
 

@@ -36,7 +36,10 @@ from tests.support.object_stores import OF_HDFS, OF_STORES, SERVICES, Service, s
 from tests.support.spark_data import Topics
 
 BUCKET = "lake"
-pytestmark = pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning"),  # aiohttp of gcsfs
+    pytest.mark.filterwarnings("ignore:GCS project not set:UserWarning"),  # gcsfs of pyiceberg
+]
 of_stores = pytest.mark.parametrize("service", OF_STORES, indirect=True)
 
 

@@ -128,7 +128,7 @@ def frame_file(key_version: tuple[int, int], *requests: Any) -> str:
     return str(path)
 
 
-def _produce_frames(
+def produce_frames(
     topic: str, batch: bytes, acks: int, partitions: int = 1
 ) -> tuple[str, int]:
     """The file, and the position of the error code in the response."""
@@ -166,7 +166,7 @@ def probe_requests(address: str, frames: str, zero_at: int, connections: int, de
 def probe_produce(address: str, topic: str, size: int, acks: int, connections: int, depth: int,
                   seconds: float, partitions: int = 1) -> dict[str, float]:
     """One record per request, to the partitions in turn."""
-    frames, zero_at = _produce_frames(topic, one_record(size), acks, partitions)
+    frames, zero_at = produce_frames(topic, one_record(size), acks, partitions)
     return probe_requests(address, frames, zero_at, connections, depth, seconds)
 
 
@@ -195,7 +195,7 @@ def probe_latency(address: str, topic: str, size: int, acks: int, rate: int,
                   count: int) -> dict[str, float]:
     """Needs an empty topic."""
     batch = one_record(size)
-    produce, zero_at = _produce_frames(topic, batch, acks)
+    produce, zero_at = produce_frames(topic, batch, acks)
     most = FETCH_BYTES // len(batch) * len(batch)  # a broker that is behind cuts there
     row = FetchRequest.FetchTopic(topic=topic)
     row.partitions = [FetchRequest.FetchPartition(partition=0, fetch_offset=0x0102030405060708,

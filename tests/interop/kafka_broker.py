@@ -14,6 +14,7 @@ from tests.interop.kafka_security import CONTROLLER, INTERNAL, Security, write_t
 from tests.interop.kafka_tools import KafkaTools
 
 READY = b"Kafka Server started"
+START_S = 240  # on a slow disk, or a busy machine
 FLAGS = (*kafka_jars.TOOL_FLAGS[:-1], "-Xms256m", "-Xmx512m")
 CLUSTER_ID = "AAAAAAAAQACAAAAAAAAAAQ"  # any 16 bytes in URL-safe base 64
 
@@ -88,7 +89,7 @@ class KafkaBroker:
             self._process = kafka_jars.start("kafka.Kafka", str(properties), output=output,
                                              flags=self._flags)
         try:
-            wait_until(self._is_ready, f"Kafka's start, see {self.output}")
+            wait_until(self._is_ready, f"Kafka's start, see {self.output}", START_S)
         except BaseException:
             self.kill()
             raise

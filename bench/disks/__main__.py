@@ -2,6 +2,7 @@
 
     python -m bench.disks model                       the model beside what such disks do, by fio
     python -m bench.disks brokers --kind sata --kind raid5 --out disks.json
+    python -m bench.disks flights --only appliance    commits, by what producers have in flight
     python -m bench.disks settings --kind raid5  our broker: read-ahead, write-behind
     python -m bench.disks table disks.json
 """
@@ -67,15 +68,18 @@ def measured(about: str, contenders: Mapping[str, turns.Contender], taken: Taken
                 out: Path | None, names: tuple[str, ...], seconds: float, megabytes: int,
                 mount: str) -> None:
         found: dict[str, object] = {}
-        for kind in kinds:
-            extent = turns.Extent(slower, rounds, seconds, megabytes, place, mount)
-            for found[kind] in taken(KINDS[kind], names, extent):
+        extent = turns.Extent(slower, rounds, seconds, megabytes, place, mount)
+        for each in kinds:
+            for so_far in taken(KINDS[each], names, extent):
+                found[each] = so_far
                 keep(found, out)
 
     main.command(taken.__name__.removeprefix("of_"), help=about)(command)
 
 
 measured("Our broker and Kafka, in turns on the same disk.", turns.BROKERS, turns.of_brokers)
+measured("How much a commit takes along, by what producers have in flight.", turns.BROKERS,
+         turns.of_flights)
 measured("Our broker with other read-ahead and write-behind, in turns.", turns.SETTINGS,
          turns.of_settings)
 

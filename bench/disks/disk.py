@@ -1,7 +1,7 @@
 """A simulated disk or array (`simulated_disk.c`) below a real file system.
 
-The program shows a file that takes the time of spinning disks; a loop device over it is the disk, and
-ext4 is on that. So the page cache, the elevator and the flushes are the kernel's own.
+The program shows a file that takes the time of spinning disks; a loop device over it is the disk,
+and ext4 is on that. So the page cache, the elevator and the flushes are the kernel's own.
 """
 
 from __future__ import annotations

@@ -46,7 +46,8 @@ def flush(device: str) -> float:
     return time.monotonic() - began
 
 
-def figures(kind: Kind, slower: int, rounds: int, place: Path | None) -> Iterator[tuple[str, float]]:
+def figures(kind: Kind, slower: int, rounds: int, place: Path | None
+            ) -> Iterator[tuple[str, float]]:
     """Each job in each round, on the same device. What was cached is written between them."""
     with SimulatedDisk(kind, MEGABYTES, slower, place) as disk:
         for _ in range(rounds):
@@ -61,7 +62,8 @@ def figures(kind: Kind, slower: int, rounds: int, place: Path | None) -> Iterato
 
 def linear(told: Told) -> float:
     moves = told["platter_reads"], told["platter_writes"]
-    return sum(each["linear_bytes"] for each in moves) / max(1, sum(each["bytes"] for each in moves))
+    whole = sum(each["bytes"] for each in moves)
+    return float(sum(each["linear_bytes"] for each in moves) / max(1, whole))
 
 
 def collected(pairs: Iterable[tuple[str, float]]) -> dict[str, list[float]]:

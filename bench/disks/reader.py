@@ -2,8 +2,8 @@
 
     python -m bench.disks.reader ADDRESS TOPIC PARTITIONS FROM SECONDS
 
-FROM is `start` or `end`. From the start it ends where the partitions ended when it began. Prints the
-bytes and seconds as JSON.
+FROM is `start` or `end`. From the start it ends where the partitions ended when it began. Prints
+the bytes and seconds as JSON.
 """
 
 from __future__ import annotations

@@ -10,8 +10,10 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from appliance.record import _batch_builder
 from bench.disks.disk import SimulatedDisk, Told, apart
@@ -22,6 +24,7 @@ PARTITIONS, RECORD_BYTES, BATCH_RECORDS = 64, 1000, 64
 WRITERS, IN_FLIGHT = 16, 5  # producers, and their requests in flight, as clients have them
 TAIL_READERS, PAST_READERS = 2, 2
 ONE_AT_A_TIME = (1, 16)  # producers that wait for each record
+FLIGHTS = ((16, 1), (16, 5), (64, 5))  # producers, and requests in flight of each
 PATIENCE_S = 300
 Figures = dict[str, float]
 
@@ -47,10 +50,27 @@ def commits(disk: SimulatedDisk, broker: Broker, topic: str, seconds: float) -> 
         done = produced(broker, topic, 1, count, count, 1, seconds * disk.slower)
         cost = apart(before, disk.told())
         name = f"{count} at a time"
+        figures[f"{name}, answer p50 ms"] = done["answer_p50_us"] / 1000 / disk.slower
         figures[f"{name}, records/s"] = done["answers"] / done["seconds"] * disk.slower
         figures[f"{name}, flushes/record"] = flushes(cost) / done["answers"]
         figures[f"{name}, writes/record"] = cost["writes"]["count"] / done["answers"]
     return figures
+
+
+def flown(disk: SimulatedDisk, broker: Broker, topic: str, connections: int, depth: int,
+          seconds: float) -> Figures:
+    """What is in flight is what a commit can take along, for a seek to each partition."""
+    name = f"{connections * depth * BATCH_RECORDS * RECORD_BYTES / 1e6:.0f} MB in flight"
+    before = disk.told()
+    done = produced(broker, topic, BATCH_RECORDS, PARTITIONS, connections, depth,
+                    seconds * disk.slower)
+    cost = apart(before, disk.told())
+    sent = done["answers"] * BATCH_RECORDS * RECORD_BYTES / 1e6
+    return {f"{name}, MB/s": sent / done["seconds"] * disk.slower,
+            f"{name}, answer p99 ms": done["answer_p99_us"] / 1000 / disk.slower,
+            f"{name}, MB a flush": sent / max(1, flushes(cost)),
+            f"{name}, KiB a request": (cost["platter_writes"]["bytes"] / 1024
+                                       / max(1, cost["platter_writes"]["count"]))}
 
 
 def fill(disk: SimulatedDisk, broker: Broker, topic: str, megabytes: int) -> None:
@@ -61,6 +81,16 @@ def fill(disk: SimulatedDisk, broker: Broker, topic: str, megabytes: int) -> Non
         while done < wanted:
             done += produced(broker, topic, BATCH_RECORDS, PARTITIONS, WRITERS, IN_FLIGHT, 2,
                              acks=1)["answers"]
+
+
+def configure(broker: Broker, topic: str, configs: Mapping[str, str]) -> None:
+    changes = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+               for name, value in configs.items()]
+    if changes:
+        admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
+        wanted = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=changes)
+        for done in admin.incremental_alter_configs([wanted]).values():
+            done.result(PATIENCE_S)
 
 
 def written(disk: SimulatedDisk, broker: Broker, topic: str, seconds: float) -> Figures:
@@ -114,7 +144,8 @@ def beside_readers(disk: SimulatedDisk, broker: Broker, topic: str, seconds: flo
         figures = by_writers("beside readers, written", disk, broker, topic, seconds)
         after = disk.told()
     return {**figures, "beside readers, tail MB/s": rate(disk, tail),
-            "beside readers, past MB/s": rate(disk, past), **of_disk("beside readers", before, after)}
+            "beside readers, past MB/s": rate(disk, past),
+            **of_disk("beside readers", before, after)}
 
 
 def caught_up(disk: SimulatedDisk, broker: Broker, topic: str, seconds: float) -> Figures:
@@ -158,4 +189,5 @@ def of_disk(name: str, before: Told, after: Told) -> Figures:
 def asked_linear(told: Told) -> float:
     """By bytes, as the requests came from the kernel."""
     asked = told["reads"], told["writes"]
-    return sum(each["linear_bytes"] for each in asked) / max(1, sum(each["bytes"] for each in asked))
+    whole = sum(each["bytes"] for each in asked)
+    return float(sum(each["linear_bytes"] for each in asked) / max(1, whole))

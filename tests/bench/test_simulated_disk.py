@@ -1,4 +1,4 @@
-"""The simulated disk of `bench/disks` takes the time that spinning disks take, in the model's own time."""
+"""The simulated disk of `bench/disks` takes the time that spinning disks take."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Group commit: one thread collects every log with waiters or an expired flush policy, syncs all of
 them, and publishes their durable offsets.
 
-During one commit requests gather for the next: the speed of the disk sets the size of the group,
-and no request waits for a timer. A commit is three steps per log (`log_commit_begin`, the
+During one commit requests gather for the next: the speed of the disk sets the size of the group.
+Behind a slow commit of several the next one waits a moment for those who were just answered. A commit is three steps per log (`log_commit_begin`, the
 syncs, `log_commit_end`); no lock of a log is held while the disk works.
 """
 
@@ -39,6 +39,9 @@ from appliance.storage._write_behind cimport (
 
 cdef enum:
     LITTLE_BYTES = 16384           # of a commit: who waited for it is soon answered
+    SLOW_NS = 5000000              # a commit on platters: flash is done before a client sends again
+    GATHER_PART = 16               # of what the commit took: what a wait costs at most
+    GATHER_MAX_NS = 20000000       # a client that sends again later is slow itself
 
 
 # ---- without the GIL ----
@@ -77,7 +80,7 @@ cdef void _drop_all(Committer* committer) noexcept nogil:
 cdef void* _run(void* argument) noexcept nogil:
     cdef Committer* committer = <Committer*>argument
     cdef int64_t checkpoint_ns = monotonic_ns() + committer.checkpoint_interval_ns
-    cdef int64_t poll_ns = 0, now
+    cdef int64_t poll_ns = 0, now, gather_until_ns = 0
     cdef bint with_checkpoint
     cdef vector[LogRef] batch
     wake_soon()
@@ -96,11 +99,15 @@ cdef void* _run(void* argument) noexcept nogil:
             descriptors_look_ahead()
             committer.guard.lock()
             continue
+        if now < gather_until_ns and not committer.is_stopping:
+            wait_until(committer.wake, committer.guard, gather_until_ns)
+            continue
         batch.clear()
         batch.swap(committer.wanted)
         committer.guard.unlock()
         if not batch.empty():
             _commit(committer, &batch, False)
+            gather_until_ns = _gather_until(now, batch.size())
         batch.clear()
         if now >= poll_ns:
             _drop_closed(committer)
@@ -114,6 +121,15 @@ cdef void* _run(void* argument) noexcept nogil:
         committer.guard.lock()
     committer.guard.unlock()
     return NULL
+
+
+cdef int64_t _gather_until(int64_t began_ns, size_t logs) noexcept nogil:
+    """Otherwise producers fall into two groups for good, of which each waits for the commit of the
+    other: who was just answered misses the next one by a moment. Who is alone waits for nobody."""
+    cdef int64_t now = monotonic_ns()
+    if logs < 2 or now - began_ns < SLOW_NS:
+        return 0
+    return now + min((now - began_ns) / GATHER_PART, <int64_t>GATHER_MAX_NS)
 
 
 cdef void _take_expired(Committer* committer, int64_t now) noexcept nogil:

@@ -24,7 +24,9 @@ REPEAT = (
     "A rate is marked as the client's where the client had no rest left: its one thread had 95 % "
     "of a core, or all cores were busy and most of that was the client. "
     "`python -m bench.planted_slowdown` shows that `python -m bench compare` detects an append "
-    "that takes a fifth more instructions."
+    "that takes a fifth more instructions. "
+    "Disks with platters, simulated: `python -m bench.disks`, "
+    "[disks as they are](decisions/disks-as-they-are.md)."
 )
 PATH = re.compile(r"(?:/[\w.+-]+)+/")  # paths of the machine, which do not belong on the page
 BLOCK = re.compile(r"(<!-- benchmarks -->\n).*?(<!-- /benchmarks -->)", re.DOTALL)

@@ -33,6 +33,10 @@ Taken = Callable[[Kind, Sequence[str], turns.Extent], Iterator[turns.Found]]
 
 @click.group(help=(__doc__ or "").partition("\n")[0])
 def main() -> None:
+    pass
+
+
+def check_machine() -> None:
     absent = missing()
     if absent:
         raise click.ClickException(absent)
@@ -46,6 +50,7 @@ def main() -> None:
 @OUT
 def check_model(kinds: tuple[str, ...], rounds: int, slower: int, place: Path | None,
                 out: Path | None) -> None:
+    check_machine()
     keep({kind: {"device": model.collected(model.figures(KINDS[kind], slower, rounds, place))}
           for kind in kinds}, out)
 
@@ -67,6 +72,7 @@ def measured(about: str, contenders: Mapping[str, turns.Contender], taken: Taken
     def command(kinds: tuple[str, ...], rounds: int, slower: int, place: Path | None,
                 out: Path | None, names: tuple[str, ...], seconds: float, megabytes: int,
                 mount: str) -> None:
+        check_machine()
         found: dict[str, object] = {}
         extent = turns.Extent(slower, rounds, seconds, megabytes, place, mount)
         for each in kinds:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -70,20 +68,21 @@ class Turns:
         self._count = 0
         self.found: Found = {name: {} for name in contenders}
 
-    def start(self) -> None:
-        """One process serves all contenders that differ only in topics or the device."""
-        for each in self._contenders.values():
-            key = self._key(each)
-            if key not in self._brokers:
+    @contextmanager
+    def _serving(self, each: Contender) -> Iterator[Broker]:
+        """Only while it has its turn: Kafka's controller syncs twice a second, also for nothing."""
+        key = f"{each.peer} {dict(each.settings)}"
+        with self._disk.at_full_speed():
+            if key in self._brokers:
+                self._brokers[key].start()
+            else:
                 folder = self._disk.root / f"{each.peer}-{len(self._brokers)}"
                 self._brokers[key] = PEERS[each.peer](folder, each.settings)
-
-    def _key(self, each: Contender) -> str:
-        return f"{each.peer} {dict(each.settings)}"
-
-    def stop(self) -> None:
-        for each in self._brokers.values():
-            each.stop()
+        try:
+            yield self._brokers[key]
+        finally:
+            with self._disk.at_full_speed():
+                self._brokers[key].stop()
 
     def round(self, parts: Sequence[str]) -> None:
         for name, each in self._contenders.items():
@@ -93,23 +92,10 @@ class Turns:
             say(f"{self._disk.kind.name}: {name}: {time.monotonic() - began:.0f} s")
 
     def _turn(self, each: Contender, parts: Sequence[str]) -> Iterator[tuple[str, float]]:
-        broker = self._brokers[self._key(each)]
         self._disk.set("read_ahead_kb", each.read_ahead_kb)
-        with self._alone(broker):
+        with self._serving(each) as broker:
             for part in parts:
                 yield from getattr(self, part)(broker, each.topic)
-
-    @contextmanager
-    def _alone(self, broker: Broker) -> Iterator[None]:
-        """Stops the others for a while: Kafka's controller syncs twice a second for nothing."""
-        others = [each.pid for each in self._brokers.values() if each is not broker]
-        for pid in others:
-            os.kill(pid, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            for pid in others:
-                os.kill(pid, signal.SIGCONT)
 
     def commits(self, broker: Broker, configs: Mapping[str, str]) -> Iterator[tuple[str, float]]:
         with self._topic(broker, max(work.ONE_AT_A_TIME), configs) as topic:
@@ -155,16 +141,13 @@ def taken(kind: Kind, contenders: Mapping[str, Contender], extent: Extent,
     with SimulatedDisk(kind, MEGABYTES, 1, extent.place) as disk:
         disk.format()
         disk.mount(extent.mount)
+        disk.slow_down(extent.slower)
         turns = Turns(disk, contenders, extent)
         try:
-            turns.start()
-            disk.slow_down(extent.slower)
             for _ in range(extent.rounds):
                 turns.round(parts)
                 yield turns.found
         finally:
-            disk.slow_down(1)
-            turns.stop()
             keep_logs(disk, extent.place)
 
 

@@ -1,4 +1,5 @@
-"""Producers that each wait for their record on a disk whose syncs are slow; in one recorded process.
+"""Producers that each wait for their record, with slow syncs; in one recorded process.
+
 Prints how many commits there were."""
 
 from __future__ import annotations

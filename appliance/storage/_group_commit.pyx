@@ -2,8 +2,9 @@
 them, and publishes their durable offsets.
 
 During one commit requests gather for the next: the speed of the disk sets the size of the group.
-Behind a slow commit of several the next one waits a moment for those who were just answered. A commit is three steps per log (`log_commit_begin`, the
-syncs, `log_commit_end`); no lock of a log is held while the disk works.
+Behind a slow commit of several the next one waits a moment for those who were just answered.
+A commit is three steps per log (`log_commit_begin`, the syncs, `log_commit_end`); no lock of a log
+is held while the disk works.
 """
 
 from libc.stdint cimport int64_t

@@ -23,7 +23,7 @@ typedef struct Waiting {
 
 typedef struct Stripe {
     struct Stripe *next, *older, *newer;
-    int64_t number, due;                           /* due: when it no longer waits for the rest of it */
+    int64_t number, due;                           /* due: it waits no longer to be whole */
     Pages wanted[MEMBERS_MAX], writing[MEMBERS_MAX]; /* by data chunk */
     Pages known[MEMBERS_MAX];                      /* the last is parity's */
     Waiting *waiting, *served;
@@ -46,7 +46,7 @@ typedef struct {
 
 void array_defaults(Array *array, int64_t megabytes);
 bool array_set(Array *array, const char *word); /* false: there is no such setting */
-const char *array_init(Array *array);           /* after its settings; what is wrong with them, or NULL */
+const char *array_init(Array *array); /* what is wrong, or NULL */
 int array_data_members(const Array *array);
 void array_add(Array *array, Request *request, int64_t now);
 int64_t array_next(const Array *array);

@@ -1,5 +1,5 @@
-/* One spinning disk as a model: given requests, it says when each is done. Time is in nanoseconds of
- * the disk; nothing here knows a clock. */
+/* One spinning disk as a model: given requests, it says when each is done. Time is in nanoseconds
+ * of the disk; nothing here knows a clock. */
 #ifndef PLATTER_H
 #define PLATTER_H
 #include <stdbool.h>
@@ -25,7 +25,7 @@ typedef struct {
     int64_t size, turn_ns, seek_min_ns, seek_max_ns, flush_ns;
     int64_t cache_bytes, ahead_bytes; /* no cache: a write is done when it is on the platter */
     double bytes_a_ns;
-    int64_t queue_max, cached_max; /* requests that it sorts, and writes in its cache that are apart */
+    int64_t queue_max, cached_max; /* requests that it sorts; writes in its cache, apart */
 } Shape;
 
 typedef struct { int64_t begin, end, since; } Extent;

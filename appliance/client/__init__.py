@@ -7,7 +7,20 @@ from appliance.client.broker_partition import BrokerPartition
 from appliance.client.cluster import Cluster
 from appliance.client.consumer_config import ConsumerConfig, FetchConfig
 from appliance.client.consumer_connector import ConsumerConnector
-from appliance.client.errors import TopicMadeAnew
+from appliance.client.errors import (
+    BrokerRefused,
+    BrokerUnavailable,
+    CommitFailed,
+    ConsumerTimeout,
+    LoginFailed,
+    MessageTooLarge,
+    NoBrokers,
+    OffsetOutOfRange,
+    PartitionUnknown,
+    TlsFailed,
+    TopicMadeAnew,
+    TopicUnknown,
+)
 from appliance.client.outcome import (
     DeliveryTimedOut,
     HookFailed,
@@ -26,23 +39,35 @@ from appliance.client.producer_hooks import (
     EventHandler,
     Partitioner,
 )
-from appliance.client.simple_consumer import EARLIEST, LATEST, SimpleConsumer
+from appliance.client.simple_consumer import EARLIEST, LATEST, FetchRequest, SimpleConsumer
+from appliance.errors import BatchTooLarge
 
 __all__ = [
     "EARLIEST",
     "LATEST",
+    "BatchTooLarge",
     "BrokerPartition",
+    "BrokerRefused",
+    "BrokerUnavailable",
     "CallbackHandler",
     "Cluster",
+    "CommitFailed",
     "ConsumerConfig",
     "ConsumerConnector",
+    "ConsumerTimeout",
     "Delivery",
     "DeliveryTimedOut",
     "Encoder",
     "EventHandler",
     "FetchConfig",
+    "FetchRequest",
     "HookFailed",
+    "LoginFailed",
+    "MessageTooLarge",
+    "NoBrokers",
+    "OffsetOutOfRange",
     "Outcome",
+    "PartitionUnknown",
     "Partitioner",
     "Producer",
     "ProducerClosed",
@@ -51,5 +76,7 @@ __all__ = [
     "Records",
     "SendFailed",
     "SimpleConsumer",
+    "TlsFailed",
     "TopicMadeAnew",
+    "TopicUnknown",
 ]

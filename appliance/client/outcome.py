@@ -91,7 +91,8 @@ class Outcome:
 
 
 class SendFailed(ClientError):
-    """Not all records were acknowledged; `outcomes` has the result of each."""
+    """Not all records were acknowledged; `outcomes` has the result of each. Its fields are those in
+    which all failures agree; retriable: all of them are."""
 
     def __init__(self, outcomes: list[Outcome]) -> None:
         failed = [each for each in outcomes if each.error]
@@ -99,3 +100,8 @@ class SendFailed(ClientError):
         given = sum(len(each.records) for each in outcomes)
         super().__init__(f"{count} of {given} records failed, the first with: {failed[0].error}")
         self.outcomes = outcomes
+        self.retriable = all(each.error.retriable for each in failed if each.error)
+        for name in ("topic", "partition", "broker", "code"):
+            told = {getattr(each.error, name, None) for each in failed}
+            if len(told) == 1:
+                setattr(self, name, told.pop())

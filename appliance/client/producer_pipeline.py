@@ -45,6 +45,7 @@ class Pipe:
         self.sender = Sender(cluster, config, self.report, self._move)
         self._orders = itertools.count()
         self._listener: Callable[[Outcome], None] | None = None
+        self._is_heard = type(callbacks).after_send is not CallbackHandler.after_send
         self.closes_at = float("inf")  # by time.monotonic: the end of all waits
 
     def close(self) -> None:
@@ -72,6 +73,8 @@ class Pipe:
     def report(self, outcome: Outcome) -> None:
         if self._listener:
             self._listener(outcome)
+        elif outcome.error and not self._is_heard:
+            log.warning("records failed, and no CallbackHandler hears of it", error=outcome.error)
         try:
             self.callbacks.after_send(outcome)
         except Exception:

@@ -183,7 +183,8 @@ class SimpleConsumer:
         if len(named) != 1:
             names = ", ".join(map(str, there))
             raise PartitionUnknown(
-                f"{topic}: {len(named)} partitions have number {partition}, wanted one of {names}"
+                f"{topic}: got the partition {partition!r}, which {len(named)} of {names} have: "
+                "wanted the number of one, or a BrokerPartition"
             ).at(topic=topic)
         return TopicPartition(topic, named[0])
 

@@ -10,7 +10,9 @@ import pytest
 
 from appliance.client import (
     BrokerPartition,
+    CallbackHandler,
     FetchConfig,
+    Outcome,
     Producer,
     ProducerConfig,
     SendFailed,
@@ -79,6 +81,28 @@ def test_errors_of_writing(orders: RunningBroker) -> None:
         assert isinstance(outcome.error, BrokerRefused)
         assert fields(outcome.error) == {"topic": "orders", "partition": outcome.partition,
                                          "code": ErrorCode.MESSAGE_TOO_LARGE}  # fmt: skip
+        assert fields(failed.value) == fields(outcome.error), "all failures agree"
+        assert failed.value.retriable is False
+    away = ProducerConfig(broker_list="127.0.0.1:1", delivery_timeout_ms=100)
+    with Producer(away) as producer, pytest.raises(SendFailed) as unreached:
+        producer.send("orders", b"x")
+    assert unreached.value.retriable is True
+
+
+def test_a_failure_that_no_handler_hears_of_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    away = ProducerConfig(broker_list="127.0.0.1:1", delivery_timeout_ms=100, producer_type="async")
+    heard: list[Outcome] = []
+
+    class Heard(CallbackHandler):
+        def after_send(self, outcome: Outcome) -> None:
+            heard.append(outcome)
+
+    with Producer(away, callback_handler=Heard()) as producer:
+        producer.send("orders", b"x")
+    assert (len(heard), caplog.text) == (1, "")
+    with Producer(away) as producer:
+        producer.send("orders", b"x")
+    assert "records failed, and no CallbackHandler hears of it" in caplog.text
 
 
 def test_errors_of_a_connection() -> None:

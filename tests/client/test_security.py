@@ -226,6 +226,15 @@ def test_a_wrong_password_says_user_and_mechanism_and_is_not_tried_again(
     assert not outcome.may_be_written
 
 
+@pytest.mark.parametrize("guess", ["password", "e"])
+def test_an_answer_with_the_letters_of_the_password_does_not_confirm_it(
+    config: ClientConfig, guess: str
+) -> None:
+    with pytest.raises(LoginFailed) as caught:
+        connected(replace(config, sasl_password=guess))
+    assert "the answer has the letters of the secret in it, and is not shown" in str(caught.value)
+
+
 @pytest.mark.parametrize("claims", [{"exp": 1}, {"iss": "https://other.example"}, {"aud": "x"}])
 def test_a_token_that_is_not_good_is_refused(config: ClientConfig, claims: dict[str, Any]) -> None:
     with pytest.raises(LoginFailed, match="login of a token by OAUTHBEARER failed") as caught:

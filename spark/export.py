@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from appliance.cli.remote.output import cell
 from appliance.cli.remote.output import table as table_of
@@ -72,6 +73,14 @@ export.add_command(export_define.define)
 export.add_command(export_define.set_command)
 
 
+# Options of `run` that go with TOPICS alone.
+OF_DEFINITION = frozenset((
+    "target", "mode", "schema_file", "framing", "partition_by", "layout", "zone", "file_bytes",
+    "first", "end", "isolation", "grace_s", "hold_bytes", "dead_letter_share", "table",
+    "table_name", "catalog", "has_delta",
+))  # fmt: skip
+
+
 def now_ms() -> int:
     return round(time.time() * 1000)
 
@@ -127,6 +136,20 @@ def run(as_json: bool, **given: Any) -> None:
 def _check_words(given: dict[str, Any]) -> None:
     if not (given["target"] if given["topics"] else given["name"]):
         raise click.UsageError("wanted TOPICS and --target, or --name of a defined export")
+    if given["schema_file"] and given["mode"] == "raw":
+        raise click.UsageError("--schema-file is for --schema json or avro, got raw")
+    if not given["topics"]:
+        _check_defined(given["name"])
+
+
+def _check_defined(name: str) -> None:
+    """What a definition decides is not left out in silence."""
+    context = click.get_current_context()
+    for each in context.command.params:
+        is_given = context.get_parameter_source(str(each.name)) is ParameterSource.COMMANDLINE
+        if is_given and each.name in OF_DEFINITION:
+            raise click.UsageError(f"{each.opts[-1]} is of the definition: appliance export set "
+                                   f"{name} …, or a change of its file")
 
 
 def _job(given: dict[str, Any]) -> export_run.Job:

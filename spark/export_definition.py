@@ -56,8 +56,10 @@ def of_broker(definition: Definition, roots: tuple[str, ...]) -> Definition:
         raise ExportFailed(f"the export {definition.get('name')}: {error}") from error
     target = target_of(definition["target"])
     if not any(_is_below(target, root) for root in roots):
-        given = ", ".join(roots) or "none was given"
-        real = f", which is {target.root.resolve()}," if isinstance(target, Target) else ""
+        given = ", ".join(roots) or "none was given. Add --root DIR, or set APPLIANCE_EXPORT_ROOTS"
+        real = ""
+        if isinstance(target, Target) and str(target.root.resolve()) != target.where:
+            real = f", which is {target.root.resolve()},"
         raise ExportFailed(f"the export {definition.get('name')}: its target {target.where}{real} "
                            f"is in none of the folders for exports (--root): {given}")
     return definition

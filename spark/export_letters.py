@@ -14,6 +14,7 @@ from typing import Any
 
 from appliance.cli.remote.output import cell
 from appliance_spark import export_manifest
+from appliance_spark.export_layout import ExportFailed
 from appliance_spark.export_store_target import AnyTarget
 
 BATCH = 1000  # records in memory
@@ -25,6 +26,9 @@ HEADS = ("TOPIC", "PARTITION", "OFFSET", "TIME", "REASON", "VALUE")
 def read(target: AnyTarget, topics: tuple[str, ...], limit: int) -> Iterator[dict[str, Any]]:
     """The newest files first, each in the order of offsets. Only committed ones."""
     manifest = export_manifest.load_known(target)
+    known = ", ".join(sorted(manifest["topics"])) or "none"
+    if unknown := [each for each in topics if each not in manifest["topics"]]:
+        raise ExportFailed(f"{target.where} has no topic {unknown[0]}, it has {known}")
     files = [each for each in reversed(manifest["files"])
              if each["is_dead_letter"] and (not topics or each["topic"] in topics)]
     return islice((row for file in files for row in _rows(target, file)), limit)

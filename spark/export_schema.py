@@ -115,7 +115,8 @@ def check_change(
     old = of["schema"]
     if old["mode"] != schema["mode"]:
         raise ExportFailed(f"topic {topic}: {len(files)} files of this target hold it as "
-                           f"{old['mode']}, wanted {schema['mode']}: that wants a new target")
+                           f"{old['mode']}, wanted {schema['mode']}: add --schema {old['mode']}; "
+                           "another one wants a new target")
     if schema["mode"] not in export_json.MODES or "type" not in old or "type" not in schema:
         return
     others = _other_types(of, files, schema["type"])

@@ -27,6 +27,10 @@ def version_of(definition: Mapping[str, Any]) -> str:
 def check(name: str, present: Mapping[str, Any] | None, version: str | None) -> None:
     """Whether what is there is what was meant. None: whatever is there."""
     found = NEW if present is None else version_of(present)
+    if version == NEW and present is not None:
+        raise DefinitionChanged(
+            f"export {name!r}: there is one already: change it, or replace it (--replace)"
+        )
     if version not in (None, found):
         there = "there is none" if present is None else f"it has version {found}"
         raise DefinitionChanged(

@@ -70,16 +70,20 @@ def test_whoever_changes_a_schedule_sees_its_next_runs(admin: str) -> None:
     assert all(" 02:00" in each for each in runs)
     changed = invoked(admin, "set", "soon", "schedule=hourly at :05")
     assert all(":05" in each for each in changed.stderr.splitlines()[1:]), changed.stderr
+    assert invoked(admin, "set", "soon", "retries=2", "timezone=").exit_code == 0
     assert invoked(admin, "set", "soon", "schedule=").stderr == ""
 
 
 @pytest.mark.parametrize(("words", "code", "reason"), [
-    (("define", "again", "topics=clicks", "target=/srv/other"), 4, "has version"),
+    (("define", "again", "topics=clicks", "target=/srv/other"), 4, "there is one already"),
     (("define", "x", "colour=red"), 2, "wanted NAME=VALUE of topics"),
     (("define", "x", "topics=clicks", "target=/srv/x", "layout=week"), 1, "options.layout"),
     (("define", "x", "topics=clicks", "target=/srv/x", "zone=Mars"), 1, "options.zone"),
     (("set", "nothing", "layout=day"), 3, "no export"),
     (("set", "again"), 2, "wanted NAME=VALUE"),
+    (("run", "--name", "again", "--layout", "hour"), 2, "--layout is of the definition"),
+    (("run", "--name", "again", "--target", "/srv/x"), 2, "--target is of the definition"),
+    (("run", "clicks", "--target", "/srv/x", "--schema-file", __file__), 2, "got raw"),
 ])  # fmt: skip
 def test_what_cannot_be_is_refused(
     admin: str, words: tuple[str, ...], code: int, reason: str

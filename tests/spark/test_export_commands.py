@@ -121,7 +121,8 @@ def test_without_a_broker_it_is_said_who_was_asked_and_spark_is_not_started(
     if verb == "verify":
         export_manifest.save(target, export_manifest.empty())
     monkeypatch.setattr(export_session, "_session", lambda *_: pytest.fail("Spark was started"))
-    words = ["export", *verb.split(), "--target", str(tmp_path), *NOBODY]
+    target = [] if "--name" in verb else ["--target", str(tmp_path)]
+    words = ["export", *verb.split(), *target, *NOBODY]
     done = CliRunner().invoke(main, words)
     assert (done.exit_code, done.stderr) == (5, f"Error: {NO_BROKER}\n")
 

@@ -185,8 +185,9 @@ def put_created(made: Manifest, as_json: bool) -> None:
         click.echo(json.dumps(facts_of(made)))
         return
     took = duration(made.took_ms / 1000)
+    what = "what the broker has of all" if made.missing or made.damaged else "everything"
     click.echo(
-        f"backup {made.id}: everything that was acknowledged before {moment(made.at_ms)}; "
+        f"backup {made.id}: {what} that was acknowledged before {moment(made.at_ms)}; "
         f"{some(len(made.partitions), 'partition')}, {some(made.records, 'record')}, "
         f"{size(made.size)}, of which {size(made.written_bytes)} are new; took {took}"
     )

@@ -71,6 +71,8 @@ def export() -> None:
 export.add_command(export_schema_command.schema)
 export.add_command(export_define.define)
 export.add_command(export_define.set_command)
+export.add_command(export_define.show)
+export.add_command(export_define.delete)
 
 
 # Options of `run` that go with TOPICS alone.

@@ -99,6 +99,10 @@ class AdminPort(Access):
         found: dict[str, Any] = self.ask("PUT", path, definition, version=version)
         return found
 
+    def delete(self, name: str) -> None:
+        """What it has exported stays."""
+        self.ask("DELETE", f"/api/v1/exports/{quote(name, safe='')}")
+
     def report(self, name: str, run: dict[str, Any]) -> None:
         self.ask("POST", f"/api/v1/exports/{quote(name, safe='')}/runs", run)
 

@@ -1,4 +1,4 @@
-"""`appliance export define` and `appliance export set`: the definition of an export in the broker,
+"""`appliance export define`, `set`, `show` and `delete`: the definition of an export in the broker,
 by NAME=VALUE. A change replaces only the version that it was made from: two at once lose none."""
 
 from __future__ import annotations
@@ -133,3 +133,24 @@ def set_command(broker: AdminPort, name: str, pairs: Pairs) -> Definition:
     if not pairs:
         raise click.UsageError("wanted NAME=VALUE")
     return set_in(broker, name, pairs)
+
+
+@click.command("show", cls=Command)
+@click.argument("name", metavar="EXPORT")
+@with_broker
+@with_json
+def show(name: str, as_json: bool, broker: AdminPort, retries: int) -> None:
+    """Show the definition of EXPORT, and how its runs are."""
+    found = broker.definition(name)
+    click.echo(json.dumps(found) if as_json else json.dumps(found, indent=1))
+
+
+@click.command("delete", cls=Command)
+@click.argument("name", metavar="EXPORT")
+@click.confirmation_option(prompt="Its files stay, and nothing exports it any more. Delete it?")
+@with_broker
+@with_json
+def delete(name: str, as_json: bool, broker: AdminPort, retries: int) -> None:
+    """Delete the definition of EXPORT. What it has exported stays."""
+    broker.delete(name)
+    click.echo(json.dumps({"deleted": name}) if as_json else f"{name} deleted; its files are there")

@@ -74,6 +74,16 @@ def test_whoever_changes_a_schedule_sees_its_next_runs(admin: str) -> None:
     assert invoked(admin, "set", "soon", "schedule=").stderr == ""
 
 
+def test_a_definition_is_shown_and_deleted(admin: str) -> None:
+    told(admin, "define", "gone", "topics=clicks", "target=/srv/gone")
+    assert told(admin, "show", "gone")["topics"] == ["clicks"]
+    asked = CliRunner().invoke(main, ["export", "delete", "gone", "--admin", admin], input="n\n")
+    assert asked.exit_code == 1
+    assert told(admin, "delete", "gone", "--yes") == {"deleted": "gone"}
+    for verb in (["show"], ["delete", "--yes"]):
+        assert invoked(admin, *verb, "gone").exit_code == 3
+
+
 @pytest.mark.parametrize(("words", "code", "reason"), [
     (("define", "again", "topics=clicks", "target=/srv/other"), 4, "there is one already"),
     (("define", "x", "colour=red"), 2, "wanted NAME=VALUE of topics"),

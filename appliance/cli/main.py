@@ -77,7 +77,7 @@ def main() -> None:
 
 EXPORT_COMMANDS = (
     "run", "list", "files", "verify", "dead-letters", "backfill", "compact", "schema", "table",
-    "schedule", "when", "define", "set",
+    "schedule", "when", "define", "set", "show", "delete",
 )  # fmt: skip
 
 

@@ -40,7 +40,7 @@ from appliance.storage._write_behind cimport (
 
 cdef enum:
     LITTLE_BYTES = 16384           # of a commit: who waited for it is soon answered
-    SLOW_NS = 5000000              # a commit on platters: flash is done before a client sends again
+    SLOW_NS = 8000000              # a commit on platters, which turn once in 8 ms; flash is faster
     GATHER_PART = 16               # of what the commit took: what a wait costs at most
     GATHER_MAX_NS = 20000000       # a client that sends again later is slow itself
 

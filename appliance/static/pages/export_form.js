@@ -55,7 +55,7 @@ const scheduleOf = ({ when, timezone, jitter_seconds: jitter, retries }) =>
 
 /** Which field an error of the broker is about: "options.zone: got …". null: none that is here. */
 function faultIn(error) {
-  if (error.status === 409 && error.message.includes("the version new"))
+  if (error.status === 409 && error.message.includes("there is one already"))
     return ["name", "there is an export of this name: choose another, or change that one"];
   const [, path, said] = /^([a-z_.]+): (.*)$/s.exec(error.message) ?? [];
   if (error.status !== 400 || !path) return null;

@@ -20,6 +20,9 @@ from tests.support.failing_open import FailingOpens
 from tests.support.rest import Rest
 from tests.support.serving import Serving
 
+# kafka-python's clients leave the sockets of brokers that died to the garbage collector.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 DEADLINE_S = 30.0
 OFFSETS = 2  # partitions of `__consumer_offsets`
 GROUPS = {partition_of(name, OFFSETS): name for name in "abcdef"}  # one of each

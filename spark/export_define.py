@@ -61,8 +61,8 @@ def _scheduled(schedule: dict[str, Any], name: str, text: str) -> dict[str, Any]
     """Words or cron are given anew as they are; what they mean is the broker's to say."""
     if name != "schedule":
         kept = {n: v for n, v in schedule.items() if n != "cron" or "when" not in schedule}
-        return {**kept, name: _value(name, text)} if text else {
-            n: v for n, v in kept.items() if n != name}
+        kept.pop(name, None)
+        return {**kept, name: _value(name, text)} if text else kept
     kept = {n: v for n, v in schedule.items() if n not in ("when", "cron", "timezone")}
     return {**kept, "when": text} if text else None
 

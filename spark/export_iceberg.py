@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from appliance.export.store_urls import NO_ICEBERG, has_no_iceberg
+from appliance.export.store_urls import NO_ICEBERG, is_hdfs
 from appliance_spark import export_manifest, export_publish
 from appliance_spark.export_layout import ExportFailed, Target, make_folder, write_durably
 from appliance_spark.export_store_target import AnyTarget
@@ -97,7 +97,7 @@ def check(target: AnyTarget, manifest: dict[str, Any]) -> None:
             f"an Iceberg table wants pyiceberg: pip install 'appliance-log[iceberg]' ({error})"
         ) from error
     given = manifest["table"]["catalog"]
-    if has_no_iceberg(target.where):
+    if is_hdfs(target.where):
         raise ExportFailed(f"{target.where}: {NO_ICEBERG}")
     _check_catalog(given)
     if not given and not isinstance(target, Target):

@@ -26,7 +26,6 @@ from appliance.export import store_urls
 from appliance_spark.export_layout import FILES_OPEN_MAX, ExportFailed
 from appliance_spark.export_store_errors import in_words, is_exists, is_no_bucket, no_bucket
 
-HDFS = "webhdfs://"
 # In memory, of all uploads of a task together, until they are sent. A library's own part of 50 MiB
 # would be 3 GiB, for each of a worker's tasks.
 UPLOADS_HELD_MAX = 512 << 20
@@ -39,7 +38,7 @@ PART_BYTES = UPLOADS_HELD_MAX // FILES_OPEN_MAX
 def _opened(url: str) -> tuple[Any, str]:
     """The file system and the root within it."""
     try:
-        if url.startswith(HDFS):
+        if store_urls.is_hdfs(url):
             fs, root = _hdfs(url)
         else:
             import fsspec
@@ -120,7 +119,7 @@ class Store:
                 yield
         except FileNotFoundError as error:
             where = f"{self.url}/{name}"
-            told = in_words(where, error) if self.url.startswith(HDFS) else no_bucket(where)
+            told = in_words(where, error) if store_urls.is_hdfs(self.url) else no_bucket(where)
             raise ExportFailed(told) from error
 
     def read(self, name: str) -> bytes:
@@ -214,7 +213,7 @@ class Store:
         """Uploads in parts that a killed worker left in an S3 store, where they cost room and are
         seen in no listing; in HDFS, files that did not become whole. Others forget such parts by
         themselves, after a week."""
-        if self.url.startswith(HDFS):
+        if store_urls.is_hdfs(self.url):
             with self._told(""):
                 return int(self._fs.forget_parts())
         if not self.url.startswith("s3://"):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Any
 
+from appliance.export.store_urls import is_hdfs
+
 MAX = 300  # characters of a library's own text
 
 NAMES = {  # of the settings that each library reads, by the scheme
@@ -83,11 +85,10 @@ HDFS_CLASSES = {
 def in_words(where: str, error: BaseException) -> str:
     if is_no_bucket(error):
         return no_bucket(where)
-    scheme = where.partition(":")[0]
-    if scheme == "webhdfs":
+    if is_hdfs(where):
         told = HDFS.get(_code(error)) or _by_class(error, HDFS_CLASSES)
     else:
-        told = _words(scheme, _meaning(error))
+        told = _words(where.partition(":")[0], _meaning(error))
     said = " ".join(str(error).split())[:MAX]
     named = f"{type(error).__name__}: {said}" if said else type(error).__name__
     return f"{where}: {told} ({named})" if told else f"{where}: {named}"

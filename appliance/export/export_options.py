@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from appliance.export.store_urls import NO_ICEBERG, UrlWrong, checked, has_no_iceberg, is_url
+from appliance.export.store_urls import NO_ICEBERG, UrlWrong, checked, is_hdfs, is_url
 
 SCHEMA_MAX = 1 << 20  # characters of a schema: a thousand fields with their documentation
 GOT_MAX = 80  # characters of a value in a message
@@ -140,7 +140,7 @@ def _check_together(target: str, schema: Any, options: Mapping[str, Any]) -> Non
 
 
 def _check_tables_of_store(target: str, options: Mapping[str, Any]) -> None:
-    if options.get("table") is not None and has_no_iceberg(target):
+    if options.get("table") is not None and is_hdfs(target):
         raise DefinitionWrong(f"options.table: {NO_ICEBERG}")
     if options.get("delta"):
         raise DefinitionWrong(

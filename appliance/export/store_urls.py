@@ -41,8 +41,8 @@ def is_url(text: str) -> bool:
     return "://" in text and not text.startswith("file://")
 
 
-def has_no_iceberg(url: str) -> bool:
-    return urlsplit(url).scheme == "webhdfs"
+def is_hdfs(url: str) -> bool:
+    return url.startswith("webhdfs://")
 
 
 def checked(text: str) -> str:
@@ -68,7 +68,7 @@ def checked(text: str) -> str:
             f"got a user or a password in the URL of {place}: credentials are read from the "
             "environment, or from the files of the store's library"
         )
-    if kind.scheme == "webhdfs" and not _has_port(parts):
+    if is_hdfs(text) and not _has_port(parts):
         raise UrlWrong(f"got {place}, wanted webhdfs://NAMENODE:PORT/FOLDER, with a port")
     folders = parts.path.strip("/").split("/")
     if not host or any(each in ("", ".", "..") for each in folders) or set(text) & set(UNREADABLE):

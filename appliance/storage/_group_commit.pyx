@@ -130,7 +130,7 @@ cdef int64_t _gather_until(int64_t began_ns, size_t logs) noexcept nogil:
     cdef int64_t now = monotonic_ns()
     if logs < 2 or now - began_ns < SLOW_NS:
         return 0
-    return now + min((now - began_ns) / GATHER_PART, <int64_t>GATHER_MAX_NS)
+    return now + min((now - began_ns) // GATHER_PART, <int64_t>GATHER_MAX_NS)
 
 
 cdef void _take_expired(Committer* committer, int64_t now) noexcept nogil:

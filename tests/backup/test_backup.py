@@ -389,6 +389,8 @@ def test_damage_at_the_broker_is_told_and_the_rest_is_backed_up(
     made = backups.create(appliance_broker)
     assert made["damaged"] == ["clicks-0: offsets 10 to 19 are damaged or gone at the broker"]
     assert made["is_whole"], "nothing that the broker has is missing"
+    told = Shell(appliance_broker.admin).out("backup create", "--target", backups.target)
+    assert "what the broker has of all that was acknowledged" in told
     with backups.restored() as broker:
         assert values(broker, "clicks") == [*numbered(0, 10), *numbered(20, 200)]
 

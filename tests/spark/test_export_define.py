@@ -12,8 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from appliance.cli.main import main
-from appliance_spark import export_define, export_definition
+from appliance_spark import export_define, export_definition, export_manifest
 from appliance_spark.export_broker import AdminPort, BrokerRefused
+from appliance_spark.export_layout import Target
 from tests.support.spark_data import Sending
 from tests.support.warm_broker import WarmBroker as Broker
 
@@ -132,3 +133,13 @@ def test_a_change_of_another_version_is_refused(admin: str) -> None:
     assert port.definition("held")["options"] == {"layout": "day"}
     port.define("held", mine, None)  # as before there were versions
     assert port.definition("held")["options"] == {"zone": "Europe/Berlin"}
+
+
+def test_dead_letters_of_a_topic_that_the_target_has_not_are_an_error(tmp_path: Path) -> None:
+    target = Target(tmp_path)
+    export_manifest.save(target, {**export_manifest.empty(), "topics": {"clicks": {}}})
+    words = ["export", "dead-letters", "--target", str(tmp_path)]
+    assert CliRunner().invoke(main, [*words, "clicks"]).exit_code == 0
+    done = CliRunner().invoke(main, [*words, "click"])
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr == f"Error: {tmp_path} has no topic click, it has clicks\n"

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from tests.interop.kafka_jars import CACHE
 from tests.support.alert_receivers import free_port
 from tests.support.made_once import made_once
@@ -37,8 +35,8 @@ def azurite_program() -> list[str]:
     if found := shutil.which("azurite-blob"):
         return [found]
     node, npm = shutil.which("node"), shutil.which("npm")
-    if node is None or npm is None:
-        pytest.skip("wanted azurite-blob in PATH, or node and npm, which installs it")
+    assert node is not None, "wanted azurite-blob in PATH, or node and npm, which installs it"
+    assert npm is not None, "wanted azurite-blob in PATH, or node and npm, which installs it"
     with made_once(CACHE / f"azurite-{VERSION}") as folder:
         if folder is not None:
             subprocess.run([npm, "install", "--no-audit", "--no-fund", "--ignore-scripts",

@@ -3,19 +3,12 @@ honours `ifGenerationMatch` and parts of an upload, and asks for no credentials.
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
-from tests.interop.kafka_jars import CACHE
 from tests.support.alert_receivers import free_port
-from tests.support.made_once import made_once
-from tests.support.s3_server import served
+from tests.support.s3_server import built_by_go, served
 
 VERSION = "v1.56.1"
 MODULE = f"github.com/fsouza/fake-gcs-server@{VERSION}"
@@ -26,24 +19,12 @@ def fake_gcs(folder: Path) -> Iterator[str]:
     """Its URL, which is also where it tells clients to send the parts of an upload."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    command = [gcs_program(), "-backend", "memory", "-scheme", "http", "-host", "127.0.0.1",
+    program = built_by_go("fake-gcs-server", VERSION, MODULE)
+    command = [program, "-backend", "memory", "-scheme", "http", "-host", "127.0.0.1",
                "-port", str(port), "-external-url", url, "-public-host", f"127.0.0.1:{port}",
                "-log-level", "warn"]  # fmt: skip
     with served(command, port, folder / "log"):
         yield url
-
-
-def gcs_program() -> str:
-    if found := shutil.which("fake-gcs-server"):
-        return found
-    go = shutil.which("go")
-    if go is None:
-        pytest.skip("wanted fake-gcs-server in PATH, or go, which builds it")
-    with made_once(CACHE / f"fake-gcs-server-{VERSION}") as folder:
-        if folder is not None:
-            subprocess.run([go, "install", MODULE], env={**os.environ, "GOBIN": str(folder)},
-                           check=True)  # fmt: skip
-    return str(CACHE / f"fake-gcs-server-{VERSION}" / "fake-gcs-server")
 
 
 def settings_of(url: str) -> dict[str, str]:

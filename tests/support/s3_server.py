@@ -103,7 +103,8 @@ class Gateway:
         data, sidecar = self.folder / "buckets", self.folder / "attributes"
         for each in (data, sidecar):  # it has attributes beside: tmpfs has no xattrs of users
             each.mkdir(parents=True, exist_ok=True)
-        command = [versity_program(), "--port", f"127.0.0.1:{self.port}", "--quiet", "posix",
+        program = built_by_go("versitygw", VERSION, MODULE)
+        command = [program, "--port", f"127.0.0.1:{self.port}", "--quiet", "posix",
                    "--sidecar", str(sidecar), str(data)]  # fmt: skip
         keys = {"ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": SECRET}
         self.process = started(command, self.port, self.folder / "log", **keys)
@@ -113,17 +114,16 @@ class Gateway:
         self.process.wait()
 
 
-def versity_program() -> str:
-    if found := shutil.which("versitygw"):
+def built_by_go(name: str, version: str, module: str) -> str:
+    if found := shutil.which(name):
         return found
     go = shutil.which("go")
-    if go is None:
-        pytest.skip("wanted versitygw in PATH, or go, which builds it")
-    with made_once(CACHE / f"versitygw-{VERSION}") as folder:
+    assert go is not None, f"wanted {name} in PATH, or go, which builds it"
+    with made_once(CACHE / f"{name}-{version}") as folder:
         if folder is not None:
-            subprocess.run([go, "install", MODULE], env={**os.environ, "GOBIN": str(folder)},
+            subprocess.run([go, "install", module], env={**os.environ, "GOBIN": str(folder)},
                            check=True)  # fmt: skip
-    return str(CACHE / f"versitygw-{VERSION}" / "versitygw")
+    return str(CACHE / f"{name}-{version}" / name)
 
 
 def started(command: list[str], port: int, log: Path, **more: str) -> subprocess.Popen[bytes]:

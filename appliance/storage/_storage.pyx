@@ -2,7 +2,9 @@
 
 from libc.stdint cimport int64_t
 
-from appliance.native._codes cimport LOG_CLOSED, OK, STORAGE_FULL, STORAGE_IO
+from appliance.native._codes cimport (
+    LOG_CLOSED, OK, STORAGE_FULL, STORAGE_FULL_LATE, STORAGE_IO,
+)
 from appliance.native._descriptors cimport file_own
 from appliance.native._files cimport failure_note, open_file
 from appliance.native._native cimport (
@@ -58,12 +60,12 @@ cdef int storage_start(Storage* storage) noexcept nogil:
     # A journal that lost its newest generation must not use that number for another one.
     journal.generation = max(journal.generation, marks.found_generation)
     code = journal_start(journal)
-    if code != OK and space_release_reserve(storage):
+    if code in (STORAGE_FULL, STORAGE_FULL_LATE) and space_release_reserve(storage):
         code = journal_start(journal)
     if code != OK:
         return code
-    if (watermarks_start(marks, journal.durable_generation, journal.durable_records) != OK
-            and space_release_reserve(storage)):
+    code = watermarks_start(marks, journal.durable_generation, journal.durable_records)
+    if code in (STORAGE_FULL, STORAGE_FULL_LATE) and space_release_reserve(storage):
         watermarks_start(marks, journal.durable_generation, journal.durable_records)
     space_poll(storage)
     return OK

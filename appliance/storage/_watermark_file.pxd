@@ -18,9 +18,11 @@ cdef struct Watermark:
     uint32_t seed                  # the CRC so far: this life, this name
 
 cdef cppclass Watermarks:
-    mutex guard                    # over all but the next two; never held across a sync
+    mutex sync_guard               # one sync of the file at a time; taken before `guard`
+    mutex guard                    # over all but the next two; never held across a sync of the file
     atomic_bool is_on              # notes are taken
     atomic_bool is_dirty           # something was noted since the last sync began
+    bint is_doomed                 # guard; the file has ended, and may still be on the disk
     int directory_fd
     int fd                         # 0: none
     int64_t file_size

@@ -21,6 +21,8 @@ sync.
    before the journal says a word.
 3. A new life counts its notes anew: the journal's new generation has all that the old ones said.
 4. A note that cannot be written ends the file: better none than one that is too low.
+5. A failed sync is told once. Who syncs after another's failure is told of success, with nothing
+   written. So syncs go one by one, and the file has ended before the next could begin.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
@@ -36,7 +38,9 @@ from appliance.native._codes cimport OK
 from appliance.native._files cimport (
     file_size, open_file, read_whole, storage_code, sync_directory, sync_file, write_whole,
 )
-from appliance.native._native cimport ENOENT, O_CREAT, O_RDONLY, O_RDWR, close, errno, unlinkat
+from appliance.native._native cimport (
+    ENOENT, O_CREAT, O_RDONLY, O_RDWR, ScopeLock, close, errno, unlinkat,
+)
 
 cdef enum:
     HEADER_STEP = 4096
@@ -63,7 +67,7 @@ cdef int watermarks_open(Watermarks* marks, int directory_fd) noexcept nogil:
     cdef int64_t got
     cdef int fd
     marks.directory_fd = directory_fd
-    marks.was_found = marks.is_same_boot = False
+    marks.was_found = marks.is_same_boot = marks.is_doomed = False
     _load_boot(marks)
     fd = open_file(directory_fd, FILE_NAME, O_RDWR)
     if fd < 0:
@@ -176,6 +180,10 @@ cdef int watermarks_start(Watermarks* marks, int64_t life, int64_t records) noex
     marks.is_on.store(code == OK)
     if code != OK:
         _give_up(marks)
+        # Whoever tries again needs a file with a name, and no failed sync behind it.
+        if marks.fd > 0:
+            close(marks.fd)
+        marks.fd = 0
     marks.guard.unlock()
     return code
 
@@ -286,27 +294,12 @@ cdef void watermarks_note_journal(Watermarks* marks, int64_t generation,
 
 cdef int watermarks_take_back(Watermarks* marks, const vector[string]* names,
                               int64_t offset) noexcept nogil:
-    cdef uint8_t[SLOT_SIZE] nothing
-    cdef Watermark* mark
+    cdef ScopeLock syncs
     cdef bint is_changed = False
-    cdef size_t i
-    cdef int code = OK
-    memset(nothing, 0, SLOT_SIZE)
+    cdef int code
+    syncs.hold(marks.sync_guard)
     marks.guard.lock()
-    for i in range(names.size()):
-        if offset < 0:
-            marks.found.erase(names.at(i))
-        if code != OK or not marks.is_on.load() or marks.marks.count(names.at(i)) == 0:
-            continue
-        mark = &marks.marks[names.at(i)]
-        is_changed = True
-        if offset >= 0:
-            code = _write_note(marks, mark, min(offset, mark.offset))
-            continue
-        # All of it: the same name may come back, and its notes would look like these.
-        code = write_whole(marks.fd, nothing, SLOT_SIZE, SLOTS_AT + mark.slot * SLOT_SIZE)
-        marks.free_slots.push_back(mark.slot)
-        marks.marks.erase(names.at(i))
+    code = _lower(marks, names, offset, &is_changed)
     marks.guard.unlock()
     if code == OK and is_changed:
         code = sync_file(marks.fd)
@@ -318,8 +311,34 @@ cdef int watermarks_take_back(Watermarks* marks, const vector[string]* names,
     return code
 
 
+cdef int _lower(Watermarks* marks, const vector[string]* names, int64_t offset,
+                bint* is_changed) noexcept nogil:
+    cdef uint8_t[SLOT_SIZE] nothing
+    cdef Watermark* mark
+    cdef size_t i
+    cdef int code = _give_up(marks) if marks.is_doomed else OK
+    memset(nothing, 0, SLOT_SIZE)
+    for i in range(names.size()):
+        if offset < 0:
+            marks.found.erase(names.at(i))
+        if code != OK or not marks.is_on.load() or marks.marks.count(names.at(i)) == 0:
+            continue
+        mark = &marks.marks[names.at(i)]
+        is_changed[0] = True
+        if offset >= 0:
+            code = _write_note(marks, mark, min(offset, mark.offset))
+            continue
+        # All of it: the same name may come back, and its notes would look like these.
+        code = write_whole(marks.fd, nothing, SLOT_SIZE, SLOTS_AT + mark.slot * SLOT_SIZE)
+        marks.free_slots.push_back(mark.slot)
+        marks.marks.erase(names.at(i))
+    return code
+
+
 cdef int watermarks_sync(Watermarks* marks) noexcept nogil:
+    cdef ScopeLock syncs
     cdef int code = OK
+    syncs.hold(marks.sync_guard)
     if marks.is_on.load() and marks.is_dirty.exchange(False):
         code = sync_file(marks.fd)
         if code != OK:
@@ -331,10 +350,14 @@ cdef int watermarks_sync(Watermarks* marks) noexcept nogil:
 
 cdef int _give_up(Watermarks* marks) noexcept nogil:
     """No file is better than a wrong one; the next start says that nothing was noted."""
+    cdef int code
     marks.is_on.store(False)
+    marks.is_doomed = True
     if unlinkat(marks.directory_fd, FILE_NAME, 0) < 0 and errno != ENOENT:
         return storage_code(errno)
-    return sync_directory(marks.directory_fd)
+    code = sync_directory(marks.directory_fd)
+    marks.is_doomed = code != OK
+    return code
 
 
 cdef void watermarks_close(Watermarks* marks) noexcept nogil:

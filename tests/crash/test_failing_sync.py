@@ -19,6 +19,10 @@ def problems_after_a_doubtful_sync(engine: Path | None = None, **environment: st
     return _problems("crash.doubtful_sync", engine, environment)
 
 
+def problems_after_a_failed_sync_of_the_watermarks() -> list[str]:
+    return _problems("crash.failing_notes", None, {"CRASH_SYNC_MICROSECONDS": "150000"})
+
+
 def _problems(story: str, engine: Path | None, environment: Mapping[str, str]) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="sync-", dir=scratch()) as directory:
         root, trace = Path(directory) / "root", Path(directory) / "trace"
@@ -36,3 +40,7 @@ def test_a_failed_sync_is_never_acknowledged_tried_again_or_forgotten() -> None:
 
 def test_a_sync_is_not_believed_where_no_write_is_taken_any_more() -> None:
     assert problems_after_a_doubtful_sync() == []
+
+
+def test_a_failed_sync_of_the_watermarks_ends_them_for_all() -> None:
+    assert problems_after_a_failed_sync_of_the_watermarks() == []

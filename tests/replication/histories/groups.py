@@ -3,6 +3,7 @@ faults each group comes to the end."""
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 import time
@@ -31,15 +32,15 @@ class Member:
     group was told goes back only by the broker's fault. It does not wait within `commit`, which
     librdkafka (2.16) sometimes never ends, though nothing is on its way."""
 
-    def __init__(self, site: Site, group: Group) -> None:
-        self._group = group
+    def __init__(self, site: Site, group: Group, number: int) -> None:
+        self._group, self._name = group, f"{group.name}-{number}"
         self._ends: dict[int, int] = {}  # to commit
         self._committing: dict[int, int] = {}  # is on its way
         own = {"group.protocol": "consumer"} if group.protocol == "consumer" else {
             "session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 1000}  # fmt: skip
         self._consumer = consumer(site, group.name, **{
-            **own, "auto.offset.reset": "earliest", "max.poll.interval.ms": POLL_MS,
-            "on_commit": self._committed})  # fmt: skip
+            **own, "client.id": self._name, "auto.offset.reset": "earliest",
+            "max.poll.interval.ms": POLL_MS, "on_commit": self._committed})  # fmt: skip
         self._consumer.subscribe(
             ["log"], on_assign=self._assigned, on_revoke=self._forget, on_lost=self._forget
         )
@@ -72,7 +73,9 @@ class Member:
             self._group.committed([each for each in places if each.error is None])
 
     def _note(self, *words: Any) -> None:
-        self._group.note((self._consumer.memberid() or "nobody")[-12:], *words)
+        """Its id is not asked for: `memberid` keeps the GIL while it waits for a thread that may
+        never answer."""
+        self._group.note(self._name, *words)
 
     def leave(self) -> None:
         self._note("leaves")
@@ -87,6 +90,7 @@ class Group:
         self.consumed: dict[int, set[int]] = defaultdict(set)
         self.commits = 0
         self._floors: dict[int, int] = {}  # acknowledged commits
+        self._numbers = itertools.count()  # of its members
         self._steps: deque[str] = deque(maxlen=STEPS_KEPT)
         self._site, self._ledger, self._random = site, ledger, random.Random(seed)
         self._guard = threading.Lock()
@@ -98,7 +102,7 @@ class Group:
 
     def _be(self) -> None:
         while not self._is_ending.is_set():
-            member = Member(self._site, self)
+            member = Member(self._site, self, next(self._numbers))
             leaves_s = time.monotonic() + self._random.uniform(5, 40)
             while not self._is_ending.is_set() and time.monotonic() < leaves_s:
                 member.step()

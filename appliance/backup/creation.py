@@ -1,7 +1,8 @@
 """One backup: a point, all partitions as they are there, the manifest.
 
     1 the lock of the target      2 the point      3 compacted logs, while the broker holds it
-    4 all other logs              5 the catalog    6 the manifest, and what retention removes
+    4 all other logs, each with what is damaged at the broker and the backup before has
+    5 the catalog                 6 the manifest, and what retention removes
 
 A run that is killed leaves objects that the next one finds, and `partial.json`, by which it knows
 what was read.
@@ -19,8 +20,9 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from appliance.backup.errors import ObjectDamaged, PointLost, SourceBroke, SourceRefused, TopicGone
+from appliance.backup.kept_records import without
 from appliance.backup.manifest import Blob, Manifest, PartitionCopy
-from appliance.backup.partition_copy import Copying, is_same, part_at
+from appliance.backup.partition_copy import Copying, holes_of, is_same, part_at
 from appliance.backup.point import LogAt, Point, Unserved, of_json
 from appliance.backup.source import AWAY_S, Patience, Rate, Source
 from appliance.backup.target import Target
@@ -38,6 +40,17 @@ Result = TypeVar("Result")
 ID = "%Y%m%dT%H%M%S"
 
 
+@dataclass(frozen=True)
+class Created:
+    manifest: Manifest
+    new_damage: Sequence[str]  # that the backup before did not tell of
+    removed: Sequence[str]  # ids of older backups
+
+    @property
+    def is_good(self) -> bool:
+        return self.manifest.is_whole and not self.new_damage
+
+
 class Stopped(ApplianceError):
     """By what failed elsewhere, which is told."""
 
@@ -49,7 +62,7 @@ class Creation:
     rate: Rate
     progress: Progress = lambda done, total: None
 
-    def run(self, keep: int = 0) -> Manifest:
+    def run(self, keep: int = 0) -> Created:
         """`keep`: so many whole backups stay; 0: all of them."""
         with self.target.locked():
             began, written = time.monotonic(), self.target.written_bytes
@@ -59,7 +72,7 @@ class Creation:
             earlier = self._earlier(before)
             run = self._run_of_a_point(before, earlier)
             made = replace(
-                manifest_of(run.point, run.done, run.gone),
+                manifest_of(run.point, run.done, run.gone, tuple(kept(run))),
                 id=id_of(run.point.at_ms, ids),
                 catalog=self.target.put(run.point.catalog),
                 took_ms=round((time.monotonic() - began) * 1000),
@@ -67,9 +80,12 @@ class Creation:
                 written_bytes=self.target.written_bytes - written,
             )
             self.target.publish(made)
-            if keep:
-                self.target.prune(keep)
-            return made
+            known = before.damaged if before else ()
+            return Created(
+                made,
+                [each for each in made.damaged if each not in known],
+                self.target.prune(keep)[0] if keep else (),
+            )
 
     def _before(self, ids: Sequence[str]) -> Manifest | None:
         """The newest that can be read; `verify` tells of others."""
@@ -80,11 +96,10 @@ class Creation:
 
     def _earlier(self, before: Manifest | None) -> Copies:
         """What there is of each partition, of the last backup or of a run that did not end."""
-        found: Copies = {}
-        for each in (before, self.target.partial()):
-            if each is not None:
-                found |= {one.key: self._there(one) for one in each.partitions}
-        return found
+        return self._copies(before) | self._copies(self.target.partial())
+
+    def _copies(self, backup: Manifest | None) -> Copies:
+        return {each.key: self._there(each) for each in (backup.partitions if backup else ())}
 
     def _there(self, copied: PartitionCopy) -> PartitionCopy:
         """Without segments of which the target has lost a piece: they are read again."""
@@ -95,9 +110,12 @@ class Creation:
         return replace(copied, segments=tuple(kept), last=copied.last if is_tail_kept else None)
 
     def _run_of_a_point(self, before: Manifest | None, earlier: Copies) -> Run:
+        published = self._copies(before)
         for number in range(POINTS_MAX):
             point = self._point(before, AWAY_S if number else FIRST_S)
-            run = Run(self.source, self.target, self.rate, point, earlier, self.progress)
+            run = Run(
+                self.source, self.target, self.rate, point, earlier, published, self.progress
+            )
             try:
                 run.copy()
                 return run
@@ -127,6 +145,7 @@ class Run:
     rate: Rate
     point: Point
     earlier: Copies
+    published: Copies
     progress: Progress
     done: Copies = field(default_factory=dict)
     begun: Copies = field(default_factory=dict)
@@ -160,7 +179,7 @@ class Run:
         if self._failure is not None:
             return
         try:
-            found = copying.copy(log, self.earlier.get(log.key))
+            found = copying.copy(log, self.earlier.get(log.key), self.published.get(log.key))
         except TopicGone:
             self.gone.add(log.topic)
         except BaseException as error:
@@ -234,7 +253,9 @@ def asked_patiently(ask: Callable[[], Result], away_s: float) -> Result:
             patience.wait(error)
 
 
-def manifest_of(point: Point, done: Copies, gone: set[str]) -> Manifest:
+def manifest_of(
+    point: Point, done: Copies, gone: set[str], kept: tuple[str, ...] = ()
+) -> Manifest:
     partitions = tuple(done[key] for key in sorted(done))
     return Manifest(
         id="",
@@ -248,6 +269,7 @@ def manifest_of(point: Point, done: Copies, gone: set[str]) -> Manifest:
         missing=tuple(faults(point.unserved, partitions)),
         damaged=tuple(damages(partitions)),
         gone=tuple(sorted(gone)),
+        kept=kept,
     )
 
 
@@ -272,6 +294,15 @@ def faults(unserved: Iterable[Unserved], partitions: Sequence[PartitionCopy]) ->
     for each in partitions:
         if each.fault:
             yield f"{each.name}: its end is not on disk: {each.fault}"
+
+
+def kept(run: Run) -> Iterator[str]:
+    for log in run.point.logs:
+        if log.key not in run.done:
+            continue
+        for first, behind in without(holes_of(log), run.done[log.key].holes):
+            yield (f"{log.name}: offsets {first} to {behind - 1} are damaged or gone at the "
+                   "broker, and earlier backups had them: this one has them, too")  # fmt: skip
 
 
 def damages(partitions: Iterable[PartitionCopy]) -> Iterator[str]:

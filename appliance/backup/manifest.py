@@ -109,7 +109,8 @@ class Manifest:
     catalog: Blob
     partitions: tuple[PartitionCopy, ...]
     missing: tuple[str, ...] = ()  # what should be in it, and why it is not
-    damaged: tuple[str, ...] = ()  # what was damaged at the broker already
+    damaged: tuple[str, ...] = ()  # what was damaged at the broker before any backup had it
+    kept: tuple[str, ...] = ()  # what is damaged at the broker, and is here by earlier backups
     gone: tuple[str, ...] = ()  # topics that were deleted while they were read
     read_bytes: int = 0  # from the broker for this one
     written_bytes: int = 0
@@ -157,8 +158,8 @@ def of_bytes(name: str, data: bytes) -> Manifest:
         raise DataNewer.of(name, got, FORMAT)
     told["catalog"] = Blob(*told["catalog"])
     told["partitions"] = tuple(map(_partition, told["partitions"]))
-    for name in ("missing", "damaged", "gone"):
-        told[name] = tuple(told[name])
+    for name in ("missing", "damaged", "kept", "gone"):
+        told[name] = tuple(told.get(name, ()))
     return made(Manifest, told)
 
 

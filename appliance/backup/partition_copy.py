@@ -3,14 +3,20 @@
 sealed, same base, end, size, time   not read
 the last one that was copied         read on from its last batch, which is compared
 any other                            read whole
+
+Then what is damaged at the broker is taken from the backup before, if that has it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from appliance.backup import kept_records
+from appliance.backup.errors import ObjectDamaged
+from appliance.backup.kept_records import merged, within, without
 from appliance.backup.manifest import Blob, LastBatch, PartitionCopy, Piece, SegmentCopy
 from appliance.backup.point import LogAt, SegmentAt
 from appliance.backup.source import Frame, RangeOf, Rate, Source
@@ -44,9 +50,11 @@ class Copying:
     on_read: Callable[[int], None]
     on_segment: Callable[[PartitionCopy], None]
 
-    def copy(self, log: LogAt, before: PartitionCopy | None) -> PartitionCopy:
-        if before is not None and before.topic_id != log.topic_id:
-            before = None
+    def copy(
+        self, log: LogAt, before: PartitionCopy | None, published: PartitionCopy | None
+    ) -> PartitionCopy:
+        """`before`: what is known again. `published`: of the newest backup, which has all of it."""
+        before, published = same_topic(log, before), same_topic(log, published)
         producers = self.target.put(log.producers) if log.producers else None
         parts: list[Part] = []
         found = copy_of(log, parts, producers)
@@ -55,6 +63,9 @@ class Copying:
                 parts.append(self._segment(log, each, before))
                 found = copy_of(log, parts, producers)
                 self.on_segment(found)
+        if published is not None and found.holes and not log.is_compacted:
+            with suppress(ObjectDamaged):  # of the target: `verify` tells of it
+                found = kept_records.keep(self.target, found, published)
         return found
 
     def _segment(self, log: LogAt, now: SegmentAt, before: PartitionCopy | None) -> Part:
@@ -92,11 +103,16 @@ class Copying:
         cutter.end()
         pieces = (*(() if old is None else old.segment.pieces), *cutter.pieces)
         copied = SegmentCopy(*now[:4], pieces)
-        return Part(copied, cutter.last, (*(() if old is None else old.damaged), *wanted.damaged))
+        holes = within(log.holes, [(start, now.end_offset)])
+        damaged = (*(() if old is None else old.damaged), *wanted.damaged, *holes)
+        return Part(copied, cutter.last, damaged)
 
 
 def copy_of(log: LogAt, parts: Sequence[Part], producers: Blob | None) -> PartitionCopy:
-    damaged = {hole for each in parts for hole in each.damaged}
+    # What was damaged after it had been copied is there.
+    segments = [(each.base_offset, each.end_offset) for each in log.segments]
+    damaged = [hole for each in parts for hole in each.damaged]
+    damaged += without(holes_of(log), segments)
     return PartitionCopy(
         topic=log.topic,
         topic_id=log.topic_id,
@@ -107,7 +123,7 @@ def copy_of(log: LogAt, parts: Sequence[Part], producers: Blob | None) -> Partit
         segments=tuple(each.segment for each in parts),
         last=parts[-1].last if parts else None,
         producers=producers,
-        holes=tuple(sorted({*log.holes, *damaged})),
+        holes=tuple(merged(damaged)),
         fault=log.fault,
     )
 
@@ -142,6 +158,19 @@ class Cutter:
         size, name = self._target.put(bytes(self._data))
         self.pieces.append(Piece(self._start, self._end, size, self._records, name))
         self._data, self._records = bytearray(), 0
+
+
+def holes_of(log: LogAt) -> list[tuple[int, int]]:
+    """Without what was deleted since. A log that lost its first segments begins behind them."""
+    start = log.log_start_offset
+    return [
+        each if each[1] == start else (max(each[0], start), each[1])
+        for each in log.holes if each[1] >= start
+    ]  # fmt: skip
+
+
+def same_topic(log: LogAt, copied: PartitionCopy | None) -> PartitionCopy | None:
+    return copied if copied is not None and copied.topic_id == log.topic_id else None
 
 
 def part_at(before: PartitionCopy | None, base: int) -> Part | None:

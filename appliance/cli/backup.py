@@ -18,7 +18,7 @@ import click
 from click.core import ParameterSource
 
 from appliance.backup.cipher import cipher_of
-from appliance.backup.creation import Creation
+from appliance.backup.creation import Created, Creation
 from appliance.backup.errors import BackupUnknown, RestoreFailed, SourceBroke, TargetBusy
 from appliance.backup.manifest import Manifest
 from appliance.backup.restoration import Restoration, Restored
@@ -121,7 +121,8 @@ def create(
 ) -> None:  # fmt: skip
     """Back up the broker as it is now, while it goes on. Only what is new since the last backup is
     read. Exit code 10: something is missing in it, as a partition that is not served, or that only
-    other brokers of the cluster have (--also)."""
+    other brokers of the cluster have (--also); or the broker has damage that the backup before did
+    not tell of, and no backup has those records."""
     if existing and not target.ids():
         raise BackupUnknown(f"{target.where}: there is no backup (--existing)")
     while True:
@@ -136,7 +137,7 @@ def create(
         if not every:
             break
         time.sleep(max(0.0, began + every - time.monotonic()))
-    if not made.is_whole:
+    if not made.is_good:
         click.get_current_context().exit(UNHEALTHY)
 
 
@@ -148,17 +149,18 @@ def also_there(text: str) -> Access:
 
 def created(
     accesses: Sequence[Access], target: Target, rate: float, keep: int
-) -> Manifest:
+) -> Created:
     brokers = [BrokerSource(each.rest) for each in accesses]
     names = [each.address for each in accesses]
     source: Source = brokers[0] if len(brokers) == 1 else SeveralBrokers(brokers, names)
     progress = ProgressBar("backed up", size)
     with reporting(brokers, "backup", target) as outcome:
-        made = Creation(source, target, Rate(rate), progress).run(keep)
+        found = Creation(source, target, Rate(rate), progress).run(keep)
+        made = found.manifest
         outcome |= {"backup": made.id, "point_ms": made.at_ms, "fault": "".join(made.missing[:1]),
                     "partitions": len(made.partitions), "records": made.records,
                     "bytes": made.size, "took_s": made.took_ms / 1000}  # fmt: skip
-    return made
+    return found
 
 
 @contextmanager
@@ -180,9 +182,10 @@ def reporting(
                 click.echo(f"the broker does not know of it: {error}", err=True)
 
 
-def put_created(made: Manifest, as_json: bool) -> None:
+def put_created(found: Created, as_json: bool) -> None:
+    made = found.manifest
     if as_json:
-        click.echo(json.dumps(facts_of(made)))
+        click.echo(json.dumps({**facts_of(made), "removed": list(found.removed)}))
         return
     took = duration(made.took_ms / 1000)
     what = "what the broker has of all" if made.missing or made.damaged else "everything"
@@ -191,9 +194,11 @@ def put_created(made: Manifest, as_json: bool) -> None:
         f"{some(len(made.partitions), 'partition')}, {some(made.records, 'record')}, "
         f"{size(made.size)}, of which {size(made.written_bytes)} are new; took {took}"
     )
-    for word in ("missing", "damaged", "gone"):
+    for word in ("missing", "damaged", "kept", "gone"):
         for each in getattr(made, word):
             click.echo(f"{word}: {each}", err=True)
+    for each in found.removed:
+        click.echo(f"removed, as --keep says: {each}")
 
 
 def facts_of(made: Manifest) -> dict[str, Any]:
@@ -211,6 +216,7 @@ def facts_of(made: Manifest) -> dict[str, Any]:
         "is_whole": made.is_whole,
         "missing": list(made.missing),
         "damaged": list(made.damaged),
+        "kept": list(made.kept),
         "gone": list(made.gone),
     }
 
@@ -228,11 +234,17 @@ def list_backups(target: Target, as_json: bool) -> None:
         return put_json([{**facts_of(each), "tested": tests[each.id]} for each in found])
     rows = [
         (each.id, len(each.partitions), each.records, size(each.size), size(each.written_bytes),
-         "yes" if each.is_whole else "NO", tested_in_words(tests[each.id]))
+         whole_in_words(each), tested_in_words(tests[each.id]))
         for each in found
     ]  # fmt: skip
     heads = ("backup", "partitions", "records", "size", "new", "whole", "restore tested")
     click.echo(table(heads, rows))
+
+
+def whole_in_words(made: Manifest) -> str:
+    if not made.is_whole:
+        return "NO"
+    return "but for damage" if made.damaged else "yes"
 
 
 def tested_in_words(test: dict[str, Any] | None) -> str:

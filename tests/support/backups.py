@@ -34,6 +34,15 @@ class Backups:
         )
         return found
 
+    def made(self, broker: RunningBroker) -> dict[str, Any]:
+        """One that is not good, by its exit code."""
+        result = Shell("").run(
+            "backup create --json", "--target", self.target, "--admin", broker.admin
+        )
+        assert result.exit_code == 10, result.output
+        found: dict[str, Any] = json.loads(result.stdout)
+        return found
+
     def list(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = Shell("").json("backup list", "--target", self.target)
         return found

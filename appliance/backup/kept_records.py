@@ -1,0 +1,140 @@
+"""What is damaged or gone at the broker, and an earlier backup has: the next one keeps it.
+
+Only of logs that are not compacted: there a key that was deleted since would come back. And only if
+both backups have the same history: the batches on both sides of the damage are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from appliance.backup.manifest import LastBatch, PartitionCopy, Piece, SegmentCopy
+from appliance.backup.target import Target
+from appliance.record import _batch
+
+Range = tuple[int, int]  # [first, behind)
+
+
+def keep(target: Target, found: PartitionCopy, earlier: PartitionCopy) -> PartitionCopy:
+    """`found` with the records that it lacks, and without the holes that are filled with that."""
+    holes: list[Range] = []
+    for hole in merged(found.holes):
+        if not is_same_history(target, found, earlier, *hole):
+            holes.append(hole)
+            continue
+        for part in parts_of(hole, found.segments):
+            kept = segments_in(target, earlier, *part)
+            found = replace(
+                found,
+                segments=tuple(filled(target, found, part, kept)),
+                start=kept[0].base if kept and part[1] == found.start else found.start,
+            )
+            holes += without([part], [one[:2] for each in kept for one in each.pieces])
+        holes += [each for each in earlier.holes if hole[0] <= each[0] < hole[1]]
+    return replace(found, holes=tuple(merged(holes)))
+
+
+def parts_of(hole: Range, segments: Iterable[SegmentCopy]) -> list[Range]:
+    """Each in one segment, or in none."""
+    ranges = [(each.base, each.end) for each in segments]
+    return sorted([*within([hole], ranges), *without([hole], ranges)])
+
+
+def segments_in(
+    target: Target, copied: PartitionCopy, first: int, behind: int
+) -> list[SegmentCopy]:
+    """What its segments have in [first, behind), with the times of their files. And with a size
+    that no file has: if one comes back at the broker, it is read."""
+    found = []
+    for each in copied.segments:
+        pieces = [one for piece in each.pieces if (one := cut(target, piece, first, behind))]
+        if pieces:
+            found.append(SegmentCopy(
+                pieces[0].start, pieces[-1].end, 0, each.modified_ns, tuple(pieces)
+            ))  # fmt: skip
+    return found
+
+
+def cut(target: Target, piece: Piece, first: int, behind: int) -> Piece | None:
+    """Its batches in [first, behind), as a piece of their own."""
+    if first <= piece.start and piece.end <= behind:
+        return piece
+    if piece.end <= first or behind <= piece.start:
+        return None
+    data = target.get(piece.blob)
+    inside = [
+        each for each in _batch.headers(data)
+        if first <= each.base_offset and each.last_offset < behind
+    ]  # fmt: skip
+    if not inside:
+        return None
+    part = data[inside[0].position : inside[-1].position + inside[-1].size]
+    size, name = target.put(part)
+    records = sum(each.records_count for each in inside)
+    return Piece(inside[0].base_offset, inside[-1].last_offset + 1, size, records, name)
+
+
+def is_same_history(
+    target: Target, found: PartitionCopy, earlier: PartitionCopy, first: int, behind: int
+) -> bool:
+    """Whether no side of the damage differs; one must be in both, unless nothing else is left."""
+    sides = [
+        (batch_at(target, found, offset), batch_at(target, earlier, offset))
+        for offset in (first - 1, behind)
+    ]
+    both = [now == before for now, before in sides if now is not None and before is not None]
+    return all(both) if both else not any(True for _ in found.pieces)
+
+
+def batch_at(target: Target, copied: PartitionCopy, offset: int) -> LastBatch | None:
+    for piece in copied.pieces:
+        if piece.start <= offset < piece.end:
+            for each in _batch.headers(target.get(piece.blob)):
+                if each.base_offset <= offset <= each.last_offset:
+                    return LastBatch(each.base_offset, each.crc)
+    return None
+
+
+def filled(
+    target: Target, found: PartitionCopy, part: Range, kept: Sequence[SegmentCopy]
+) -> list[SegmentCopy]:
+    """Its segments, with these in that part of them, or beside them."""
+    segments = list(found.segments)
+    for number, each in enumerate(segments):
+        if each.base <= part[0] < each.end:
+            pieces = [cut(target, one, each.base, part[0]) for one in each.pieces]
+            pieces += [one for segment in kept for one in segment.pieces]
+            pieces += [cut(target, one, part[1], each.end) for one in each.pieces]
+            segments[number] = each._replace(pieces=tuple(filter(None, pieces)))
+            return segments
+    return sorted([*segments, *kept])
+
+
+def within(ranges: Iterable[Range], others: Sequence[Range]) -> list[Range]:
+    both = [
+        (max(each[0], other[0]), min(each[1], other[1])) for each in ranges for other in others
+    ]
+    return [each for each in both if each[0] < each[1]]
+
+
+def without(ranges: Iterable[Range], others: Iterable[Range]) -> list[Range]:
+    left = list(ranges)
+    for first, behind in others:
+        left = [
+            part
+            for each in left
+            for part in ((each[0], min(each[1], first)), (max(each[0], behind), each[1]))
+            if part[0] < part[1]
+        ]
+    return left
+
+
+def merged(ranges: Iterable[Range]) -> list[Range]:
+    found: list[Range] = []
+    for first, behind in sorted(ranges):
+        if found and first <= found[-1][1]:
+            found[-1] = found[-1][0], max(behind, found[-1][1])
+        else:
+            found.append((first, behind))
+    return found

@@ -5,7 +5,8 @@
     joins    who has, in the life that ZooKeeper knows, the leader's high watermark and the start of
              its epoch on disk, and fetches: who is cut off may have all of a partition that nobody
              writes to, and would come and go five times a second. It is waited for from the
-             proposal until the outcome is known
+             proposal until the outcome is known. In the moment of the proposal, and not before, it
+             is decided by the log whether it has what counts: while it is not waited for, more does
 
 One write for a partition is under way at a time. A refused one is never repeated as it is: what
 ZooKeeper has now is taken over, and looked at again.
@@ -69,11 +70,13 @@ class InSyncReplicas:
             if is_calm and log.is_settled(self._lag_max_ms):
                 continue
             wanted, joining = self.wanted(log, state)
-            least = self._cluster.least_in_sync(*key)
-            must_clear = bool(state.eligible) and len(wanted) >= least
-            if wanted != {*state.isr} or must_clear:
+            if self._is_news(key, state, wanted):
                 self._writes[key] = asyncio.create_task(
                     self._write(key, log, state, wanted, joining))  # fmt: skip
+
+    def _is_news(self, key: Key, state: PartitionState, isr: Collection[int]) -> bool:
+        must_clear = bool(state.eligible) and len(isr) >= self._cluster.least_in_sync(*key)
+        return {*isr} != {*state.isr} or must_clear
 
     def wanted(self, log: Log, state: PartitionState) -> tuple[set[int], dict[int, int]]:
         """The ISR as it should be, and the lives of those who join it."""
@@ -111,7 +114,13 @@ class InSyncReplicas:
         joining: dict[int, int],
     ) -> None:
         self._roles.propose(key, {*joining})
+        waited_for = {each.node for each in log.replicas() if each.is_joining}
+        isr = [each for each in isr if each not in joining or each in waited_for]
+        joining = {node: life for node, life in joining.items() if node in waited_for}
         try:
+            if not self._is_news(key, state, isr):
+                self._roles.settle(key)
+                return self._roles.apply([key])
             outcome = await self._cluster.write_isr(
                 key, state.version, sorted(isr), joining, self._cluster.least_in_sync(*key)
             )

@@ -11,6 +11,8 @@ from appliance.client.broker_partition import BrokerPartition
 from appliance.client.errors import BrokerUnavailable, ClientError
 from appliance.errors import ApplianceError
 
+Headers = tuple[tuple[str, bytes | None], ...]
+
 
 class QueueFull(ClientError):
     """Records that did not fit into the queue. `added` records of the same call are in it."""
@@ -55,6 +57,7 @@ class Records:
     values: list[Any]
     keys: list[Any] | None = None
     timestamp: int = -1  # ms since 1970 when the user passed them
+    headers: list[Headers] | None = None  # of each; None: none has any
 
     def __len__(self) -> int:
         return len(self.values)
@@ -72,7 +75,8 @@ class Records:
         if start == 0 and stop >= len(self.values):
             return self
         keys = None if self.keys is None else self.keys[start:stop]
-        return Records(self.topic, self.values[start:stop], keys, self.timestamp)
+        headers = None if self.headers is None else self.headers[start:stop]
+        return Records(self.topic, self.values[start:stop], keys, self.timestamp, headers)
 
 
 @dataclass(frozen=True, slots=True)

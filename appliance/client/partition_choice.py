@@ -9,10 +9,14 @@ from typing import Any
 from appliance.client.batch import Group
 from appliance.client.broker_partition import BrokerPartition
 from appliance.client.cluster import Cluster
-from appliance.client.outcome import HookFailed, Records
+from appliance.client.outcome import Headers, HookFailed, Records
 from appliance.client.producer_config import ProducerConfig
 from appliance.client.producer_hooks import Encoder, Partitioner
-from appliance.record._producer_batch_builder import check_fields, split_by_key
+from appliance.record._producer_batch_builder import (
+    check_fields,
+    encode_headers,
+    split_by_key,
+)
 
 Fields = list[bytes | None]
 
@@ -44,7 +48,7 @@ class Router:
         values, keys = self._encoded(records)
         if keys is None:
             return [group(records, random.choice(choice), values, None)]
-        if self.is_encoded and self.is_hashed:
+        if self.is_encoded and self.is_hashed and records.headers is None:
             parts = split_by_key(keys, values, len(choice))
             return [
                 group(Records(records.topic, of, with_keys, records.timestamp), to, of, with_keys)
@@ -75,11 +79,15 @@ class Router:
         for i, key in enumerate(keys):
             to = random.choice(among) if key is None else among[self._partition(key, len(among))]
             indices.setdefault(to, []).append(i)
-        given_keys = records.keys or []
+        given_keys, headers = records.keys or [], records.headers
         return [
             group(
                 Records(
-                    records.topic, pick(records.values, of), pick(given_keys, of), records.timestamp
+                    records.topic,
+                    pick(records.values, of),
+                    pick(given_keys, of),
+                    records.timestamp,
+                    None if headers is None else pick(headers, of),
                 ),
                 to,
                 pick(values, of),
@@ -104,7 +112,17 @@ def pick(given: list[Any], indices: Iterable[int]) -> list[Any]:
 
 
 def group(given: Records, to: BrokerPartition, values: Fields, keys: Fields | None) -> Group:
-    return Group(given.topic, to, given, values, keys, given.timestamp)
+    return Group(given.topic, to, given, values, keys, given.timestamp, encoded(given.headers))
+
+
+def encoded(headers: list[Headers] | None) -> Fields | None:
+    if headers is None:
+        return None
+    made = {
+        each: encode_headers([(name.encode(), value) for name, value in each]) if each else None
+        for each in {*headers}
+    }
+    return [made[each] for each in headers]
 
 
 def merged(groups: Iterable[Group]) -> list[Group]:
@@ -125,5 +143,8 @@ def joined(groups: list[Group]) -> Group:
     if any(each.keys is not None for each in groups):
         keys = [key for each in groups for key in each.keys or [None] * len(each.values)]
         given_keys = [key for each in groups for key, _ in each.given]
-    records = Records(first.topic, given, given_keys, first.given.timestamp)
-    return Group(first.topic, first.partition, records, values, keys, times)
+    headers: list[Headers] | None = None
+    if any(each.headers is not None for each in groups):
+        headers = [one for each in groups for one in each.given.headers or [()] * len(each.given)]
+    records = Records(first.topic, given, given_keys, first.given.timestamp, headers)
+    return Group(first.topic, first.partition, records, values, keys, times, encoded(headers))

@@ -12,6 +12,8 @@ from __future__ import annotations
 import atexit
 import threading
 import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from appliance.client.async_producer_thread import Worker
@@ -22,13 +24,16 @@ from appliance.client.producer_config import ProducerConfig
 from appliance.client.producer_hooks import CallbackHandler, Encoder, EventHandler, Partitioner
 from appliance.client.producer_pipeline import Pipe
 
+GivenHeaders = Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]]
+
 
 class Producer:
     """For any number of threads.
 
     `send(topic, value)`, `send(topic, value, key)`, `send(topic, [value, ...])` or
     `send(topic, [(key, value), ...])`. A list without a key goes to one partition, in its order;
-    `key` with a list is the key of all; pairs are partitioned by their own keys.
+    `key` with a list is the key of all; pairs are partitioned by their own keys. `headers`, pairs
+    of a name and bytes or None, or a dict, are of each record.
     """
 
     def __init__(
@@ -60,10 +65,12 @@ class Producer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def send(self, topic: str, value: Any, key: Any = None) -> list[Outcome]:
+    def send(
+        self, topic: str, value: Any, key: Any = None, *, headers: GivenHeaders = ()
+    ) -> list[Outcome]:
         """Synchronous: the outcomes, or SendFailed with all of them. Asynchronous: an empty list,
         or QueueFull with the number of added records."""
-        records = records_of(topic, value, key)
+        records = with_headers(records_of(topic, value, key), headers)
         self.router.check(records)
         if self._is_closed:
             raise ProducerClosed("this producer was closed")
@@ -101,3 +108,11 @@ def records_of(topic: str, value: Any, key: Any) -> Records:
         keys, values = zip(*value, strict=True)
         return Records(topic, list(values), list(keys), now_ms)
     return Records(topic, value[:], None if key is None else [key] * len(value), now_ms)
+
+
+def with_headers(records: Records, headers: GivenHeaders) -> Records:
+    pairs = tuple(headers.items() if isinstance(headers, Mapping) else headers)
+    for name, value in pairs:
+        if not isinstance(name, str) or not (value is None or isinstance(value, bytes)):
+            raise TypeError(f"got header {name!r}: {value!r}, wanted a str and bytes or None")
+    return replace(records, headers=[pairs] * len(records)) if pairs else records

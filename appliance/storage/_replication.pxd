@@ -27,7 +27,8 @@ cdef int log_follow(PartitionLog* log, int32_t epoch, int32_t leader) noexcept n
 # The end of the log; NOT_LEADER.
 cdef int64_t log_end_leading(PartitionLog* log) noexcept nogil
 
-# The ISR as ZooKeeper has it, or `joining` are proposed for it: those are waited for, too.
+# The ISR as ZooKeeper has it, or `joining` are proposed for it: those are waited for, too. But who
+# lacks what counts already is not, and must not join (`is_joining`).
 cdef int log_set_in_sync(PartitionLog* log, int32_t epoch, const vector[int32_t]* in_sync,
                          const vector[int32_t]* joining, int min_in_sync) noexcept nogil
 

@@ -179,12 +179,16 @@ cdef void _set_in_sync(PartitionLog* log, const vector[int32_t]* in_sync,
                        const vector[int32_t]* joining, int min_in_sync) noexcept nogil:
     cdef Replicas* replicas = &log.replicas
     cdef Replica* each
+    # Whoever asked has looked before, and more may count by now: who lacks that must not join. From
+    # here on nothing counts without who joins.
+    cdef int64_t counted = log_high_watermark(log) if not mutant(b"joins_by_a_look") else -1
     cdef size_t i
     replicas.in_sync = 1
     for i in range(replicas.others.size()):
         each = &replicas.others[i]
         each.is_in_sync = _has(in_sync, each.node)
-        each.is_joining = joining != NULL and _has(joining, each.node)
+        each.is_joining = joining != NULL and _has(joining, each.node) and (
+            each.is_joining or each.end >= counted)
         replicas.in_sync += each.is_in_sync
     replicas.min_in_sync = min_in_sync
     replicas.lacks_in_sync.store(replicas.in_sync < min_in_sync)

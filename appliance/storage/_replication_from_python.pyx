@@ -101,7 +101,8 @@ cdef class LogReplica(LogAppender):
         return end_offset
 
     def set_in_sync(self, int32_t epoch, in_sync, joining, int min_in_sync):
-        """The ISR as it is, and who is proposed for it: both are waited for."""
+        """The ISR as it is, and who is proposed for it: both are waited for. Who lacks what counts
+        is not `is_joining` after that, and must not join."""
         cdef vector[int32_t] all_in_sync = in_sync, all_joining = joining
         cdef int code
         with nogil:

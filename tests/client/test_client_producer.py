@@ -87,6 +87,44 @@ def test_pairs_go_where_their_keys_belong(two: list[RunningBroker]) -> None:
         assert list(each.records) == of
 
 
+def test_headers_are_of_each_record_and_stay_with_it(appliance_broker: RunningBroker) -> None:
+    create(appliance_broker, "t", 3)
+    pairs = [(b"member %d" % (i % 20), b"%d" % i) for i in range(200)]
+    two = [("trace", b"\x00\x01"), ("trace", None)]
+    with Producer(config(appliance_broker)) as producer:
+        (outcome,) = producer.send("t", b"one", headers={"schéma": b"2"})
+        producer.send("t", pairs, headers=two)
+        producer.send("t", b"none")
+    assert outcome.records.headers == [(("schéma", b"2"),)]
+    found = {each.value: each.headers for each in consumed(appliance_broker.bootstrap, "t")}
+    assert found.pop(b"one") == [("schéma", b"2")]
+    assert found.pop(b"none") is None
+    assert found == dict.fromkeys([value for _, value in pairs], two)
+
+
+def test_headers_of_records_that_share_a_batch(appliance_broker: RunningBroker) -> None:
+    create(appliance_broker, "t", 1)
+    settings = {"producer_type": "async", "queue_time": 200, "batch_size": 1000}
+    with Producer(config(appliance_broker, **settings)) as producer:
+        for i in range(100):
+            producer.send("t", b"%d" % i, headers={"n": b"%d" % i} if i % 2 else ())
+    found = consumed(appliance_broker.bootstrap, "t")
+    assert [(each.value, each.headers) for each in found] == [
+        (b"%d" % i, [("n", b"%d" % i)] if i % 2 else None) for i in range(100)
+    ]
+
+
+@pytest.mark.parametrize("headers", [{"n": 1}, {b"n": b"1"}, [("n", "1")]], ids=str)
+def test_headers_of_another_kind_are_refused(
+    headers: Any, appliance_broker: RunningBroker
+) -> None:
+    with (
+        Producer(config(appliance_broker)) as producer,
+        pytest.raises(TypeError, match="wanted a str and bytes or None"),
+    ):
+        producer.send("t", b"one", headers=headers)
+
+
 def test_threads_may_share_a_producer(appliance_broker: RunningBroker) -> None:
     with Producer(config(appliance_broker)) as producer:
 

@@ -201,6 +201,7 @@ def test_who_cannot_be_waited_for_is_told(
         assert refusal.status_code == 504
         assert "t-0: what is before offset 2 is deleted here" in refusal.text
         assert "brokers [2]" in refusal.text
+        log.fetched_by(2, 0, 1, 2)
         log.set_in_sync(1, [], [2], 1)
         assert empty(server).status_code == 504, "who joins may lead next"
         log.set_in_sync(1, [], [], 1)

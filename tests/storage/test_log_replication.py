@@ -120,6 +120,27 @@ def test_who_is_proposed_for_the_isr_is_waited_for(tmp_path: Path) -> None:
         assert log.high_watermark == 1
 
 
+def test_who_lacks_what_counts_does_not_join(tmp_path: Path) -> None:
+    """It had all when somebody looked; more counts by the time it is proposed."""
+    with leading(tmp_path, in_sync=(2,)) as log:
+        log.fetched_by(3, LIFE, 5, 0)
+        log.append(batch("a"))
+        log.flush()
+        log.fetched_by(2, LIFE, 5, 1)
+        log.set_in_sync(5, [2], [3], 2)
+        assert [each.is_joining for each in log.replicas()] == [False, False]
+        log.append(batch("b"))
+        log.flush()
+        log.fetched_by(2, LIFE, 5, 2)
+        assert log.high_watermark == 2, "who does not join is not waited for"
+        log.fetched_by(3, LIFE, 5, 2)
+        log.set_in_sync(5, [2], [3], 2)
+        assert [each.is_joining for each in log.replicas()] == [False, True]
+        log.fetched_by(3, LIFE + 1, 5, 0)  # its disk was lost
+        log.set_in_sync(5, [2], [3], 2)
+        assert [each.is_joining for each in log.replicas()] == [False, True], "it is proposed still"
+
+
 def test_the_watermark_never_falls(tmp_path: Path) -> None:
     with leading(tmp_path, in_sync=(2,)) as log:
         log.append(batch("a", "b"))
@@ -217,6 +238,7 @@ def test_a_replica_that_is_added_is_not_waited_for_until_it_joins(tmp_path: Path
         log.fetched_by(4, LIFE, 5, 0)
         told = {each.node: (each.end_offset, each.is_in_sync) for each in log.replicas()}
         assert told == {2: (1, True), 3: (0, False), 4: (0, False)}
+        log.fetched_by(4, LIFE, 5, 1)
         log.set_in_sync(5, [2], [4], 2)
         log.append(batch("b"))
         log.flush()

@@ -115,9 +115,7 @@ def test_headers_of_records_that_share_a_batch(appliance_broker: RunningBroker) 
 
 
 @pytest.mark.parametrize("headers", [{"n": 1}, {b"n": b"1"}, [("n", "1")]], ids=str)
-def test_headers_of_another_kind_are_refused(
-    headers: Any, appliance_broker: RunningBroker
-) -> None:
+def test_headers_of_another_kind_are_refused(headers: Any, appliance_broker: RunningBroker) -> None:
     with (
         Producer(config(appliance_broker)) as producer,
         pytest.raises(TypeError, match="wanted a str and bytes or None"),

@@ -192,6 +192,7 @@ FOUND = {
     "leader's page cache counts": Found("a crash", LOST, 8, 6_723),
     "shrunk before it is written": Found("the ISR shrinks twice", LOST, 7, 2_000),
     "grown before it counts": Found("the ISR grows, late", LOST, 8, 18_681),
+    "joins by an old look": Found("the ISR grows", LOST, 9, 4_539),
     "joins by watermark alone": Found("two elections, and the ISR grows", LOST, 12, 73_978),
     "epoch is led again": Found("a crash", "one leader an epoch", 2, 30),
     "former self joins": Found("a lost disk", LOST, 8, 9_961),

@@ -17,11 +17,15 @@ from tests.replication.state import (
     members,
 )
 
+OLD_LOOK = "joins by an old look"
+
 
 def propose(bug: str, state: State, number: int) -> Steps:
     leader = state.brokers[number]
     if leader.role != LEADER or leader.write or not state.budget.isr_writes:
         return
+    if bug == OLD_LOOK:
+        yield from _look(state, number)
     for what, write in _wishes(bug, number, leader):
         begun = state.copy("isr_writes")
         leader = begun.change(number)
@@ -40,6 +44,15 @@ def propose(bug: str, state: State, number: int) -> Steps:
             yield f"{number} wants {what}, late", begun.copy("late")
 
 
+def _look(state: State, number: int) -> Steps:
+    leader = state.brokers[number]
+    for other in members(EVERYBODY & ~leader.isr & ~leader.looked):
+        if _has_caught_up("", leader, other):
+            after = state.copy()
+            after.change(number).looked |= 1 << other
+            yield f"{number} sees that {other} has caught up", after
+
+
 def _wishes(bug: str, number: int, leader: Broker) -> Iterator[tuple[str, Write]]:
     for other in members(EVERYBODY & ~(1 << number)):
         isr = leader.isr ^ 1 << other
@@ -54,6 +67,8 @@ def _wishes(bug: str, number: int, leader: Broker) -> Iterator[tuple[str, Write]
 
 
 def _has_caught_up(bug: str, leader: Broker, other: int) -> bool:
+    if bug == OLD_LOOK:
+        return bool(leader.looked >> other & 1)
     least = leader.watermark
     if bug != "joins by watermark alone":
         least = max(least, leader.start)

@@ -89,8 +89,8 @@ class Broker:
 
     __slots__ = (
         "durable", "eligible", "ends", "epoch", "is_empty", "is_registering", "is_up", "isr",
-        "leader", "life", "lives", "log", "min_insync", "number", "proposed", "role", "start",
-        "topic", "version", "watermark", "write",
+        "leader", "life", "lives", "log", "looked", "min_insync", "number", "proposed", "role",
+        "start", "topic", "version", "watermark", "write",
     )  # fmt: skip
 
     def __init__(self, life: int) -> None:
@@ -111,6 +111,7 @@ class Broker:
         self.isr = 0
         self.eligible = 0
         self.proposed = 0  # a larger ISR that is being written; 0: none
+        self.looked = 0  # who had caught up at some time; where a bug is planted alone
         self.min_insync = 0
         self.ends: tuple[int, ...] = NO_ENDS  # durable ends of all
         self.lives: tuple[int, ...] = NO_ENDS  # the life behind each of these
@@ -135,6 +136,7 @@ class Broker:
         new.isr = self.isr
         new.eligible = self.eligible
         new.proposed = self.proposed
+        new.looked = self.looked
         new.min_insync = self.min_insync
         new.ends = self.ends
         new.lives = self.lives
@@ -145,6 +147,7 @@ class Broker:
         """Who does not lead needs nothing of a leader."""
         self.version = self.isr = self.eligible = self.proposed = self.min_insync = self.start = 0
         self.ends = self.lives = NO_ENDS
+        self.looked = 0
 
     def cut(self, end: int) -> None:
         self.log = self.log[:end]

@@ -45,8 +45,9 @@ def moved(values: tuple[int, ...], names: tuple[int, ...]) -> tuple[int, ...]:
 def permuted_broker(broker: Broker, names: tuple[int, ...]) -> Broker:
     new = broker.copy()
     new.leader = renamed(broker.leader, names)
-    new.isr, new.eligible, new.proposed = (
-        set_renamed(each, names) for each in (broker.isr, broker.eligible, broker.proposed)
+    new.isr, new.eligible, new.proposed, new.looked = (
+        set_renamed(each, names)
+        for each in (broker.isr, broker.eligible, broker.proposed, broker.looked)
     )
     new.ends, new.lives = moved(broker.ends, names), moved(broker.lives, names)
     if write := broker.write:

@@ -15,6 +15,7 @@ class Consumed(NamedTuple):
     key: bytes | None
     value: bytes | None
     timestamp: int
+    headers: list[tuple[str, bytes | None]] | None = None
 
 
 def consumed(bootstrap: str, topic: str) -> list[Consumed]:
@@ -49,4 +50,7 @@ def as_consumed(message: Message) -> Consumed:
     partition, offset = message.partition(), message.offset()
     assert partition is not None
     assert offset is not None
-    return Consumed(partition, offset, message.key(), message.value(), message.timestamp()[1])
+    headers = message.headers()
+    return Consumed(
+        partition, offset, message.key(), message.value(), message.timestamp()[1], headers
+    )

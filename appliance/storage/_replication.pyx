@@ -180,7 +180,8 @@ cdef void _set_in_sync(PartitionLog* log, const vector[int32_t]* in_sync,
     cdef Replicas* replicas = &log.replicas
     cdef Replica* each
     # Whoever asked has looked before, and more may count by now: who lacks that must not join. From
-    # here on nothing counts without who joins.
+    # here on nothing counts without who joins. The same holds for what was deleted: who has it
+    # still would show it, should it lead.
     cdef int64_t counted = log_high_watermark(log) if not mutant(b"joins_by_a_look") else -1
     cdef size_t i
     replicas.in_sync = 1
@@ -188,7 +189,8 @@ cdef void _set_in_sync(PartitionLog* log, const vector[int32_t]* in_sync,
         each = &replicas.others[i]
         each.is_in_sync = _has(in_sync, each.node)
         each.is_joining = joining != NULL and _has(joining, each.node) and (
-            each.is_joining or each.end >= counted)
+            each.is_joining
+            or each.end >= counted and each.start >= log.log_start_offset.load())
         replicas.in_sync += each.is_in_sync
     replicas.min_in_sync = min_in_sync
     replicas.lacks_in_sync.store(replicas.in_sync < min_in_sync)

@@ -141,6 +141,21 @@ def test_who_lacks_what_counts_does_not_join(tmp_path: Path) -> None:
         assert [each.is_joining for each in log.replicas()] == [False, True], "it is proposed still"
 
 
+def test_who_has_what_was_deleted_does_not_join(tmp_path: Path) -> None:
+    """It would show that again, should it lead: a deletion waits only for who is in sync."""
+    with leading(tmp_path, in_sync=(2,)) as log:
+        log.append(batch("a", "b"))
+        log.flush()
+        for each in (2, 3):
+            log.fetched_by(each, LIFE, 5, 2)
+        log.delete_before(1)
+        log.set_in_sync(5, [2], [3], 2)
+        assert [each.is_joining for each in log.replicas()] == [False, False]
+        log.fetched_by(3, LIFE, 5, 2, 1)
+        log.set_in_sync(5, [2], [3], 2)
+        assert [each.is_joining for each in log.replicas()] == [False, True]
+
+
 def test_the_watermark_never_falls(tmp_path: Path) -> None:
     with leading(tmp_path, in_sync=(2,)) as log:
         log.append(batch("a", "b"))

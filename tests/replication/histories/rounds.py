@@ -34,6 +34,7 @@ HAS_MOVES = bool(int(os.environ.get("HISTORY_MOVES", "0")))
 HEALED_S = 180.0
 SOME_HEALED_S = 60.0  # where something is wrong already, only so that the rest can be read
 GROUPS_S = 90.0  # more than twice a member's session, on a machine with much to do
+SCANS_MAX = 3  # of a partition at the end, on a machine with much to do
 Final = dict[Partition, dict[int, str]]
 HARMLESS = {"stop", "stops ahead", "clock", "slow", "ZooKeeper killed", "ZooKeeper paused",
             "cut from one ZooKeeper"}  # fmt: skip
@@ -222,10 +223,12 @@ def _final(ledger: Ledger, scanning: Scanning, topic: str, partitions: int) -> F
     found = {}
     scanning.until_still([(topic, number) for number in range(partitions)])
     for number in range(partitions):
-        values = scanning.scan((topic, number))
-        if values is None:
+        scans = (scanning.scan((topic, number)) for _ in range(SCANS_MAX))
+        values = next((each for each in scans if each is not None), None)
+        if values is None:  # nothing is known of it, so nothing else is said of it
             ledger.anomalies.add("stuck", f"{topic}-{number} cannot be read to its end")
-        found[topic, number] = values or {}
+        else:
+            found[topic, number] = values
     return found
 
 
@@ -234,6 +237,8 @@ def _balance(ledger: Ledger, scanning: Scanning, tellers: list[Transferring]) ->
     for partition, values in final.items():
         checks.what_was_seen_stays(ledger.anomalies, partition, ledger.seen[partition], values)
     made = {name: each for teller in tellers for name, each in teller.transfers.items()}
+    if len(final) < transfers.ACCOUNTS:
+        return 0
     return transfers.check(ledger.anomalies, made, [each.values() for each in final.values()])
 
 
@@ -246,7 +251,7 @@ def _follow_to_the_end(
     ends = {number: len(values) for (_, number), values in final.items()}
     for follower in followers:
         def is_there(follower: Following = follower) -> bool:
-            return follower.positions == ends
+            return {each: follower.positions[each] for each in ends} == ends
 
         if not until(is_there, _patience_s(ledger, GROUPS_S)):
             behind = [each for each in ends if follower.positions[each] != ends[each]]

@@ -38,7 +38,9 @@ log = event_log.named("client")
 Asked = MetadataRequest.MetadataRequestTopic
 
 # A topic that is being created: ask again. Other codes are final.
-NOT_YET = {ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+UNKNOWN = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+NOT_YET = {ErrorCode.LEADER_NOT_AVAILABLE, *UNKNOWN}
+CREATED_S = 5.0  # a broker that makes it tells that it is being made, or has it, within this
 NO_ID = UUID(int=0)
 AGAIN_S = 0.1  # between two requests for a topic that is being created
 FRESH_S = 0.5  # an older negative answer is asked again
@@ -102,12 +104,13 @@ class Metadata:
             self.refresh([topic], may_create)
         elif age_s * 1000 > self.config.metadata_max_age_ms:
             self._refresh_if_possible(topic)
-        end = time.monotonic() + self.config.socket_timeout_ms / 1000
+        began = time.monotonic()
         while True:
             leaders, _ = self._known(topic)
             if leaders:
                 return leaders
-            self._must_come(topic, may_create and time.monotonic() < end)
+            waited_s = time.monotonic() - began
+            self._must_come(topic, may_create and waited_s < self._patience_s(topic))
             time.sleep(AGAIN_S)
             self.refresh([topic], may_create)
 
@@ -116,14 +119,23 @@ class Metadata:
 
     def _known(self, topic: str) -> tuple[dict[BrokerPartition, int], float]:
         """With the age of its oldest part."""
-        parts = [each.topics[topic] for each in [*self._clusters.values()] if topic in each.topics]
+        parts = self._parts(topic)
         leaders = {bp: broker for part in parts for bp, broker in part.leaders.items()}
         oldest = min((part.asked_at for part in parts), default=float("-inf"))
         return dict(sorted(leaders.items())), time.monotonic() - oldest
 
+    def _patience_s(self, topic: str) -> float:
+        """A broker that makes no topics by itself says the same as one that has just begun to."""
+        is_coming = any(part.refusal not in (0, *UNKNOWN) for part in self._parts(topic))
+        patience_s = self.config.socket_timeout_ms / 1000
+        return patience_s if is_coming else min(CREATED_S, patience_s)
+
+    def _parts(self, topic: str) -> list[Topic]:
+        return [each.topics[topic] for each in [*self._clusters.values()] if topic in each.topics]
+
     def _must_come(self, topic: str, may_come: bool) -> None:
         """Raises, unless this topic is being created."""
-        parts = [each.topics[topic] for each in [*self._clusters.values()] if topic in each.topics]
+        parts = self._parts(topic)
         for code in {part.refusal for part in parts} - NOT_YET - {0}:
             raise BrokerRefused(code, f"topic {topic!r}").at(topic=topic)
         if not may_come:

@@ -49,13 +49,16 @@ def _is_one(path: Path) -> bool:
 
 
 def file_named(data_dir: Path, name: str, wanted: str) -> Path:
-    """The file of `files_of` with this shown name: no other file of the machine can be read."""
-    for path in files_of(data_dir, name):
-        if shown(data_dir, path) == wanted:
-            return path
+    """The file of `files_of` with this shown name, path, or name of a file that only one has: no
+    other file of the machine can be read."""
+    files = files_of(data_dir, name)
+    found = [each for each in files if wanted in (shown(data_dir, each), str(each))]
+    found = found or [each for each in files if wanted == each.name]
+    if len(found) == 1:
+        return found[0]
     raise ResourceUnknown(
         f"{wanted[:120]!r} is no file that was set aside for {name}: wanted one of "
-        + (", ".join(shown(data_dir, each) for each in files_of(data_dir, name)) or "(no files)")
+        + (", ".join(shown(data_dir, each) for each in files) or "(no files)")
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from appliance.client.producer_hooks import Encoder, Partitioner
 from appliance.errors import BatchTooLarge
 from appliance.record import compression
 from appliance.record._producer_batch_builder import key_hash
-from appliance.testing import RunningBroker
+from appliance.testing import RunningBroker, running_broker
 from tests.support.consumed import consumed
 from tests.support.producing import DEADLINE_S, config, create, numbered, written
 
@@ -85,6 +86,19 @@ def test_pairs_go_where_their_keys_belong(two: list[RunningBroker]) -> None:
         start = each.base_offset
         of = wanted[str(each.partition)][start : start + len(each.records)]
         assert list(each.records) == of
+
+
+def test_a_topic_that_nobody_makes_is_unknown_before_long(tmp_path: Path) -> None:
+    """A broker that has just begun to make it says the same at first."""
+    with (
+        running_broker(tmp_path, {"auto.create.topics.enable": "false"}) as broker,
+        Producer(config(broker, socket_timeout_ms=120_000)) as producer,
+        pytest.raises(SendFailed, match="topic 't' is at none of the brokers") as failed,
+    ):
+        producer.send("t", b"one")
+    (outcome,) = failed.value.outcomes
+    assert isinstance(outcome.error, TopicUnknown)
+    assert time.time() * 1000 - outcome.records.timestamp < 60_000
 
 
 def test_headers_are_of_each_record_and_stay_with_it(appliance_broker: RunningBroker) -> None:

@@ -374,8 +374,12 @@ def test_only_files_about_the_partition_are_offered(whole: Damaged) -> None:
     os.symlink("/etc/passwd", whole.folder / f"{1:020d}.log.corrupt-1")
     found = [set_aside.shown(whole.path, each) for each in set_aside.files_of(whole.path, "t-0")]
     assert found == [f"orphans/t-0.1/{0:020d}.log", ASIDE]
-    with pytest.raises(ResourceUnknown, match="wanted one of"):
-        set_aside.file_named(whole.path, "t-0", "../../etc/passwd")
+    aside = whole.path / ASIDE
+    for form in (ASIDE, aside.name, str(aside)):
+        assert set_aside.file_named(whole.path, "t-0", form) == aside
+    for form in ("../../etc/passwd", "/etc/passwd", f"{1:020d}.log.corrupt-1"):
+        with pytest.raises(ResourceUnknown, match="wanted one of"):
+            set_aside.file_named(whole.path, "t-0", form)
 
 
 @pytest.mark.parametrize("byte", [3, 9, 16, 65], ids=["offset", "length", "format", "record"])

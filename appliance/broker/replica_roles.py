@@ -101,10 +101,13 @@ class ReplicaRoles:
         return found
 
     def propose(self, key: Key, joining: set[int]) -> None:
-        """These are waited for from now on, until `settle`."""
+        """These are waited for from now on, until `settle`; and so is who was proposed before in
+        this election, when the outcome of that is not known."""
         log = self._led.get(key)
         if log is not None:
-            self._proposed[key] = (log.election, joining)
+            epoch, before = self._proposed.get(key, (NOBODY, set()))
+            still = before if epoch == log.election else set()
+            self._proposed[key] = (log.election, joining | still)
             self.apply([key])
 
     def settle(self, key: Key) -> None:

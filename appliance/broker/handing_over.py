@@ -57,9 +57,11 @@ def is_ready(cluster: Cluster, key: Key, log: Log) -> bool:
 
 
 def has_all(log: Log) -> bool:
-    """Whether all of the ISR have what this log has: also what was acknowledged by acks=1."""
+    """Whether all of the ISR have what this log has: also what was acknowledged by acks=1. Who
+    joins it later has that, too: the log sees to it."""
     end_offset = log.log_end_offset  # nothing is taken any more
-    return all(each.end_offset >= end_offset for each in log.replicas() if each.is_in_sync)
+    others = [each for each in log.replicas() if each.is_in_sync or each.is_joining]
+    return all(each.end_offset >= end_offset for each in others)
 
 
 async def until(is_so: Callable[[], bool], end_s: float) -> None:

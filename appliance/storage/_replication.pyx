@@ -181,9 +181,13 @@ cdef void _set_in_sync(PartitionLog* log, const vector[int32_t]* in_sync,
     cdef Replica* each
     # Whoever asked has looked before, and more may count by now: who lacks that must not join. From
     # here on nothing counts without who joins. The same holds for what was deleted: who has it
-    # still would show it, should it lead.
-    cdef int64_t counted = log_high_watermark(log) if not mutant(b"joins_by_a_look") else -1
+    # still would show it, should it lead. Where the leader stops, its followers keep all it has.
+    cdef int64_t counted = log_high_watermark(log)
     cdef size_t i
+    if replicas.is_ending.load():
+        counted = log.log_end_offset.load()
+    if mutant(b"joins_by_a_look"):
+        counted = -1
     replicas.in_sync = 1
     for i in range(replicas.others.size()):
         each = &replicas.others[i]

@@ -46,3 +46,20 @@ def test_what_another_one_leads_is_waited_for_no_more(tmp_path: Path) -> None:
         assert is_ready(known, KEY, log)
 
     live(tmp_path, use)
+
+
+def test_who_is_joining_is_waited_for_too(tmp_path: Path) -> None:
+    async def use(broker: Broker) -> None:
+        known = cluster((1, 2, 3), (1, 2))
+        roles, log = await leading(broker, known)
+        for each in (2, 3):
+            log.fetched_by(each, 1, EPOCH, 0)
+        roles.propose(KEY, {3})
+        log.append(batch("acks=1"))
+        roles.end_leading()
+        log.fetched_by(2, 1, EPOCH, 1)
+        assert not is_ready(known, KEY, log)
+        log.fetched_by(3, 1, EPOCH, 1)
+        assert is_ready(known, KEY, log)
+
+    live(tmp_path, use)

@@ -156,6 +156,21 @@ def test_who_has_what_was_deleted_does_not_join(tmp_path: Path) -> None:
         assert [each.is_joining for each in log.replicas()] == [False, True]
 
 
+def test_who_joins_a_leader_that_stops_has_all(tmp_path: Path) -> None:
+    """It may lead next, and acks=1 was told of what does not count yet."""
+    with leading(tmp_path, in_sync=(2,)) as log:
+        log.append(batch("a", "b"))
+        log.flush()
+        for each in (2, 3):
+            log.fetched_by(each, LIFE, 5, 1)
+        log.end_leading()
+        log.set_in_sync(5, [2], [3], 2)
+        assert [each.is_joining for each in log.replicas()] == [False, False]
+        log.fetched_by(3, LIFE, 5, 2)
+        log.set_in_sync(5, [2], [3], 2)
+        assert [each.is_joining for each in log.replicas()] == [False, True]
+
+
 def test_the_watermark_never_falls(tmp_path: Path) -> None:
     with leading(tmp_path, in_sync=(2,)) as log:
         log.append(batch("a", "b"))

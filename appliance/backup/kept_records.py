@@ -18,8 +18,8 @@ Range = tuple[int, int]  # [first, behind)
 
 def keep(target: Target, found: PartitionCopy, earlier: PartitionCopy) -> PartitionCopy:
     """`found` with the records that it lacks, and without the holes that are filled with that."""
-    holes: list[Range] = []
-    for hole in merged(found.holes):
+    holes = within(found.holes, earlier.holes)  # no backup has them: nothing is read for that
+    for hole in without(merged(found.holes), earlier.holes):
         if not is_same_history(target, found, earlier, *hole):
             holes.append(hole)
             continue
@@ -31,7 +31,6 @@ def keep(target: Target, found: PartitionCopy, earlier: PartitionCopy) -> Partit
                 start=kept[0].base if kept and part[1] == found.start else found.start,
             )
             holes += without([part], [one[:2] for each in kept for one in each.pieces])
-        holes += [each for each in earlier.holes if hole[0] <= each[0] < hole[1]]
     return replace(found, holes=tuple(merged(holes)))
 
 

@@ -111,6 +111,7 @@ def test_health_is_asked_at_the_admin_address(appliance_broker: RunningBroker) -
         assert json.load(answer)["status"] == "ok"
 
 
+@pytest.mark.alone
 def test_it_is_there_before_a_person_notices(tmp_path: Path) -> None:
     with running_broker(tmp_path / "warm"):
         pass  # the first one pays for the imports

@@ -10,8 +10,6 @@ from click.testing import CliRunner
 from confluent_kafka import (
     Consumer,
     ConsumerGroupTopicPartitions,
-    KafkaError,
-    KafkaException,
     Producer,
     TopicCollection,
 )
@@ -46,20 +44,10 @@ def take(consumer: Consumer, count: int) -> list[str]:
 
 
 def committed(cluster: EmbeddedCluster, node: int) -> int:
-    """Who coordinates the group may be reading it still."""
-    admin, found = cluster.admin(node), []
-
-    def is_told() -> bool:
-        (done,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("g")]).values()
-        try:
-            found[:] = done.result(DEADLINE_S).topic_partitions
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.COORDINATOR_LOAD_IN_PROGRESS:
-                raise
-        return bool(found)
-
-    eventually(is_told)
-    return int(found[0].offset)
+    admin = cluster.admin(node)
+    (done,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("g")]).values()
+    (partition,) = done.result(DEADLINE_S).topic_partitions
+    return int(partition.offset)
 
 
 def topic_ids(cluster: EmbeddedCluster, node: int) -> dict[str, str]:

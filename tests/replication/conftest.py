@@ -10,12 +10,17 @@ import pytest
 
 from appliance.zookeeper.server import ZooKeeperServer
 from tests.support.embedded_cluster import EmbeddedCluster, embedded_cluster
+from tests.support.registration import Looker
 from tests.support.zookeeper import serving_zookeeper_in
 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    """With the node above all clusters, for everybody: else it is for whoever has the login of the
+    cluster that comes first in this process."""
     with serving_zookeeper_in(tmp_path_factory.mktemp("zookeeper")) as server:
+        with Looker(server, "/tests") as looker:
+            looker.client.ensure_path(looker.root)
         yield server
 
 

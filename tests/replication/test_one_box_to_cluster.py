@@ -10,6 +10,8 @@ from click.testing import CliRunner
 from confluent_kafka import (
     Consumer,
     ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
     Producer,
     TopicCollection,
 )
@@ -44,10 +46,20 @@ def take(consumer: Consumer, count: int) -> list[str]:
 
 
 def committed(cluster: EmbeddedCluster, node: int) -> int:
-    admin = cluster.admin(node)
-    (done,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("g")]).values()
-    (partition,) = done.result(DEADLINE_S).topic_partitions
-    return int(partition.offset)
+    """Who coordinates the group may be reading it still."""
+    admin, found = cluster.admin(node), []
+
+    def is_told() -> bool:
+        (done,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("g")]).values()
+        try:
+            found[:] = done.result(DEADLINE_S).topic_partitions
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.COORDINATOR_LOAD_IN_PROGRESS:
+                raise
+        return bool(found)
+
+    eventually(is_told)
+    return int(found[0].offset)
 
 
 def topic_ids(cluster: EmbeddedCluster, node: int) -> dict[str, str]:

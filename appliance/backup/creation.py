@@ -69,8 +69,7 @@ class Creation:
             self.target.look()
             ids = self.target.ids()
             before = self._before(ids)
-            earlier = self._earlier(before)
-            run = self._run_of_a_point(before, earlier)
+            run = self._run_of_a_point(before)
             made = replace(
                 manifest_of(run.point, run.done, run.gone, tuple(kept(run))),
                 id=id_of(run.point.at_ms, ids),
@@ -94,11 +93,8 @@ class Creation:
                 return self.target.manifest(each)
         return None
 
-    def _earlier(self, before: Manifest | None) -> Copies:
-        """What there is of each partition, of the last backup or of a run that did not end."""
-        return self._copies(before) | self._copies(self.target.partial())
-
     def _copies(self, backup: Manifest | None) -> Copies:
+        """What there is of each partition."""
         return {each.key: self._there(each) for each in (backup.partitions if backup else ())}
 
     def _there(self, copied: PartitionCopy) -> PartitionCopy:
@@ -109,8 +105,9 @@ class Creation:
         is_tail_kept = bool(kept) and kept[-1] is copied.segments[-1]
         return replace(copied, segments=tuple(kept), last=copied.last if is_tail_kept else None)
 
-    def _run_of_a_point(self, before: Manifest | None, earlier: Copies) -> Run:
+    def _run_of_a_point(self, before: Manifest | None) -> Run:
         published = self._copies(before)
+        earlier = published | self._copies(self.target.partial())  # of a run that did not end
         for number in range(POINTS_MAX):
             point = self._point(before, AWAY_S if number else FIRST_S)
             run = Run(

@@ -47,7 +47,7 @@ def segments_in(
     that no file has: if one comes back at the broker, it is read."""
     found = []
     for each in copied.segments:
-        pieces = [one for piece in each.pieces if (one := cut(target, piece, first, behind))]
+        pieces = [one for piece in each.pieces for one in cut(target, piece, (first, behind))]
         if pieces:
             found.append(SegmentCopy(
                 pieces[0].start, pieces[-1].end, 0, each.modified_ns, tuple(pieces)
@@ -55,43 +55,50 @@ def segments_in(
     return found
 
 
-def cut(target: Target, piece: Piece, first: int, behind: int) -> Piece | None:
-    """Its batches in [first, behind), as a piece of their own."""
-    if first <= piece.start and piece.end <= behind:
-        return piece
-    if piece.end <= first or behind <= piece.start:
-        return None
-    data = target.get(piece.blob)
-    inside = [
-        each for each in _batch.headers(data)
-        if first <= each.base_offset and each.last_offset < behind
-    ]  # fmt: skip
-    if not inside:
-        return None
-    part = data[inside[0].position : inside[-1].position + inside[-1].size]
-    size, name = target.put(part)
-    records = sum(each.records_count for each in inside)
-    return Piece(inside[0].base_offset, inside[-1].last_offset + 1, size, records, name)
+def cut(target: Target, piece: Piece, *ranges: Range) -> list[Piece]:
+    """Its batches in each of these ranges, as a piece of their own."""
+    touched = [each for each in ranges if piece.start < each[1] and each[0] < piece.end]
+    if any(first <= piece.start and piece.end <= behind for first, behind in touched):
+        return [piece]
+    data = target.get(piece.blob) if touched else b""
+    found = []
+    for first, behind in touched:
+        inside = [
+            each for each in _batch.headers(data)
+            if first <= each.base_offset and each.last_offset < behind
+        ]  # fmt: skip
+        if inside:
+            part = data[inside[0].position : inside[-1].position + inside[-1].size]
+            size, name = target.put(part)
+            records = sum(each.records_count for each in inside)
+            start, end = inside[0].base_offset, inside[-1].last_offset + 1
+            found.append(Piece(start, end, size, records, name))
+    return found
 
 
 def is_same_history(
     target: Target, found: PartitionCopy, earlier: PartitionCopy, first: int, behind: int
 ) -> bool:
     """Whether no side of the damage differs; one must be in both, unless nothing else is left."""
-    sides = [
-        (batch_at(target, found, offset), batch_at(target, earlier, offset))
-        for offset in (first - 1, behind)
-    ]
-    both = [now == before for now, before in sides if now is not None and before is not None]
-    return all(both) if both else not any(True for _ in found.pieces)
+    sides = []
+    for offset in (first - 1, behind):
+        now, before = piece_at(found, offset), piece_at(earlier, offset)
+        if now is not None and before is not None:
+            sides.append(
+                now.name == before.name  # and nothing need be read
+                or batch_at(target, now, offset) == batch_at(target, before, offset)
+            )
+    return all(sides) if sides else not any(True for _ in found.pieces)
 
 
-def batch_at(target: Target, copied: PartitionCopy, offset: int) -> LastBatch | None:
-    for piece in copied.pieces:
-        if piece.start <= offset < piece.end:
-            for each in _batch.headers(target.get(piece.blob)):
-                if each.base_offset <= offset <= each.last_offset:
-                    return LastBatch(each.base_offset, each.crc)
+def piece_at(copied: PartitionCopy, offset: int) -> Piece | None:
+    return next((each for each in copied.pieces if each.start <= offset < each.end), None)
+
+
+def batch_at(target: Target, piece: Piece, offset: int) -> LastBatch | None:
+    for each in _batch.headers(target.get(piece.blob)):
+        if each.base_offset <= offset <= each.last_offset:
+            return LastBatch(each.base_offset, each.crc)
     return None
 
 
@@ -102,10 +109,10 @@ def filled(
     segments = list(found.segments)
     for number, each in enumerate(segments):
         if each.base <= part[0] < each.end:
-            pieces = [cut(target, one, each.base, part[0]) for one in each.pieces]
+            beside = (each.base, part[0]), (part[1], each.end)
+            pieces = [one for piece in each.pieces for one in cut(target, piece, *beside)]
             pieces += [one for segment in kept for one in segment.pieces]
-            pieces += [cut(target, one, part[1], each.end) for one in each.pieces]
-            segments[number] = each._replace(pieces=tuple(filter(None, pieces)))
+            segments[number] = each._replace(pieces=tuple(sorted(pieces)))
             return segments
     return sorted([*segments, *kept])
 

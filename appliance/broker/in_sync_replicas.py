@@ -113,11 +113,11 @@ class InSyncReplicas:
         isr: Collection[int],
         joining: dict[int, int],
     ) -> None:
-        self._roles.propose(key, {*joining})
-        waited_for = {each.node for each in log.replicas() if each.is_joining}
-        isr = [each for each in isr if each not in joining or each in waited_for]
-        joining = {node: life for node, life in joining.items() if node in waited_for}
         try:
+            self._roles.propose(key, {*joining})
+            waited_for = {each.node for each in log.replicas() if each.is_joining}
+            isr = [each for each in isr if each not in joining or each in waited_for]
+            joining = {node: life for node, life in joining.items() if node in waited_for}
             if not self._is_news(key, state, isr):
                 self._roles.settle(key)
                 return self._roles.apply([key])

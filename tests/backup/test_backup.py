@@ -23,11 +23,13 @@ from appliance.testing import RunningBroker, running_broker
 from tests.support.backups import (
     DEADLINE_S,
     QUIET,
+    SMALL_SEGMENTS,
     Backups,
     commit,
     committed,
     consumed,
     make_topic,
+    numbered,
     produce,
     transactional,
     values,
@@ -36,17 +38,6 @@ from tests.support.logs import STORAGE, opened, until
 from tests.support.people import PASSWORD, logged_in, make_people
 from tests.support.rest import Rest
 from tests.support.shell import Shell
-
-SMALL_SEGMENTS = {"segment.bytes": "10000"}
-
-
-@pytest.fixture
-def backups(tmp_path: Path) -> Backups:
-    return Backups(tmp_path)
-
-
-def numbered(first: int, end: int, text: str = "v") -> list[str]:
-    return [f"{text}{number:05d}{'.' * 100}" for number in range(first, end)]
 
 
 def test_a_restored_broker_has_what_was_acknowledged_and_its_groups_go_on(
@@ -374,109 +365,6 @@ def test_damaged_objects_are_read_from_the_broker_again(
     assert backups.verify("--remove-damaged")[0] == 10
     assert backups.create(appliance_broker)["read_bytes"] > 1000
     assert backups.verify()[0] == 0
-
-
-def damage(broker: RunningBroker, topic: str, text: bytes) -> None:
-    """A bit of the batch with this text."""
-    for path in (broker.data_dir / f"{topic}-0").glob("*.log"):
-        data = bytearray(path.read_bytes())
-        if text in data:
-            data[data.index(text) + 20] ^= 1
-            path.write_bytes(data)
-            return
-    raise AssertionError(f"{text!r} is in no file of {topic}")
-
-
-def in_small_batches(broker: RunningBroker, topic: str) -> None:
-    make_topic(broker, topic, 1, SMALL_SEGMENTS)
-    for number in range(0, 200, 10):
-        produce(broker, topic, numbered(number, number + 10))
-
-
-def test_damage_at_the_broker_is_told_and_the_rest_is_backed_up(
-    appliance_broker: RunningBroker, backups: Backups
-) -> None:
-    in_small_batches(appliance_broker, "clicks")
-    damage(appliance_broker, "clicks", b"v00015")
-    made = backups.made(appliance_broker)
-    assert (made["damaged"], made["kept"]) == (
-        ["clicks-0: offsets 10 to 19 are damaged or gone at the broker"], []
-    )  # fmt: skip
-    assert made["is_whole"], "nothing that the broker has is missing"
-    told = Shell(appliance_broker.admin).out("backup create", "--target", backups.target)
-    assert "what the broker has of all that was acknowledged" in told, "told again, without 10"
-    assert "but for damage" in Shell("").out("backup list --target", backups.target)
-    with backups.restored() as broker:
-        assert values(broker, "clicks") == [*numbered(0, 10), *numbered(20, 200)]
-
-
-def test_what_is_damaged_after_a_backup_is_kept_by_all_that_follow(
-    appliance_broker: RunningBroker, backups: Backups
-) -> None:
-    in_small_batches(appliance_broker, "clicks")
-    backups.create(appliance_broker)
-    damage(appliance_broker, "clicks", b"v00015")  # within a sealed segment
-    damage(appliance_broker, "clicks", b"v00195")  # the newest batch, in the one that is written
-    produce(appliance_broker, "clicks", numbered(200, 210))
-    assert Shell(appliance_broker.admin).run("scrub clicks").exit_code == 10
-    for number in range(3):
-        made = backups.create(appliance_broker, "--keep", "1")
-        assert (made["damaged"], len(made["kept"])) == ([], 2), made
-        assert made["kept"][0].startswith("clicks-0: offsets 10 to 19 are damaged"), made
-        assert len(made["removed"]) == 1
-        produce(appliance_broker, "clicks", numbered(210 + number, 211 + number))
-    assert backups.verify()[0] == 0
-    with backups.restored() as broker:
-        assert values(broker, "clicks") == numbered(0, 212)
-
-
-@pytest.mark.parametrize("gone", [(0,), (1,), (0, 1)], ids=str)
-def test_segments_that_are_gone_are_kept(
-    gone: tuple[int, ...], tmp_path: Path, backups: Backups
-) -> None:
-    data = tmp_path / "data"
-    with running_broker(data) as broker:
-        in_small_batches(broker, "clicks")
-        backups.create(broker)
-    files = sorted((data / "clicks-0").glob("*.log"))
-    for each in gone:
-        files[each].unlink()
-    with running_broker(data) as broker:
-        produce(broker, "clicks", numbered(200, 210))
-        for _ in range(2):
-            made = backups.create(broker, "--keep", "1")
-            assert (made["damaged"], len(made["kept"])) == ([], 1), made
-        with backups.restored() as restored:
-            assert values(restored, "clicks") == numbered(0, 210)
-
-
-def test_records_of_another_history_are_not_kept(
-    appliance_broker: RunningBroker, backups: Backups
-) -> None:
-    in_small_batches(appliance_broker, "clicks")
-    backups.create(appliance_broker)
-    with backups.restored() as other:
-        for broker, text in ((appliance_broker, "v"), (other, "w")):
-            for number in range(200, 300, 10):
-                produce(broker, "clicks", numbered(number, number + 10, text))
-        backups.create(appliance_broker)
-        damage(other, "clicks", b"w00215")
-        found = backups.made(other)
-        assert (found["damaged"], found["kept"]) == (
-            ["clicks-0: offsets 210 to 219 are damaged or gone at the broker"], []
-        )  # fmt: skip
-
-
-def test_a_compacted_log_keeps_nothing_of_earlier_backups(
-    appliance_broker: RunningBroker, backups: Backups
-) -> None:
-    """A key that was deleted since would come back."""
-    in_small_batches(appliance_broker, "clicks")
-    backups.create(appliance_broker)
-    Shell(appliance_broker.admin).out("topic alter clicks -c cleanup.policy=compact")
-    damage(appliance_broker, "clicks", b"v00015")
-    made = backups.made(appliance_broker)
-    assert (len(made["damaged"]), made["kept"]) == (1, [])
 
 
 def test_a_topic_that_is_deleted_while_it_is_read_is_left_out(

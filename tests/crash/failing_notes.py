@@ -5,7 +5,6 @@ one recorded process whose syncs are slow; prints one JSON line with the faults.
 from __future__ import annotations
 
 import errno
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -16,23 +15,13 @@ from appliance.data_dir.log_dir import LogDir
 
 from .checks import open_logs
 from .session import SMALL, STORAGE, Session, config_of
-from .sweep import second_syncs
-from .trace import Recorder
+from .story import Story, tell
 
 WAIT_SECONDS = 30.0
 RESERVE_BYTES = 1 << 20
 
 
-class Story:
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.recorder = Recorder()
-        self.wrong: list[str] = []
-
-    def expect(self, is_right: bool, problem: str) -> None:
-        if not is_right:
-            self.wrong.append(problem)
-
+class FailingNotes(Story):
     def run(self) -> None:
         self._place("cut", self.a_cut_beside_a_failing_sync)
         self._place("full", lambda root: self.a_start(root, errno.ENOSPC))
@@ -82,11 +71,5 @@ def noted(root: Path) -> bool:
     return (root / "watermarks").exists()
 
 
-def main(root: str, trace: str) -> None:
-    story = Story(Path(root))
-    story.run()
-    print(json.dumps(story.wrong + second_syncs(Path(trace))))
-
-
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    tell(FailingNotes(Path(sys.argv[1])), sys.argv[2])

@@ -8,7 +8,6 @@ lacks, until they are dropped. Prints one JSON line with the faults.
 from __future__ import annotations
 
 import errno
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,22 +17,15 @@ from appliance.errors import ApplianceError, LogFailed
 
 from .checks import open_logs, see
 from .session import SMALL, Session
-from .sweep import second_syncs
-from .trace import Recorder
+from .story import Story, tell
 
 WAIT_SECONDS = 5.0
 
 
-class Story:
+class FailingSync(Story):
     def __init__(self, root: Path) -> None:
-        self.root = root
-        self.recorder = Recorder()
+        super().__init__(root)
         self.session = Session(root, 0)
-        self.wrong: list[str] = []
-
-    def expect(self, is_right: bool, problem: str) -> None:
-        if not is_right:
-            self.wrong.append(problem)
 
     def expect_failed(self, what: str, act: Callable[[], Any]) -> None:
         try:
@@ -117,11 +109,5 @@ def logs_close(logs: Any) -> ApplianceError | None:
     return None
 
 
-def main(root: str, trace: str) -> None:
-    story = Story(Path(root))
-    story.run()
-    print(json.dumps(story.wrong + second_syncs(Path(trace))))
-
-
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    tell(FailingSync(Path(sys.argv[1])), sys.argv[2])

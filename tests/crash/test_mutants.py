@@ -28,10 +28,11 @@ REPLICAS = "replicas"
 
 def problems_of_replicas(engine: Path | None = None, **environment: str) -> list[str]:
     """What the tests of a log's replicas say: nothing is lost there by a power cut alone."""
-    file = TESTS / "storage" / "test_log_replication.py"
+    names = ("replication", "high_watermark")
+    files = [TESTS / "storage" / f"test_log_{each}.py" for each in names]
     # Else pytest would put the repository in front, in which the engine is as released.
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "pythonpath="]
-    command += ["--import-mode=importlib", str(file)]
+    command += ["--import-mode=importlib", *map(str, files)]
     ours = engine_environment(engine, **environment)
     ours["PYTHONPATH"] += f":{REPOSITORY}"
     done = subprocess.run(command, cwd=TESTS, env=ours, capture_output=True, text=True)

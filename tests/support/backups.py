@@ -17,6 +17,7 @@ from tests.support.shell import Shell
 
 DEADLINE_S = 30.0
 QUIET = {"log_level": 0, "reconnect.backoff.max.ms": 100}
+SMALL_SEGMENTS = {"segment.bytes": "10000"}
 NO_CONFIG: Mapping[str, str] = {}
 
 
@@ -64,6 +65,10 @@ class Backups:
 
     def files(self, folder: str = "objects") -> list[Path]:
         return sorted(path for path in (Path(self.target) / folder).rglob("*") if path.is_file())
+
+
+def numbered(first: int, end: int, text: str = "v") -> list[str]:
+    return [f"{text}{number:05d}{'.' * 100}" for number in range(first, end)]
 
 
 def make_topic(

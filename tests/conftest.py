@@ -20,6 +20,9 @@ pytest_plugins = ["appliance.testing"]
 # start. The tests start hundreds, and have authorities of their own.
 os.environ["SSL_CERT_FILE"] = os.devnull
 
+# A container's environment often has it, and each of those brokers would compile all it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 OWN_JVM = "tests/spark/test_export_session.py", "tests/spark/test_spark_worker_packages.py"
 
 

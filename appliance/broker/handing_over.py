@@ -11,7 +11,6 @@ from contextlib import suppress
 from appliance._log import Log
 from appliance.broker.replica_roles import ReplicaRoles
 from appliance.cluster.cluster import HEARD_S, Cluster
-from appliance.data_dir.partition_names import Key
 from appliance.errors import Refused
 from appliance.process import event_log
 
@@ -24,22 +23,20 @@ TOLD_S = 1.0  # and for ZooKeeper, before the first clients are refused
 
 async def hand_over(cluster: Cluster, roles: ReplicaRoles) -> None:
     """Where nobody else is in sync there is nobody to wait for: what it led waits for it."""
+    end_s = time.monotonic() + HAND_OVER_S
     if roles.led() and len(cluster.brokers) > 1 and cluster.has_session:
         await tell_of_stop(cluster)
-    ends = roles.end_leading()
-    if not ends or len(cluster.brokers) < 2 or not cluster.has_session:
+    roles.end_leading()
+    if len(cluster.brokers) < 2:
         return
-
-    def left() -> int:
-        """What others could lead."""
-        states = cluster.states
-        return sum(key in states and len(states[key].isr) > 1 for key, _ in roles.led())
-
-    end_s = time.monotonic() + HAND_OVER_S
-    await until(lambda: all(is_ready(cluster, *each) for each in ends.items()), end_s)
+    await until(lambda: all(is_ready(log) for _, log in roles.to_hand_over()), end_s)
+    if not cluster.has_session:
+        log.warning("stops without a session with ZooKeeper: what others lack of what it led is on "
+                    "this broker alone", partitions=len(roles.to_hand_over()))  # fmt: skip
+        return
     if await cluster.leave(max(0.1, end_s - time.monotonic())):
-        await until(lambda: not left(), end_s)
-    if count := left():
+        await until(lambda: not roles.to_hand_over(), end_s)
+    if count := len(roles.to_hand_over()):
         log.warning("stops as a leader: others are elected when it is gone", partitions=count)
 
 
@@ -50,15 +47,12 @@ async def tell_of_stop(cluster: Cluster) -> None:
         await asyncio.sleep(HEARD_S)
 
 
-def is_ready(cluster: Cluster, key: Key, log: Log) -> bool:
-    """Whether another one may lead. While the session may be over the log rests, and its followers
-    wait: it leads on, for them alone, or another one is elected."""
-    return not cluster.leads(key) or (log.role == "leader" and has_all(log))
-
-
-def has_all(log: Log) -> bool:
-    """Whether all of the ISR have what this log has: also what was acknowledged by acks=1. Who
-    joins it later has that, too: the log sees to it."""
+def is_ready(log: Log) -> bool:
+    """Whether another one may lead: all of the ISR have what this log has, also what was
+    acknowledged by acks=1, and so has who is to join it. While the session may be over the log
+    rests, and its followers wait: it leads on, for them alone, or another one is elected."""
+    if log.role != "leader":
+        return False
     end_offset = log.log_end_offset  # nothing is taken any more
     others = [each for each in log.replicas() if each.is_in_sync or each.is_joining]
     return all(each.end_offset >= end_offset for each in others)

@@ -4,17 +4,23 @@
              until ZooKeeper has written that it left
     joins    who has, in the life that ZooKeeper knows, the leader's high watermark and the start of
              its epoch on disk, and fetches: who is cut off may have all of a partition that nobody
-             writes to, and would come and go five times a second. It is waited for from the
-             proposal until the outcome is known. In the moment of the proposal, and not before, it
-             is decided by the log whether it has what counts: while it is not waited for, more does
+             writes to, and would come and go five times a second. It is proposed first: from then
+             on the log waits for it until the outcome is known. Only now it is looked whether it
+             has what counts, for nothing more does without it. ZooKeeper is told of who has that,
+             and who has not is proposed no more
+
+Under a steady load a follower whose disk or way is slower than the leader's is always a moment
+behind the watermark. Who keeps up so is proposed, too, and has a moment to get what counts.
 
 One write for a partition is under way at a time. A refused one is never repeated as it is: what
-ZooKeeper has now is taken over, and looked at again.
+ZooKeeper has now is taken over, and looked at again. Where the outcome of one is not known, by a
+fault of ours, ZooKeeper is asked.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
@@ -34,6 +40,14 @@ events = event_log.named("replication")
 
 LOOK_S = 0.2  # who caught up joins so soon, and who died leaves
 
+# Who had all so lately is proposed although it lacks what counts. So long producers with acks=all
+# wait for it at most: as they will, once it is in sync. If it is still not there, it has to be
+# there by itself for a while.
+NEAR_MS = 1000
+CATCHES_UP_S = 1.0
+CATCHES_UP_LOOK_S = 0.005
+IN_VAIN_S = 10.0
+
 
 class InSyncReplicas:
     def __init__(
@@ -44,6 +58,7 @@ class InSyncReplicas:
         self._roles = roles
         self._lag_max_ms = lag_max_ms
         self._writes: dict[Key, asyncio.Task[None]] = {}
+        self._in_vain: dict[tuple[str, int], float] = {}  # until when, by log and follower
         self.shrinks = self.expands = 0  # replicas that left, and came
 
     async def run(self) -> None:
@@ -66,6 +81,9 @@ class InSyncReplicas:
                 continue
             if log.election != state.leader_epoch:
                 continue
+            if self._roles.proposed(key):
+                self._writes[key] = asyncio.create_task(self._ask(key))
+                continue
             is_calm = not state.eligible and living.issuperset(state.isr)
             if is_calm and log.is_settled(self._lag_max_ms):
                 continue
@@ -85,7 +103,7 @@ class InSyncReplicas:
             if each.node in state.isr:
                 if self._stays(each):
                     isr.add(each.node)
-            elif self._may_join(log, each) and not begins_anew(log, each, state):
+            elif self._may_be_proposed(log, each) and not begins_anew(log, each, state):
                 isr.add(each.node)
                 joining[each.node] = each.life
         return isr, joining
@@ -97,13 +115,48 @@ class InSyncReplicas:
         # One that registered anew has all that counted; it has its time to fetch again.
         return replica.lag_ms <= self._lag_max_ms
 
-    def _may_join(self, log: Log, replica: ReplicaState) -> bool:
+    def _may_be_proposed(self, log: Log, replica: ReplicaState) -> bool:
+        if not self._may_join(replica) or replica.start_offset < log.log_start_offset:
+            return False
+        return self._has_what_counts(log, replica) or self._keeps_up(log, replica)
+
+    def _may_join(self, replica: ReplicaState) -> bool:
         broker = self._cluster.brokers.get(replica.node)
         if broker is None or broker.life != replica.life or replica.node in self._cluster.leaving:
             return False
-        if replica.lag_ms > self._lag_max_ms:
-            return False
-        return replica.end_offset >= log.high_watermark and replica.end_offset >= log.leads_from
+        return replica.lag_ms <= self._lag_max_ms
+
+    def _has_what_counts(self, log: Log, replica: ReplicaState) -> bool:
+        """And nothing of what was deleted: should it lead, it would show that again. Of a leader
+        that stops it has all: nobody else will."""
+        least = log.log_end_offset if self._roles.is_ending else log.high_watermark
+        return (replica.end_offset >= max(least, log.leads_from)
+                and replica.start_offset >= log.log_start_offset)  # fmt: skip
+
+    def _keeps_up(self, log: Log, replica: ReplicaState) -> bool:
+        is_near = replica.has_caught_up and replica.lag_ms <= NEAR_MS
+        in_vain_until = self._in_vain.get((log.name, replica.node), 0.0)
+        return is_near and time.monotonic() >= in_vain_until
+
+    async def _who_has_what_counts(
+        self, log: Log, lives: dict[int, int], patience_s: float
+    ) -> set[int]:
+        """Of those who are proposed, in these lives."""
+        end_s = time.monotonic() + patience_s
+        while True:
+            # in this order: what counts by then is not more than who is waited for had before
+            there = {each.node for each in log.replicas()
+                     if each.is_joining and lives.get(each.node) == each.life
+                     and self._may_join(each) and self._has_what_counts(log, each)}  # fmt: skip
+            if there == {*lives} or time.monotonic() >= end_s or log.role != "leader":
+                break
+            await asyncio.sleep(CATCHES_UP_LOOK_S)
+        for node in lives:
+            if node in there:
+                self._in_vain.pop((log.name, node), None)
+            elif patience_s:
+                self._in_vain[log.name, node] = time.monotonic() + IN_VAIN_S
+        return there
 
     async def _write(
         self,
@@ -114,18 +167,22 @@ class InSyncReplicas:
         joining: dict[int, int],
     ) -> None:
         try:
-            self._roles.propose(key, {*joining})
-            waited_for = {each.node for each in log.replicas() if each.is_joining}
-            isr = [each for each in isr if each not in joining or each in waited_for]
-            joining = {node: life for node, life in joining.items() if node in waited_for}
+            if joining:
+                proposed = self._roles.propose(key, {*joining})
+                # nothing counts until ZooKeeper knows of one that leaves: that comes first
+                patience_s = 0.0 if {*state.isr} - {*isr} else CATCHES_UP_S
+                there = await self._who_has_what_counts(log, joining, patience_s)
+                if late := proposed - there:
+                    self._roles.withdraw(key, late)
+                isr = [each for each in isr if each not in joining or each in there]
+                joining = {node: life for node, life in joining.items() if node in there}
             if not self._is_news(key, state, isr):
-                self._roles.settle(key)
-                return self._roles.apply([key])
+                return
             outcome = await self._cluster.write_isr(
                 key, state.version, sorted(isr), joining, self._cluster.least_in_sync(*key)
             )
         except ApplianceError as error:
-            # Not known: who was proposed stays waited for, until another election or write.
+            # Not known: who was proposed stays waited for, until ZooKeeper has answered.
             events.error("an ISR cannot be written", partition=log.name, error=error)
             return
         finally:
@@ -136,6 +193,18 @@ class InSyncReplicas:
             self.expands += len({*isr} - {*state.isr})
             events.info("ISR changed", partition=log.name, epoch=state.leader_epoch,
                         before=[*state.isr], isr=sorted(isr))  # fmt: skip
+        self._roles.apply([key])
+
+    async def _ask(self, key: Key) -> None:
+        """What became of a proposal."""
+        try:
+            await self._cluster.read_state(key)
+        except ApplianceError as error:
+            events.error("an ISR cannot be read", partition=f"{key[0]}-{key[1]}", error=error)
+            return
+        finally:
+            del self._writes[key]
+        self._roles.settle(key)
         self._roles.apply([key])
 
 

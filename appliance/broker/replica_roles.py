@@ -89,30 +89,57 @@ class ReplicaRoles:
     def led(self) -> list[tuple[Key, Log]]:
         return [*self._led.items()]
 
-    def end_leading(self) -> dict[Key, Log]:
-        """Before a stop: nothing more is taken here, also not when the session was in doubt and
-        goes on. What is led."""
+    def end_leading(self) -> None:
+        """Before a stop: nothing more is taken here, whatever is led from now on: an election may
+        come, or the session was in doubt and goes on."""
         self.is_ending = True
-        found = {}
-        for key, log in self._led.items():
+        for log in self._led.values():
             with suppress(NotLeader):
                 log.end_leading()
-                found[key] = log
+
+    def to_hand_over(self) -> list[tuple[Key, Log]]:
+        """What this broker leads by the cluster's word, so that others may be elected for what they
+        have of it: also while the session is in doubt, and nothing is led here."""
+        cluster, found = self.cluster, []
+        assert cluster is not None
+        for key, state in cluster.states.items():
+            if cluster.leads(key) and (len(state.isr) > 1 or self.proposed(key)):
+                log = self._topics.served_log(*key)
+                if log is not None:
+                    found.append((key, log))
         return found
 
-    def propose(self, key: Key, joining: set[int]) -> None:
-        """These are waited for from now on, until `settle`; and so is who was proposed before in
-        this election, when the outcome of that is not known."""
+    # Who is to join the ISR. From the proposal on the log waits for them: also when it leads again
+    # after a doubt of the session, for ZooKeeper may have taken what was on its way before.
+
+    def propose(self, key: Key, joining: set[int]) -> set[int]:
+        """Those that were not proposed before. What became of these nobody may know."""
         log = self._led.get(key)
-        if log is not None:
-            epoch, before = self._proposed.get(key, (NOBODY, set()))
-            still = before if epoch == log.election else set()
-            self._proposed[key] = (log.election, joining | still)
-            self.apply([key])
+        if log is None:
+            return set()
+        before = self.proposed(key)
+        self._proposed[key] = (log.election, before | joining)
+        self.apply([key])
+        return joining - before
+
+    def withdraw(self, key: Key, nodes: set[int]) -> None:
+        """Of these ZooKeeper was not told."""
+        epoch, before = self._proposed.get(key, (NOBODY, set()))
+        if left := before - nodes:
+            self._proposed[key] = (epoch, left)
+        else:
+            self.settle(key)
+        self.apply([key])
 
     def settle(self, key: Key) -> None:
         """The outcome is known, and the cluster's state has it."""
         self._proposed.pop(key, None)
+
+    def proposed(self, key: Key) -> set[int]:
+        """In the election of now."""
+        epoch, nodes = self._proposed.get(key, (NOBODY, set()))
+        state = None if self.cluster is None else self.cluster.states.get(key)
+        return nodes if state is not None and state.leader_epoch == epoch else set()
 
     # Told of topics
 
@@ -134,8 +161,9 @@ class ReplicaRoles:
             del self._led[key]
             if name in self._coordinators:
                 self._tell_coordinators(key)
-        for key in [each for each in self._unclean if each[0] == name]:
-            del self._unclean[key]
+        for of_keys in (self._unclean, self._proposed):
+            for key in [each for each in of_keys if each[0] == name]:
+                del of_keys[key]
         self.hollow = {key for key in self.hollow if key[0] != name}
         self._fetchers.stop_topic(name)
 
@@ -251,18 +279,14 @@ class ReplicaRoles:
             # Too few were in sync when that was written. Nothing counts before ZooKeeper has it
             # that they are enough, whatever the setting says by now.
             least = max(least, len(state.isr) + 1)
+        joining = sorted(self.proposed(key))
         if log.role != "leader" or log.election != state.leader_epoch:
             self._note_unclean(key, log, state)
-            log.lead(state.leader_epoch, us, others, in_sync, least)
-            if self.is_ending:
-                log.end_leading()
+            log.lead(state.leader_epoch, us, others, in_sync, least, joining, self.is_ending)
             self.elections += 1
             events.info("leads", partition=log.name, epoch=state.leader_epoch, isr=[*state.isr])
         log.set_others(state.leader_epoch, others)
-        epoch, joining = self._proposed.get(key, (NOBODY, set()))
-        if epoch != state.leader_epoch:
-            joining = set()
-        log.set_in_sync(state.leader_epoch, in_sync, sorted(joining), least)
+        log.set_in_sync(state.leader_epoch, in_sync, joining, least)
         self._led[key] = log
 
     def _note_unclean(self, key: Key, log: Log, state: PartitionState) -> None:

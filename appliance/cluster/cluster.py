@@ -425,6 +425,13 @@ class Cluster:
         except ConnectionClosedError as error:
             raise ClusterClosed("the broker stops") from error
 
+    async def read_state(self, key: Key) -> None:
+        """What ZooKeeper has now is known here then, however long it is away. ClusterClosed."""
+        try:
+            await self._isr_writes.read(key)
+        except ConnectionClosedError as error:
+            raise ClusterClosed("the broker stops") from error
+
     async def elect(
         self, keys: Collection[Key], unclean: bool = False, timeout_s: float = ELECTION_S
     ) -> dict[Key, int]:

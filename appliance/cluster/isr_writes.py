@@ -94,6 +94,10 @@ class IsrWrites:
         self._telling.tell(self._know(key, topic_id, written))
         return IsrOutcome(True, written)
 
+    async def read(self, key: Key) -> PartitionState | None:
+        """What became of a write whose task has ended by a fault."""
+        return await self._read(key, self._view.table.topic_id(key[0]))
+
     def _leads(self, state: PartitionState, life: int) -> bool:
         return (state.leader, state.leader_life) == (self._node_id, life)
 

@@ -124,6 +124,7 @@ cdef void _put(FetchSession* session, const FetchTarget* target, const string& k
     known.leader_epoch = target.leader_epoch
     known.last_epoch = target.last_epoch
     known.is_named = True
+    known.told_start = -1  # the answer to what was asked before may have been of no use
     if known.topic.get() != target.topic.get():
         known.decided_at = 0  # what was an unknown id may have a name now
     known.topic = target.topic

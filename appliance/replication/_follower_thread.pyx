@@ -18,7 +18,7 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libcpp.string cimport string
 
 from appliance.native._bytes cimport Cursor, load_i32, store_i32
-from appliance.native._codes cimport TIMED_OUT
+from appliance.native._codes cimport OK, TIMED_OUT
 from appliance.native._native cimport (
     ScopeLock, close, monotonic_ns, mutant, own, pthread_create, pthread_setname_np, pthread_t,
     wait_until,
@@ -413,8 +413,9 @@ cdef void _shorten(Follower* it) noexcept nogil:
         if each.leader_start <= log.log_start_offset.load() or not _is_followed(it, each):
             continue
         if each.leader_start <= log_high_watermark(log) and not followed_is_maintained(each):
-            log_advance_start(log, each.leader_start)
-        elif not _has(&later, each):
+            if log_advance_start(log, each.leader_start) == OK:
+                continue
+        if not _has(&later, each):
             later.push_back(it.shortening[i])
     it.shortening.swap(later)
 

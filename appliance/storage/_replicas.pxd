@@ -21,6 +21,7 @@ cdef struct Replica:
     int64_t fetched_ns             # monotonic; its last fetch
     int64_t end_at_fetch           # the leader's log end then
     int64_t caught_up_ns           # monotonic; when it last had all that the leader had
+    bint has_caught_up             # it ever did, in this life and this epoch
     bint is_in_sync
     bint is_joining                # proposed for the ISR: waited for until the outcome is known
 

@@ -17,9 +17,12 @@ from appliance.storage._partition_log cimport LogRef, PartitionLog
 cdef void log_hold(PartitionLog* log) noexcept nogil
 
 # This broker leads from now on: `leader` is its node. The others of the ISR are those in `others`
-# that are `in_sync`. LEADER_EPOCH_OLD: the log has heard of a later election, or has its records.
+# that are `in_sync`; who is `joining` was proposed in this epoch, before a doubt about the session.
+# LEADER_EPOCH_OLD: the log has heard of a later election, or has its records. A leader that
+# `is_ending` takes no record at all.
 cdef int log_lead(PartitionLog* log, int32_t epoch, int32_t leader, const vector[int32_t]* others,
-                  const vector[int32_t]* in_sync, int min_in_sync) noexcept nogil
+                  const vector[int32_t]* in_sync, const vector[int32_t]* joining, int min_in_sync,
+                  bint is_ending) noexcept nogil
 # Another one does; NOBODY: no broker, or none that is known to.
 cdef int log_follow(PartitionLog* log, int32_t epoch, int32_t leader) noexcept nogil
 
@@ -27,8 +30,8 @@ cdef int log_follow(PartitionLog* log, int32_t epoch, int32_t leader) noexcept n
 # The end of the log; NOT_LEADER.
 cdef int64_t log_end_leading(PartitionLog* log) noexcept nogil
 
-# The ISR as ZooKeeper has it, or `joining` are proposed for it: those are waited for, too. But who
-# lacks what counts already is not, and must not join (`is_joining`).
+# The ISR as ZooKeeper has it, or `joining` are proposed for it: from now on nothing counts without
+# those, either. What counts already they may lack: whoever proposes them looks at that next.
 cdef int log_set_in_sync(PartitionLog* log, int32_t epoch, const vector[int32_t]* in_sync,
                          const vector[int32_t]* joining, int min_in_sync) noexcept nogil
 

@@ -39,7 +39,8 @@ cdef void log_hold(PartitionLog* log) noexcept nogil:
 
 
 cdef int log_lead(PartitionLog* log, int32_t epoch, int32_t leader, const vector[int32_t]* others,
-                  const vector[int32_t]* in_sync, int min_in_sync) noexcept nogil:
+                  const vector[int32_t]* in_sync, const vector[int32_t]* joining, int min_in_sync,
+                  bint is_ending) noexcept nogil:
     cdef Replicas* replicas = &log.replicas
     cdef int code
     cdef ScopeLock guard, lock
@@ -54,7 +55,8 @@ cdef int log_lead(PartitionLog* log, int32_t epoch, int32_t leader, const vector
     _put_others(replicas, others)
     replicas.start.store(log.log_end_offset.load())
     _begin(log, epoch, leader, ROLE_LEADER)
-    _set_in_sync(log, in_sync, NULL, min_in_sync)
+    replicas.is_ending.store(is_ending)
+    _set_in_sync(log, in_sync, joining, min_in_sync)
     lock.release()
     guard.release()
     _tell_all(log)
@@ -71,7 +73,7 @@ cdef void _put_others(Replicas* replicas, const vector[int32_t]* others) noexcep
     for i in range(others.size()):
         replica.life = replica.end = replica.start = replica.fetched_ns = replica.end_at_fetch = 0
         replica.caught_up_ns = now  # who was in sync has its time to say how far it is
-        replica.is_in_sync = replica.is_joining = False
+        replica.is_in_sync = replica.is_joining = replica.has_caught_up = False
         replica.node = others.at(i)
         for k in range(before.size()):
             if before[k].node == replica.node:
@@ -179,22 +181,12 @@ cdef void _set_in_sync(PartitionLog* log, const vector[int32_t]* in_sync,
                        const vector[int32_t]* joining, int min_in_sync) noexcept nogil:
     cdef Replicas* replicas = &log.replicas
     cdef Replica* each
-    # Whoever asked has looked before, and more may count by now: who lacks that must not join. From
-    # here on nothing counts without who joins. The same holds for what was deleted: who has it
-    # still would show it, should it lead. Where the leader stops, its followers keep all it has.
-    cdef int64_t counted = log_high_watermark(log)
     cdef size_t i
-    if replicas.is_ending.load():
-        counted = log.log_end_offset.load()
-    if mutant(b"joins_by_a_look"):
-        counted = -1
     replicas.in_sync = 1
     for i in range(replicas.others.size()):
         each = &replicas.others[i]
         each.is_in_sync = _has(in_sync, each.node)
-        each.is_joining = joining != NULL and _has(joining, each.node) and (
-            each.is_joining
-            or each.end >= counted and each.start >= log.log_start_offset.load())
+        each.is_joining = _has(joining, each.node) and not mutant(b"joins_unwaited")
         replicas.in_sync += each.is_in_sync
     replicas.min_in_sync = min_in_sync
     replicas.lacks_in_sync.store(replicas.in_sync < min_in_sync)
@@ -329,10 +321,14 @@ cdef void _note_fetch(PartitionLog* log, Replica* replica, int64_t life,
     """Under load nobody ever has all. Who now has what there was at its last fetch was caught up
     then."""
     cdef int64_t now = monotonic_ns(), end_offset = log.log_end_offset.load()
+    cdef bint has_caught_up = True, is_same = replica.life == life
     if offset >= end_offset:
         replica.caught_up_ns = now
-    elif replica.fetched_ns != 0 and offset >= replica.end_at_fetch:
+    elif is_same and replica.fetched_ns != 0 and offset >= replica.end_at_fetch:
         replica.caught_up_ns = max(replica.caught_up_ns, replica.fetched_ns)
+    else:
+        has_caught_up = is_same and replica.has_caught_up
+    replica.has_caught_up = has_caught_up
     replica.fetched_ns, replica.end_at_fetch = now, end_offset
     replica.life, replica.end = life, offset
 

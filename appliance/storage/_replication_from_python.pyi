@@ -13,6 +13,7 @@ class ReplicaState(NamedTuple):
     is_in_sync: bool
     is_joining: bool
     start_offset: int
+    has_caught_up: bool
 
 class LogReplica(LogAppender):
     @property
@@ -33,6 +34,8 @@ class LogReplica(LogAppender):
         others: Sequence[int],
         in_sync: Sequence[int],
         min_in_sync: int,
+        joining: Sequence[int] = (),
+        is_ending: bool = False,
     ) -> None: ...
     def follow(self, epoch: int, leader: int) -> None: ...
     def end_leading(self) -> int: ...

@@ -22,7 +22,7 @@ from appliance.storage._replication cimport (
 from appliance.storage._truncation cimport log_truncate
 
 ReplicaState = namedtuple(
-    "ReplicaState", "node life end_offset lag_ms is_in_sync is_joining start_offset"
+    "ReplicaState", "node life end_offset lag_ms is_in_sync is_joining start_offset has_caught_up"
 )
 
 # In the order of `Role`.
@@ -74,13 +74,16 @@ cdef class LogReplica(LogAppender):
         with nogil:
             log_hold(self.log.get())
 
-    def lead(self, int32_t epoch, int32_t leader, others, in_sync, int min_in_sync):
-        """This broker, `leader`, leads from now on. `others`: the nodes of the other replicas."""
-        cdef vector[int32_t] all_others = others, all_in_sync = in_sync
+    def lead(self, int32_t epoch, int32_t leader, others, in_sync, int min_in_sync, joining=(),
+             bint is_ending=False):
+        """This broker, `leader`, leads from now on. `others`: the nodes of the other replicas.
+        `joining` were proposed for the ISR in this epoch. One that is ending takes no record."""
+        cdef vector[int32_t] all_others = others, all_in_sync = in_sync, all_joining = joining
         cdef int code
         with nogil:
             failure_forget()
-            code = log_lead(self.log.get(), epoch, leader, &all_others, &all_in_sync, min_in_sync)
+            code = log_lead(self.log.get(), epoch, leader, &all_others, &all_in_sync, &all_joining,
+                            min_in_sync, is_ending)
         self._raise(code, f"cannot be led in epoch {epoch}; {self._heard_of()}")
 
     def follow(self, int32_t epoch, int32_t leader):
@@ -101,8 +104,7 @@ cdef class LogReplica(LogAppender):
         return end_offset
 
     def set_in_sync(self, int32_t epoch, in_sync, joining, int min_in_sync):
-        """The ISR as it is, and who is proposed for it: both are waited for. Who lacks what counts
-        is not `is_joining` after that, and must not join."""
+        """The ISR as it is, and who is proposed for it: nothing counts without both from now on."""
         cdef vector[int32_t] all_in_sync = in_sync, all_joining = joining
         cdef int code
         with nogil:
@@ -128,7 +130,8 @@ cdef class LogReplica(LogAppender):
             _copy_replicas(self.log.get(), &others)
         return [
             ReplicaState(each.node, each.life, each.end, (now - each.caught_up_ns) // 1000000,
-                         bool(each.is_in_sync), bool(each.is_joining), each.start)
+                         bool(each.is_in_sync), bool(each.is_joining), each.start,
+                         bool(each.has_caught_up))
             for each in others
         ]
 

@@ -178,6 +178,7 @@ cdef int watermarks_start(Watermarks* marks, int64_t life, int64_t records) noex
     if code == OK and is_new:
         code = sync_directory(marks.directory_fd)
     marks.is_on.store(code == OK)
+    marks.is_doomed = False
     if code != OK:
         _give_up(marks)
         # Whoever tries again needs a file with a name, and no failed sync behind it.

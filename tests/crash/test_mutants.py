@@ -75,7 +75,7 @@ CAUGHT_BY = {
     "question_without_write": DOUBTFUL_SYNC,
     "watermark_below_min_insync": REPLICAS,
     "former_self_counts": REPLICAS,
-    "joins_by_a_look": REPLICAS,
+    "joins_unwaited": REPLICAS,
 }
 # For scenarios with thousands of states: the states that concern the mutant come first.
 FOCUS = {"journal_without_crc": "checkpoint.", "journal_rotate_without_sync": "random member"}

@@ -49,6 +49,10 @@ IN_GATE = {
         Budget(crashes=1, lost_disks=1, lost_sessions=1, elections=1, isr_writes=1), written=1,
         states=17_091, depth=18,
     ),
+    "a doubt, and the ISR grows": Bounds(
+        Budget(appends=1, lost_sessions=1, elections=1, isr_writes=1, doubts=1), PAIR,
+        states=9_900, depth=15,
+    ),
     "one is enough": Bounds(
         Budget(appends=1, lost_sessions=1, elections=1, isr_writes=1), PAIR, 1,
         states=5_229, depth=14,
@@ -91,6 +95,10 @@ IN_RELEASE = {
     "the ISR grows, late": Bounds(
         Budget(appends=1, lost_sessions=1, elections=1, isr_writes=1, late=1), PAIR,
         states=55_762, depth=16,
+    ),
+    "a doubt, and the ISR grows late": Bounds(
+        Budget(appends=1, lost_sessions=1, elections=1, isr_writes=1, late=1, doubts=1), PAIR,
+        states=114_196, depth=17,
     ),
     "two elections, and the ISR grows": Bounds(
         Budget(appends=1, lost_sessions=2, elections=2, isr_writes=1), PAIR,
@@ -193,6 +201,7 @@ FOUND = {
     "shrunk before it is written": Found("the ISR shrinks twice", LOST, 7, 2_000),
     "grown before it counts": Found("the ISR grows, late", LOST, 8, 18_681),
     "joins by an old look": Found("the ISR grows", LOST, 9, 4_539),
+    "a doubt forgets the proposed": Found("a doubt, and the ISR grows late", LOST, 9, 49_576),
     "joins by watermark alone": Found("two elections, and the ISR grows", LOST, 12, 73_978),
     "epoch is led again": Found("a crash", "one leader an epoch", 2, 30),
     "former self joins": Found("a lost disk", LOST, 8, 9_961),

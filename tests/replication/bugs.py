@@ -18,6 +18,7 @@ BUGS = {
     "shrunk before it is written": "a leader counts a smaller ISR before ZooKeeper has it",
     "grown before it counts": "a broker is proposed for the ISR, and not waited for meanwhile",
     "joins by an old look": "a follower is proposed that had caught up a while before",
+    "a doubt forgets the proposed": "a leader that leads on after a doubt waits for its ISR alone",
     "joins by watermark alone": "a follower joins the ISR below the start of the leader's epoch",
     "epoch is led again": "a broker that restarted leads on in the epoch of its former self",
     "former self joins": "a broker joins the ISR whichever of its lives had the records",

@@ -9,6 +9,7 @@ from tests.replication.replica import Steps, settle
 from tests.replication.state import (
     EVERYBODY,
     LEADER,
+    NO_ENDS,
     NOBODY,
     Broker,
     State,
@@ -42,6 +43,20 @@ def propose(bug: str, state: State, number: int) -> Steps:
             yield f"{number} wants {what}, {label}", after
         if begun.budget.late:
             yield f"{number} wants {what}, late", begun.copy("late")
+
+
+def doubt(bug: str, state: State, number: int) -> Steps:
+    """A leader stops while its session may be over, and leads on in its epoch: what its followers
+    said is forgotten, and who it proposed must not be."""
+    if state.brokers[number].role != LEADER or not state.budget.doubts:
+        return
+    after = state.copy("doubts")
+    leader = after.change(number)
+    leader.ends = leader.lives = NO_ENDS
+    if bug == "a doubt forgets the proposed":
+        leader.proposed = 0
+    settle(bug, after, number)
+    yield f"{number} doubts its session, and leads on", after
 
 
 def _look(state: State, number: int) -> Steps:

@@ -22,7 +22,7 @@ from tests.replication.controller import (
     take_news,
     take_over,
 )
-from tests.replication.in_sync_replicas import decide, hear_of_write, propose
+from tests.replication.in_sync_replicas import decide, doubt, hear_of_write, propose
 from tests.replication.replica import Steps, answer, append, crash, fetch, sync, take
 from tests.replication.state import LEADER, Answer, Election, Fetch, Message, News, State
 
@@ -58,6 +58,7 @@ class Model:
             yield from sync(bug, state, number)
             yield from fetch(bug, state, number)
             yield from propose(bug, state, number)
+            yield from doubt(bug, state, number)
             yield from hear(bug, state, number)
             yield from read_min_insync(bug, state, number)
             yield from crash(bug, state, number)

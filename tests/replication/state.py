@@ -184,6 +184,7 @@ class Budget(NamedTuple):
     controllers: int = 0  # that take over from another
     configs: int = 0  # changes of min.insync.replicas
     topics: int = 0  # that are made again after the first
+    doubts: int = 0  # of a leader about its session, which goes on
 
 
 @cache

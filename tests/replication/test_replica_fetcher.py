@@ -344,6 +344,24 @@ def test_histories_that_parted_before_the_start_of_an_empty_log_are_told(make: M
     assert (follower.log.log_start_offset, follower.log.log_end_offset) == (3, 3)
 
 
+def test_a_leaders_start_is_heard_by_who_must_cut_first(make: Make) -> None:
+    """2 was away with records that nobody else has, and meanwhile 1 deleted some. Nothing is
+    written any more: with the old start it would never be in sync again."""
+    one, two = make(1), make(2)
+    two.lead(1, [1])
+    on_disk(two.log, batch("a", "b"))
+    one.follow(1, two)
+    wait_until_equal(two, one)
+    one.stop_fetching()
+    on_disk(two.log, batch("lost"))
+    one.lead(2, [2], [])
+    one.log.delete_before(1)
+    two.follow(2, one)
+    until(lambda: two.log.log_start_offset == 1)
+    until(lambda: one.log.replicas()[0].start_offset == 1)
+    assert (two.log.log_end_offset, two.log.high_watermark) == (2, 2)
+
+
 def test_records_that_the_leader_deletes_are_deleted(pair: tuple[ReplicaNode, ReplicaNode]) -> None:
     leader, follower = pair
     with leader.client() as client:

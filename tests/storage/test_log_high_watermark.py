@@ -70,55 +70,50 @@ def test_who_is_proposed_for_the_isr_is_waited_for(tmp_path: Path) -> None:
         assert log.high_watermark == 1
 
 
-def test_who_lacks_what_counts_does_not_join(tmp_path: Path) -> None:
-    """It had all when somebody looked; more counts by the time it is proposed."""
+def test_what_counts_without_who_is_proposed_goes_on_counting(tmp_path: Path) -> None:
+    """From the proposal on nothing more does, also while it has less than that."""
     with leading(tmp_path, in_sync=(2,)) as log:
-        log.fetched_by(3, LIFE, 5, 0)
         log.append(batch("a"))
         log.flush()
-        log.fetched_by(2, LIFE, 5, 1)
+        for node, end_offset in ((2, 1), (3, 0)):
+            log.fetched_by(node, LIFE, 5, end_offset)
         log.set_in_sync(5, [2], [3], 2)
-        assert joining(log) == set()
-        log.append(batch("b"))
+        log.append(batch("b", "c"))
         log.flush()
-        log.fetched_by(2, LIFE, 5, 2)
-        assert log.high_watermark == 2, "who does not join is not waited for"
+        log.fetched_by(2, LIFE, 5, 3)
+        assert log.high_watermark == 1
+        log.fetched_by(3, LIFE, 5, 1)
+        assert log.high_watermark == 1
         log.fetched_by(3, LIFE, 5, 2)
-        log.set_in_sync(5, [2], [3], 2)
-        assert joining(log) == {3}
-        log.fetched_by(3, LIFE + 1, 5, 0)  # its disk was lost
-        log.set_in_sync(5, [2], [3], 2)
-        assert joining(log) == {3}, "it is proposed still"
+        assert log.high_watermark == 2
 
 
-def test_who_has_what_was_deleted_does_not_join(tmp_path: Path) -> None:
-    """It would show that again, should it lead: a deletion waits only for who is in sync."""
-    with leading(tmp_path, in_sync=(2,)) as log:
-        log.append(batch("a", "b"))
+@pytest.mark.parametrize("in_sync", [(), (2,)], ids=["alone", "another one"])
+def test_after_a_doubt_a_leader_waits_for_who_was_proposed(
+    in_sync: tuple[int, ...], tmp_path: Path
+) -> None:
+    """ZooKeeper may have taken it meanwhile."""
+    with leading(tmp_path, in_sync=in_sync, min_in_sync=1) as log:
+        log.fetched_by(3, LIFE, 5, 0)
+        log.set_in_sync(5, in_sync, [3], 1)
+        log.append(batch("a"))
         log.flush()
-        for each in (2, 3):
-            log.fetched_by(each, LIFE, 5, 2)
-        log.delete_before(1)
-        log.set_in_sync(5, [2], [3], 2)
-        assert joining(log) == set()
-        log.fetched_by(3, LIFE, 5, 2, 1)
-        log.set_in_sync(5, [2], [3], 2)
-        assert joining(log) == {3}
-
-
-def test_who_joins_a_leader_that_stops_has_all(tmp_path: Path) -> None:
-    """It may lead next, and acks=1 was told of what does not count yet."""
-    with leading(tmp_path, in_sync=(2,)) as log:
-        log.append(batch("a", "b"))
-        log.flush()
-        for each in (2, 3):
+        log.follow(5, -1)  # the session may be over
+        log.lead(5, 1, [2, 3], in_sync, 1, [3])  # it goes on
+        for each in in_sync:
             log.fetched_by(each, LIFE, 5, 1)
-        log.end_leading()
-        log.set_in_sync(5, [2], [3], 2)
-        assert joining(log) == set()
-        log.fetched_by(3, LIFE, 5, 2)
-        log.set_in_sync(5, [2], [3], 2)
-        assert joining(log) == {3}
+        assert (log.high_watermark, joining(log)) == (0, {3})
+        log.fetched_by(3, LIFE, 5, 1)
+        assert log.high_watermark == 1
+
+
+def test_a_leader_of_a_broker_that_stops_takes_nothing_from_the_first(tmp_path: Path) -> None:
+    with one_log(tmp_path) as log:
+        log.lead(5, 1, [2], [2], 1, is_ending=True)
+        with pytest.raises(NotLeader):
+            log.append(batch("a"))
+        log.lead(6, 1, [2], [2], 1)
+        log.append(batch("a"))
 
 
 def test_the_watermark_never_falls(tmp_path: Path) -> None:

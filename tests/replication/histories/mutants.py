@@ -114,14 +114,18 @@ def joins_without_records() -> None:
     """A follower is in sync as soon as it lives."""
     from appliance.broker.in_sync_replicas import InSyncReplicas
 
-    def may_join(self: Any, log: Any, replica: Any) -> bool:
+    def may_join(self: Any, replica: Any) -> bool:
         broker = self._cluster.brokers.get(replica.node)
         return broker is not None and broker.life == replica.life
+
+    def has_what_counts(self: Any, log: Any, replica: Any) -> bool:
+        return True
 
     def stays(self: Any, replica: Any) -> bool:
         return replica.node in self._cluster.brokers
 
     plant(InSyncReplicas, "_may_join", may_join)
+    plant(InSyncReplicas, "_has_what_counts", has_what_counts)
     plant(InSyncReplicas, "_stays", stays)
 
 
@@ -137,7 +141,7 @@ def leaves_before_it_is_written() -> None:
         us = self._cluster.member.node_id
         log.set_in_sync(
             state.leader_epoch, [each for each in isr if each != us and each in state.isr],
-            [], min(self._least(key), len(isr)),
+            [], min(self._cluster.least_in_sync(*key), len(isr)),
         )  # fmt: skip
         await write(self, key, log, state, isr, joining)
 
@@ -146,12 +150,18 @@ def leaves_before_it_is_written() -> None:
 
 def proposed_are_not_waited_for() -> None:
     """Who is to join the ISR is waited for only when its leader has heard that ZooKeeper has it."""
+    from appliance.broker.in_sync_replicas import InSyncReplicas
     from appliance.broker.replica_roles import ReplicaRoles
 
-    def propose(self: Any, key: Any, joining: set[int]) -> None:
-        pass
+    def propose(self: Any, key: Any, joining: set[int]) -> set[int]:
+        return joining
+
+    async def who_has_what_counts(self: Any, log: Any, lives: Any, patience_s: float) -> set[int]:
+        return {each.node for each in log.replicas()
+                if each.node in lives and self._has_what_counts(log, each)}  # fmt: skip
 
     plant(ReplicaRoles, "propose", propose)
+    plant(InSyncReplicas, "_who_has_what_counts", who_has_what_counts)
 
 
 def restarted_leader_leads_on() -> None:

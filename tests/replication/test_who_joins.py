@@ -33,7 +33,8 @@ def joins(leader: ReplicaNode, state: PartitionState) -> bool:
         member=SimpleNamespace(node_id=LEADER), leaving=set(),
         brokers={FOLLOWER: SimpleNamespace(life=LIFE)},
     )  # fmt: skip
-    replicas = InSyncReplicas(cast(Any, seen), cast(Any, None), cast(Any, None), 1000)
+    roles = SimpleNamespace(is_ending=False)
+    replicas = InSyncReplicas(cast(Any, seen), cast(Any, None), cast(Any, roles), 1000)
     isr, joining = replicas.wanted(leader.log, state)
     assert (FOLLOWER in isr) == (joining == {FOLLOWER: LIFE})
     return FOLLOWER in isr

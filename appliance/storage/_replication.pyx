@@ -321,7 +321,7 @@ cdef void _note_fetch(PartitionLog* log, Replica* replica, int64_t life,
     """Under load nobody ever has all. Who now has what there was at its last fetch was caught up
     then."""
     cdef int64_t now = monotonic_ns(), end_offset = log.log_end_offset.load()
-    cdef bint has_caught_up = True, is_same = replica.life == life
+    cdef bint has_caught_up = True, is_same = replica.life == life and offset >= replica.end
     if offset >= end_offset:
         replica.caught_up_ns = now
     elif is_same and replica.fetched_ns != 0 and offset >= replica.end_at_fetch:

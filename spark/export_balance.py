@@ -5,6 +5,7 @@ It is asked before the commit, so that a run that lost something commits nothing
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from appliance_spark import export_manifest
@@ -33,6 +34,21 @@ def balance(plan: Plan, done: list[dict[str, Any]]) -> list[dict[str, Any]]:
     if problems:
         raise ExportFailed("the run does not balance: " + "; ".join(problems))
     return rows
+
+
+def check_compacted(partitions: list[dict[str, Any]], is_compacted: Callable[[str], bool]) -> None:
+    """Only compaction leaves offsets in no batch. A mirror fills such a gap by empty batches."""
+    suspect = [part for part in partitions if part["in_no_batch"]]
+    thinned = {topic for topic in {part["topic"] for part in suspect} if is_compacted(topic)}
+    problems = [
+        f"{part['topic']} partition {part['partition']}: {part['in_no_batch']} offsets from "
+        f"{part['from']} to {part['to']} are not in the log"
+        for part in suspect if part["topic"] not in thinned
+    ]
+    if problems:
+        raise ExportFailed(
+            "; ".join(problems) + ", and the cleanup.policy is not compact. If it was once, or "
+            "what is left is wanted: --accept-loss goes on")
 
 
 class TooManyDead(ExportFailed):
@@ -69,12 +85,15 @@ def check_dead_letters(
 
 def _counted(splits: list[dict[str, Any]]) -> dict[str, Any]:
     gone = {name: sum(each["gone"].get(name, 0) for each in splits)
-            for name in ("markers", "aborted", "compacted")}
+            for name in ("markers", "aborted", "compacted", "damaged")}
+    damaged = [each for split in splits for each in split["gone"].get("damaged_ranges", [])]
     return {
         "rows": sum(each["rows"] for each in splits),
         "dead_letters": sum(each["dead_letters"] for each in splits),
         "gone": gone,
         "missing": sum(gone.values()),
+        "in_no_batch": sum(each["gone"].get("in_no_batch", 0) for each in splits),
+        **({"damaged": sorted(damaged)} if damaged else {}),
         "hash": export_manifest.hash_of(splits),
         "min_offset": min((e["min_offset"] for e in splits if e["min_offset"] >= 0), default=None),
         "max_offset": max((e["max_offset"] for e in splits if e["max_offset"] >= 0), default=None),

@@ -70,14 +70,16 @@ class Job:
 
     @property
     def reading(self) -> export_tasks.Reading:
-        return reading_of(self.broker, self.retries, self.wanted.isolation, self.registry)
+        return reading_of(self.broker, self.retries, self.wanted.isolation, self.registry,
+                          self.wanted.accept_loss)
 
 
 def reading_of(
-    broker: AdminPort, retries: int, isolation: str, registry: export_registry.Place | None = None
+    broker: AdminPort, retries: int, isolation: str, registry: export_registry.Place | None = None,
+    passes_holes: bool = False,
 ) -> export_tasks.Reading:
     return export_tasks.Reading(
-        broker.bulk_url(), broker.token, retries, isolation, broker.ca, registry)
+        broker.bulk_url(), broker.token, retries, isolation, broker.ca, registry, passes_holes)
 
 
 def run(job: Job, spark: Callable[[], SparkSession], say: Say) -> dict[str, Any]:
@@ -276,6 +278,8 @@ def commit(
     job: Job, manifest: dict[str, Any], plan: Plan, done: list[dict[str, Any]]
 ) -> dict[str, Any]:
     partitions = export_balance.balance(plan, done)
+    if not job.wanted.accept_loss:
+        export_balance.check_compacted(partitions, job.broker.is_compacted)
     letters = export_balance.letters_of(plan, done)
     export_balance.check_dead_letters(partitions, job.dead_letter_share, letters)
     files = [file for split in done for file in split["files"]]
@@ -369,7 +373,7 @@ def inferred(
     tasks = [{**task, "topic_id": of["topic_id"],  # not another one of its name
               "schema": {"mode": of["schema"]["mode"]}}
              for task in export_schema.tasks_of(whole_log(broker, topic, of["isolation"]))]
-    reading = reading_of(broker, retries, of["isolation"], registry)
+    reading = reading_of(broker, retries, of["isolation"], registry, passes_holes=True)
     tallies = [export_tasks.infer(reading, task) for task in tasks]
     found = export_schema.settled(None, tallies)[0]
     if not found["sampled"]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import quote
 
-from appliance.record._batch import headers
+from appliance.record._batch import BatchInfo, headers
 from appliance.record._columns import Aborted, columns, is_transactional
 from appliance_spark import (
     export_hash,
@@ -50,13 +50,14 @@ class Reading:
     isolation: str
     ca: str = ""  # PEM of the authorities that are trusted; "": the system's
     registry: export_registry.Place | None = None
+    passes_holes: bool = False  # goes on behind damaged records
 
     @property
     def source(self) -> Source:
         from appliance_spark.fetching import Source
 
         endpoint = Endpoint(self.url, self.token or "", self.retries, self.ca)
-        return Source(endpoint, self.isolation, True, ALL)
+        return Source(endpoint, self.isolation, True, ALL, self.passes_holes)
 
     def batches(self, task: Task) -> Generator[pa.RecordBatch]:
         from appliance_spark.fetching import Fetching
@@ -288,8 +289,9 @@ def _joined(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 # Offsets without a record
 
-def explained(reading: Reading, task: Task, holes: list[list[int]]) -> dict[str, int]:
-    """Offsets without a row must be markers of transactions, aborted or compacted away."""
+def explained(reading: Reading, task: Task, holes: list[list[int]]) -> dict[str, Any]:
+    """Offsets without a row must be markers of transactions, aborted or compacted away; or damaged,
+    where that is accepted."""
     for attempt in range(reading.retries + 1):
         try:
             return _explained(reading, task, holes)
@@ -300,30 +302,52 @@ def explained(reading: Reading, task: Task, holes: list[list[int]]) -> dict[str,
     raise AssertionError("not reached")
 
 
-def _explained(reading: Reading, task: Task, holes: list[list[int]]) -> dict[str, int]:
+def _explained(reading: Reading, task: Task, holes: list[list[int]]) -> dict[str, Any]:
     start, end = holes[0][0], max(hole[1] for hole in holes)
     missing = sum(to - begin - inside for begin, to, inside in holes)
     exported = end - start - missing
-    markers, records, kept, aborted = 0, 0, [], []
+    markers, records, in_batches, kept, trailer = 0, 0, 0, [], dict[str, Any]()
     for frame in _frames(reading, task, start, end):
         if isinstance(frame, dict):
-            aborted = frame["aborted"]
+            trailer = frame
             continue
-        markers += _markers(frame, start, end)
+        markers += _offsets_of((each for each in headers(frame) if each.is_control), start, end)
+        in_batches += _offsets_of(headers(frame), start, end)
         count = _records(frame, start, end, None)
         records += count
         if reading.isolation == "read_committed" and is_transactional(frame):
             kept.append((frame, count))
-    known = Aborted([(producer, first) for producer, first in aborted])
+    damaged = _damaged(reading, task, holes, trailer)
+    known = Aborted([(producer, first) for producer, first in trailer["aborted"]])
     gone = sum(count - _records(frame, start, end, known) for frame, count in kept)
-    compacted = missing - markers - gone
+    lost = sum(to - begin for begin, to in damaged)
+    compacted = missing - markers - gone - lost
     if records - gone > exported or compacted < 0:
         raise ExportFailed(
             f"{task['topic']} partition {task['partition']} offsets {start} to {end}: the log has "
-            f"{records - gone} records, {markers} markers and {gone} aborted ones, but {exported} "
-            "were exported"
+            f"{records - gone} records, {markers} markers and {gone} aborted ones, {lost} offsets "
+            f"are damaged, but {exported} were exported"
         )
-    return {"markers": markers, "aborted": gone, "compacted": compacted}
+    return {"markers": markers, "aborted": gone, "compacted": compacted, "damaged": lost,
+            "damaged_ranges": damaged, "in_no_batch": end - start - in_batches - lost}
+
+
+def _damaged(
+    reading: Reading, task: Task, holes: list[list[int]], trailer: dict[str, Any]
+) -> list[list[int]]:
+    """The damaged ones of the offsets without a row. The read of the split need not have met them:
+    a stream that broke behind them did not tell."""
+    from appliance_spark.fetching import DAMAGED
+    from appliance_spark.planning import DataLost
+
+    where = f"{task['topic']}-{task['partition']}"
+    if trailer["next_offset"] < max(to for _, to, _ in holes):
+        raise ConnectionError(f"{where}: can be read to {trailer['next_offset']} only now")
+    told = trailer.get("holes", [])
+    if told and not reading.passes_holes:
+        raise DataLost(f"{where}: offsets {told} {DAMAGED}")
+    return [[max(begin, first), min(to, last)] for begin, to, _ in holes for first, last in told
+            if max(begin, first) < min(to, last)]
 
 
 def _frames(reading: Reading, task: Task, start: int, end: int) -> Iterator[Any]:
@@ -340,9 +364,8 @@ def _frames(reading: Reading, task: Task, start: int, end: int) -> Iterator[Any]
         yield json.loads(read_frame(answer))
 
 
-def _markers(frame: bytearray, start: int, end: int) -> int:
-    found = [batch for batch in headers(frame) if batch.is_control]
-    return sum(max(0, min(b.last_offset + 1, end) - max(b.base_offset, start)) for b in found)
+def _offsets_of(batches: Iterable[BatchInfo], start: int, end: int) -> int:
+    return sum(max(0, min(b.last_offset + 1, end) - max(b.base_offset, start)) for b in batches)
 
 
 def _records(frame: bytearray, start: int, end: int, aborted: Aborted | None) -> int:

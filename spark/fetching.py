@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LENGTH_SIZE = 4
+DAMAGED = ("are damaged or gone (failOnDataLoss=false passes over them, and --accept-loss of an "
+           "export)")  # fmt: skip
 
 # Of one Arrow batch, decompressed: it stays in the processor's cache on its way to Spark, and a
 # compression of 100 to 1 does not fill the memory.
@@ -62,6 +64,7 @@ class Source:
     isolation: str
     fail_on_data_loss: bool
     columns: tuple[Column, ...]
+    passes_holes: bool = False  # damaged records alone are left out, whatever else fails
 
 
 class Fetching:
@@ -75,6 +78,7 @@ class Fetching:
     def batches(self) -> Iterator[pa.RecordBatch]:
         spare_what_was_imported()
         attempt, endpoint = 0, self.endpoint
+        before = self.split.start
         while self.next_offset < self.split.end:
             before = self.next_offset
             try:
@@ -89,6 +93,8 @@ class Fetching:
                 pause(attempt)
             except Refused as error:
                 self._go_on_after(error)
+        if before > self.split.start:
+            self._check_behind_breaks()
 
     def __str__(self) -> str:
         split = self.split
@@ -136,10 +142,25 @@ class Fetching:
             yield from self._decoded(kept.pop(0), aborted)
         self._end(trailer["next_offset"])
 
-    def _check_holes(self, trailer: dict[str, Any]) -> None:
-        if trailer.get("holes") and self.source.fail_on_data_loss:
-            raise DataLost(f"{self}: offsets {trailer['holes']} are damaged or gone "
-                           "(failOnDataLoss=false passes over them)")  # fmt: skip
+    def _check_holes(self, told: dict[str, Any]) -> None:
+        """`told`: a trailer, or a partition of a plan."""
+        if told.get("holes") and self._fails_at_holes:
+            raise DataLost(f"{self}: offsets {told['holes']} {DAMAGED}")
+
+    @property
+    def _fails_at_holes(self) -> bool:
+        return self.source.fail_on_data_loss and not self.source.passes_holes
+
+    def _check_behind_breaks(self) -> None:
+        """A stream that passed a hole and broke had no trailer to tell it, and the next one began
+        behind it. The plan knows the holes of the whole range."""
+        if self._fails_at_holes:
+            split = self.split
+            first, end = (json.dumps({str(split.partition): at}) for at in (split.start, split.end))
+            plan = self.endpoint.plan(
+                split.topic, first, end, 0, self.source.isolation, split.topic_id
+            )
+            self._check_holes(plan["partitions"][0])
 
     def _end(self, next_offset: int) -> None:
         """Compaction may have removed the last offsets of a range: the trailer knows."""

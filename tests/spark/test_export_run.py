@@ -170,7 +170,7 @@ def test_markers_aborted_records_and_what_was_compacted_away_are_accounted_for(m
         end(DEADLINE_S)
     (part,) = export.run()["partitions"]
     assert (part["rows"], part["gone"], part["to"]) == (
-        10, {"markers": 2, "aborted": 10, "compacted": 0}, 22)
+        10, {"markers": 2, "aborted": 10, "compacted": 0, "damaged": 0}, 22)
     assert export.rows() == export.topics.log_of(export.topic)
     assert export.verify() == []
 

@@ -48,6 +48,7 @@ from appliance_spark.export_command_options import (
     with_delta,
     with_json,
     with_json_lines,
+    with_loss,
     with_registry,
     with_roots,
     with_schema,
@@ -94,7 +95,7 @@ def now_ms() -> int:
               help="A folder that all Spark workers see, or s3://BUCKET/FOLDER.")
 @with_schema
 @with_bounds
-@click.option("--accept-loss", is_flag=True, help="Continue if retention deleted unexported data.")
+@with_loss
 @click.option("--grace", "grace_s", default=3600, show_default=True,
               help="Seconds between the end of an hour and its _SUCCESS.")
 @click.option("--hold-bytes", default=0, help="Bytes of unexported records that retention keeps.")
@@ -251,13 +252,14 @@ def verify(target: str, offline: bool, master: str, conf: tuple[str, ...],
               help="Export missing and changed files of this target again from the log.")
 @with_schema
 @with_bounds
+@with_loss
 @with_registry
 @with_spark
 @with_broker
 @with_json
 def backfill(lost_files: bool, as_json: bool, **given: Any) -> None:
     """Export a range into a new target; or lost files of a target again."""
-    given |= {"name": None, "due_ms": None, "missed": 0, "accept_loss": False, "grace_s": 3600,
+    given |= {"name": None, "due_ms": None, "missed": 0, "grace_s": 3600,
               "hold_bytes": 0, "dead_letter_share": 1.0, "accept_target": False, "new_target": True,
               "table": None, "table_name": None, "catalog": (), "has_delta": False, "root": (),
               "file": None}
@@ -282,7 +284,8 @@ def _repair(target: AnyTarget, given: dict[str, Any], as_json: bool) -> None:
 
     def reading() -> export_tasks.Reading:
         return export_run.reading_of(
-            broker, given["retries"], given["isolation"], given["registry"])
+            broker, given["retries"], given["isolation"], given["registry"],
+            passes_holes=True)  # a range with other records than before is refused
 
     with progress(spark, "repair") as say:
         made = export_compact.repair(target, spark, reading, now_ms(), say)

@@ -135,6 +135,11 @@ with_bounds = options(
 )
 
 
+with_loss = click.option(
+    "--accept-loss", is_flag=True,
+    help="Continue behind what retention deleted unexported, and behind damaged records.")
+
+
 class Root(click.ParamType[str]):
     """A folder or a URL; of several, the environment has `:` between them."""
 

@@ -116,6 +116,7 @@ def committed(
     """The manifest after a run, with its files and new positions."""
     new = _next(manifest, manifest["files"], files, plan["sequence"])
     _advance(new, plan)
+    _note_damage(new, partitions, plan["id"])
     _mark_schemas(new, plan)
     _reopen(new, files, plan["id"])
     rows, dead = _sum(partitions, "rows"), _sum(partitions, "dead_letters")
@@ -173,6 +174,14 @@ def _advance(manifest: Manifest, plan: dict[str, Any]) -> None:
             old["layout"], manifest["format"] = planned["layout"], OF_LAYOUTS
         if _decides(planned["schema"], old.get("schema")):
             change_schema(old, planned["schema"])
+
+
+def _note_damage(manifest: Manifest, partitions: list[dict[str, Any]], run: str) -> None:
+    """Offsets that were damaged when they were read, and passed because that was accepted."""
+    for part in partitions:
+        if part.get("damaged"):
+            kept = {name: part[name] for name in ("partition", "from", "to", "damaged")}
+            manifest["topics"][part["topic"]]["losses"].append({**kept, "run": run})
 
 
 def _decides(planned: dict[str, Any], known: dict[str, Any] | None) -> bool:

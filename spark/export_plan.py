@@ -118,6 +118,9 @@ def _topic(answer: dict[str, Any], known: dict[int, int], wanted: Wanted) -> dic
                 f"{answer['topic']} partition {number}: offsets {start - lost} to {start - 1} "
                 f"({lost}) were deleted before they were exported"
             )
+        if part.get("holes") and not wanted.accept_loss:
+            problems.append(f"{answer['topic']} partition {number}: offsets {part['holes']} "
+                            "are damaged or gone in the log")
         if number in known and part["end_offset"] < known[number]:
             problems.append(
                 f"{answer['topic']} partition {number} ends at {part['end_offset']}, before the "

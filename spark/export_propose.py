@@ -84,7 +84,8 @@ def propose(
     registry: Place | None = None,
 ) -> dict[str, Any]:
     """With a registry, of the values that name a schema of it."""
-    reading = export_run.reading_of(broker, retries, "read_committed", registry)
+    reading = export_run.reading_of(
+        broker, retries, "read_committed", registry, passes_holes=True)
     schema = {"mode": "json" if registry is None else "registry"}
     tasks = [{**task, "schema": schema}
              for task in export_run.whole_log(broker, topic, "read_committed")]

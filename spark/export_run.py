@@ -142,6 +142,10 @@ def _carried_out(
             work = partial(export_tasks.write, job.reading, staging, writing)
             done = export_tasks.spread(session, _tasks(plan), work)
         summary = commit(job, manifest, plan, done)
+        for part in summary["partitions"]:
+            if "damaged" in part:
+                say(f"{part['topic']} partition {part['partition']}: exported without offsets "
+                    f"{part['damaged']}, which are damaged or gone")
         export_tables.follow(job.target, export_manifest.load(job.target), say)
     finally:
         export_tasks.clear(staging)

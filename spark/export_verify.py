@@ -142,7 +142,8 @@ class Comparison:
         counts = self._spread(tasks, partial(export_tasks.recount, self._reading))
         unequal = [(task, count) for task, count in zip(tasks, counts, strict=True)
                    if not self._is_equal(found.get(key_of(task), []), count)]
-        self._look_closer(unequal, found, broken)
+        holes = {part["partition"]: part.get("holes", []) for part in plan["partitions"]}
+        self._look_closer(unequal, found, broken, holes)
         compared = {key_of(task) for task in tasks}
         self.verdict.rows_not_in_log += sum(
             part["rows"] for key, parts in found.items() if key not in compared for part in parts)
@@ -156,7 +157,7 @@ class Comparison:
         isolation = self.manifest["topics"][self.topic]["isolation"]
         url = self.broker.bulk_url()
         return export_tasks.Reading(
-            url, self.broker.token, self.retries, isolation, self.broker.ca
+            url, self.broker.token, self.retries, isolation, self.broker.ca, passes_holes=True
         )
 
     def _spread(self, tasks: list[dict[str, Any]], work: Callable[[Any], Any]) -> list[Any]:
@@ -170,15 +171,23 @@ class Comparison:
     def _look_closer(
         self, unequal: list[tuple[dict[str, Any], dict[str, Any]]],
         found: dict[Range, list[dict[str, Any]]], broken: set[str],
+        holes: dict[int, list[list[int]]],
     ) -> None:
-        """If compaction may have removed records, each remaining one must be in the files."""
+        """If compaction may have removed records, each remaining one must be in the files. What is
+        damaged it has not removed."""
         may_thin = bool(unequal) and self.broker.is_compacted(self.topic)
         tasks = []
         for task, count in unequal:
             parts = found.get(key_of(task), [])
             files = self._files_of(task)
             lost = sorted(broken.intersection(file["path"] for file in files))
-            if not may_thin or count["rows"] >= _rows(parts):
+            damaged = [hole for hole in holes[task["partition"]]
+                       if hole[0] < task["to"] and hole[1] > task["from"]]
+            if damaged:
+                self._tell(task, f"{_rows(parts)} records were exported, the log has "
+                                 f"{count['rows']}: there its offsets {damaged} are damaged or "
+                                 "gone")
+            elif not may_thin or count["rows"] >= _rows(parts):
                 self.verdict.rows_compared += count["rows"]
                 self._tell(task, f"{_rows(parts)} records with hash "
                                  f"{export_manifest.hash_of(parts)} were exported, the log has "

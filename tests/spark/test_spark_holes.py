@@ -3,7 +3,7 @@ break. A segment of the log is gone; no test needs a JVM."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,15 +11,23 @@ import confluent_kafka as ck
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from appliance_spark import export_balance, export_tasks
+from appliance_spark import (
+    export_balance,
+    export_manifest,
+    export_run,
+    export_tasks,
+    export_verify,
+)
 from appliance_spark.endpoint import Endpoint
 from appliance_spark.export_broker import AdminPort
-from appliance_spark.export_layout import ExportFailed, FolderStaging
+from appliance_spark.export_layout import ExportFailed, FolderStaging, Target
+from appliance_spark.export_plan import Wanted
 from appliance_spark.export_tasks import Reading
 from appliance_spark.export_write import Writing
 from appliance_spark.fetching import Fetching, Source, read_frame
 from appliance_spark.planning import DataLost, Split
 from tests.spark.test_spark_fetching import WANTED, BadLine
+from tests.support.exporting import rows_in
 from tests.support.warm_broker import WarmBroker as Broker
 
 DEADLINE_S = 30.0
@@ -147,3 +155,40 @@ def test_what_nothing_accounts_for_fails_a_run_of_a_topic_that_is_not_compacted(
     port = AdminPort(holed.broker.admin)
     with pytest.raises(ExportFailed, match=f"{size} offsets from 0 to 40 are not in the log"):
         export_balance.check_compacted([part], port.is_compacted)
+
+
+def no_session() -> Any:
+    return None
+
+
+@pytest.fixture
+def run(
+    holed: Holed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., dict[str, Any]]:
+    """With its tasks in this process."""
+    monkeypatch.setattr(
+        export_tasks, "spread", lambda spark, tasks, work: [work(task) for task in tasks])
+    target = Target(tmp_path / "lake")
+
+    def run(**wanted: Any) -> dict[str, Any]:
+        job = export_run.Job(target, AdminPort(holed.broker.admin), Wanted((TOPIC,), **wanted),
+                             begins=not target.exists())
+        return export_run.run(job, no_session, lambda text: None)
+
+    return run
+
+
+def test_an_export_goes_on_behind_a_hole_when_the_loss_is_accepted(
+    holed: Holed, run: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    with pytest.raises(ExportFailed, match=told(holed) + r".*--accept-loss goes on"):
+        run()
+    target = Target(tmp_path / "lake")
+    (part,) = run(accept_loss=True)["partitions"]
+    assert part["damaged"] == [holed.hole]
+    assert sorted(offset for _, offset, *_ in rows_in(target.root)) == holed.left
+    (loss,) = export_manifest.load(target)["topics"][TOPIC]["losses"]
+    assert (loss["partition"], loss["damaged"]) == (0, [holed.hole])
+    verdict = export_verify.verify(target, no_session, AdminPort(holed.broker.admin), 3)
+    assert (verdict.problems, verdict.rows_compared) == ([], len(holed.left))
+    assert run()["rows"] == 0  # the hole is behind it

@@ -155,8 +155,10 @@ export const FIELDS = [
     group: "keeping",
     kind: "flag",
     brief: "goes on behind losses",
-    label: "Go on where retention has deleted unexported records",
-    hint: "Default: a run stops there, and says how many.",
+    label: "Go on where unexported records are deleted or damaged",
+    hint:
+      "Retention has deleted them, or the disk has lost them. Default: a run stops there, " +
+      "and says which.",
   },
   {
     name: "from",

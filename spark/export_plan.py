@@ -26,7 +26,7 @@ class Wanted:
     """The request for a run."""
 
     topics: tuple[str, ...]
-    first: Any = "earliest"  # the start of a partition that the manifest does not have
+    first: Any = "earliest"  # the start of topics that the manifest does not have
     end: Any = "latest"
     isolation: str = "read_committed"
     partition_by: str = "timestamp"
@@ -70,11 +70,15 @@ def make(
 
 
 def _ask(broker: AdminPort, wanted: Wanted, topic: str, known: dict[int, int]) -> Any:
-    """Asks twice: the number of bytes decides the number of splits."""
+    """Asks twice: the number of bytes decides the number of splits. A partition that was added to
+    an exported topic is exported from its first record on, unless a map names another."""
     bounds = broker.plan(topic, wanted.first, wanted.end, 1, wanted.isolation)
     first = {part["partition"]: part["start"] for part in bounds["partitions"]}
     ends = {part["partition"]: part["end"] for part in bounds["partitions"]}
-    starts = {**first, **{p: known[p] for p in known if p in first or not _is_map(wanted.first)}}
+    added = {} if _is_map(wanted.first) or not known else dict.fromkeys(
+        first.keys() - known.keys(), "earliest")
+    here = {p: known[p] for p in known if p in first or not _is_map(wanted.first)}
+    starts = {**first, **added, **here}
     ends = {p: ends.get(p, "latest") for p in starts}
     total = broker.plan(topic, starts, ends, 1, wanted.isolation)
     fixed = {part["partition"]: part["end"] for part in total["partitions"]}

@@ -6,12 +6,14 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.client import HTTPResponse
+from http import HTTPStatus
+from http.client import HTTPException, HTTPResponse
 from typing import Any, cast
 from urllib.parse import quote
 
 from appliance.cli.remote.access import Access
 from appliance.cli.remote.rest import Rest, RestRefused, RestUnreached
+from appliance.record._batch import BatchInfo, headers
 from appliance_spark.export_layout import ExportFailed
 
 
@@ -59,6 +61,26 @@ class AdminPort(Access):
         path = f"/export/v1/topics/{quote(topic, safe='')}/plan"
         bounds = {"from": _bound(begin), "to": _bound(end)}
         return self.ask("GET", path, splits=splits, isolation=isolation, **bounds)
+
+    def batch_at(
+        self, topic: str, topic_id: str, partition: int, offset: int
+    ) -> BatchInfo | None:
+        """The one with this offset, committed or not; None if the log has none, or no more."""
+        from appliance_spark.fetching import read_frame
+
+        path = f"/export/v1/topics/{quote(topic, safe='')}/partitions/{partition}/batches"
+        query = {"start": offset, "end": offset + 1, "isolation": "read_uncommitted",
+                 "topic_id": topic_id}
+        try:
+            with told(), self.rest.open("GET", path, None, query) as answer:
+                found = headers(read_frame(cast(HTTPResponse, answer)))
+        except BrokerRefused as error:
+            if error.status != HTTPStatus.GONE:
+                raise
+            return None
+        except (OSError, HTTPException) as error:
+            raise BrokerUnreachable(f"{self.url}{path}: the answer broke off: {error!r}") from error
+        return next((b for b in found if b.base_offset <= offset <= b.last_offset), None)
 
     def check_topic(self, topic: str) -> None:
         """Raises if the topic does not exist."""

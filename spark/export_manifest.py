@@ -264,15 +264,17 @@ def _sum(rows: Iterable[dict[str, Any]], name: str) -> int:
 
 def finished_hours(manifest: Manifest, plan: dict[str, Any], grace_ms: int) -> list[str]:
     """Folders whose hour or day ended more than the grace before the plan, which reached the end of
-    the log: only late records can follow."""
+    the log: only late records can follow. What an open transaction holds back is as old as it."""
     at_end = {
-        topic["topic"] for topic in plan["topics"]
+        topic["topic"]: min([plan["created_ms"], *(
+            part["held_since_ms"] for part in topic["partitions"] if "held_since_ms" in part)])
+        for topic in plan["topics"]
         if all(part["to"] >= part["end_offset"] for part in topic["partitions"])
     }
     folders = {(file["topic"], file["folder"]) for file in manifest["files"]
                if file["topic"] in at_end and not file["is_dead_letter"]
                and file["folder"] not in manifest["hours"]}
-    ends = {folder: layout_of(manifest["topics"][topic]).end_ms(folder)
+    ends = {(topic, folder): layout_of(manifest["topics"][topic]).end_ms(folder)
             for topic, folder in folders}
-    return sorted(folder for folder, end in ends.items()
-                  if end is not None and plan["created_ms"] >= end + grace_ms)
+    return sorted(folder for (topic, folder), end in ends.items()
+                  if end is not None and at_end[topic] >= end + grace_ms)

@@ -49,11 +49,13 @@ def make(
     topics, splits = [], []
     for topic in wanted.topics:
         known = export_manifest.position(manifest, topic)
+        visible = _visible_ends(broker, wanted, topic)
         answer = _ask(broker, wanted, topic, known)
         _same_topic(manifest["topics"].get(topic), answer)
         in_target = manifest["topics"].get(topic)
         layout = vars(layout_wanted(wanted, in_target, topic))
         topics.append({**_topic(answer, known, wanted), "layout": layout})
+        _note_held(broker, topics[-1], visible)
         splits += _splits(answer)
     return {
         "id": f"{moment:%Y%m%dT%H%M%SZ}-{sequence:06d}",
@@ -85,7 +87,31 @@ def _ask(broker: AdminPort, wanted: Wanted, topic: str, known: dict[int, int]) -
     # a split makes files of its own, so a smaller one than a file would make more files
     size = max(wanted.split_bytes, wanted.file_bytes or 0)
     count = math.ceil(sum(each["bytes"] for each in total["splits"]) / size)
-    return broker.plan(topic, starts, fixed, max(count, 1), wanted.isolation)
+    answer = broker.plan(topic, starts, fixed, max(count, 1), wanted.isolation)
+    ends_then = {part["partition"]: part["end_offset"] for part in bounds["partitions"]}
+    for part in answer["partitions"]:  # what came during these requests is not behind the plan
+        part["end_offset"] = ends_then.get(part["partition"], part["end_offset"])
+    return answer
+
+
+# What open transactions hold back
+
+def _visible_ends(broker: AdminPort, wanted: Wanted, topic: str) -> dict[int, int]:
+    """Asked before the plan: what is there and not stable then was held back by a transaction, and
+    is not only newer than the plan."""
+    if wanted.isolation != "read_committed":
+        return {}
+    found = broker.plan(topic, "latest", "latest", 0, "read_uncommitted")
+    return {part["partition"]: part["end_offset"] for part in found["partitions"]}
+
+
+def _note_held(broker: AdminPort, topic: dict[str, Any], visible: dict[int, int]) -> None:
+    """Since when: the first record of the oldest open transaction is at the last stable offset."""
+    for part in topic["partitions"]:
+        number, stable = part["partition"], part["end_offset"]
+        if stable < visible.get(number, 0):
+            batch = broker.batch_at(topic["topic"], topic["topic_id"], number, stable)
+            part["held_since_ms"] = batch.base_timestamp if batch else 0
 
 
 def layout_wanted(wanted: Wanted, in_target: dict[str, Any] | None, topic: str) -> Layout:

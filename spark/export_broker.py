@@ -63,13 +63,15 @@ class AdminPort(Access):
         return self.ask("GET", path, splits=splits, isolation=isolation, **bounds)
 
     def batch_at(
-        self, topic: str, topic_id: str, partition: int, offset: int
+        self, topic: str, topic_id: str, partition: int, offset: int, end: int | None = None
     ) -> BatchInfo | None:
-        """The one with this offset, committed or not; None if the log has none, or no more."""
+        """The one with this offset, or the first behind it and before `end`; committed or not. None
+        if the log has none, or no more."""
         from appliance_spark.fetching import read_frame
 
         path = f"/export/v1/topics/{quote(topic, safe='')}/partitions/{partition}/batches"
-        query = {"start": offset, "end": offset + 1, "isolation": "read_uncommitted",
+        end = offset + 1 if end is None else end
+        query = {"start": offset, "end": end, "isolation": "read_uncommitted",
                  "topic_id": topic_id}
         try:
             with told(), self.rest.open("GET", path, None, query) as answer:
@@ -80,7 +82,7 @@ class AdminPort(Access):
             return None
         except (OSError, HTTPException) as error:
             raise BrokerUnreachable(f"{self.url}{path}: the answer broke off: {error!r}") from error
-        return next((b for b in found if b.base_offset <= offset <= b.last_offset), None)
+        return next((b for b in found if b.base_offset < end and b.last_offset >= offset), None)
 
     def check_topic(self, topic: str) -> None:
         """Raises if the topic does not exist."""

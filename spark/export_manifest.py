@@ -163,7 +163,10 @@ def _advance(manifest: Manifest, plan: dict[str, Any]) -> None:
             name = str(part["partition"])
             old["begin"].setdefault(name, part["from"])
             old["position"][name] = part["to"]
-            if part.get("lost"):
+            old.setdefault("marks", {}).pop(name, None)  # of the last batch before the position
+            if part.get("mark"):
+                old["marks"][name] = part["mark"]
+            if part.get("lost") or "others" in part:
                 old["losses"].append({**part, "run": plan["id"]})
         if planned.get("schema_changes"):
             old["schema_changes"] += [

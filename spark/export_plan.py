@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from appliance_spark import export_manifest
+from appliance_spark import export_history, export_manifest
 from appliance_spark.export_broker import AdminPort
 from appliance_spark.export_hours import Layout
 from appliance_spark.export_layout import ExportFailed
@@ -56,6 +56,9 @@ def make(
         layout = vars(layout_wanted(wanted, in_target, topic))
         topics.append({**_topic(answer, known, wanted), "layout": layout})
         _note_held(broker, topics[-1], visible)
+        export_history.check(
+            broker, topics[-1], known, (in_target or {}).get("marks", {}), wanted.accept_loss)
+        export_history.note(broker, topics[-1])
         splits += _splits(answer)
     return {
         "id": f"{moment:%Y%m%dT%H%M%SZ}-{sequence:06d}",
@@ -152,9 +155,10 @@ def _topic(answer: dict[str, Any], known: dict[int, int], wanted: Wanted) -> dic
             problems.append(f"{answer['topic']} partition {number}: offsets {part['holes']} "
                             "are damaged or gone in the log")
         if number in known and part["end_offset"] < known[number]:
-            problems.append(
+            raise ExportFailed(
                 f"{answer['topic']} partition {number} ends at {part['end_offset']}, before the "
-                f"position {known[number]} of this target"
+                f"position {known[number]} of this target: its log was cut, or taken back to an "
+                "older copy. Export it into a new target (appliance export backfill)"
             )
         parts.append({"partition": number, "from": start, "to": max(start, end),
                       "end_offset": part["end_offset"], "lost": lost})

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from appliance_spark import (
     export_balance,
+    export_history,
     export_infer,
     export_json,
     export_manifest,
@@ -231,6 +232,8 @@ def _plan(job: Job, manifest: dict[str, Any]) -> tuple[Plan, bool]:
     for old in job.target.plans(plan["sequence"]):
         if export_plan.is_same(old, plan):
             export_plan.check_splits(old)
+            for topic in old["topics"]:
+                export_history.note_anew(job.broker, topic)
             return {**old, "due_ms": None, "missed": 0, "reason": plan["reason"]}, True
         job.target.forget_plan(old["id"])
     export_plan.check_splits(plan)

@@ -25,9 +25,8 @@ def sending(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sending]:
 class Planned:
     """The plans of one topic, each committed, without files."""
 
-    def __init__(self, sending: Sending, topic: str) -> None:
-        self.sending, self.topic = sending, topic
-        self.port = AdminPort(sending.broker.admin)
+    def __init__(self, port: AdminPort, topic: str) -> None:
+        self.port, self.topic = port, topic
         self.manifest = export_manifest.empty()
 
     def plan(self, now_ms: int = 0, **wanted: Any) -> Plan:
@@ -38,6 +37,10 @@ class Planned:
         plan = self.plan(**wanted)
         self.manifest = export_manifest.committed(self.manifest, plan, [], [], 0)
         return [(part["from"], part["to"]) for part in plan["topics"][0]["partitions"]]
+
+
+def planned(sending: Sending, topic: str) -> Planned:
+    return Planned(AdminPort(sending.broker.admin), topic)
 
 
 # Hours that are complete
@@ -61,7 +64,7 @@ def complete(made: Planned, plan: Plan) -> list[str]:
 def test_an_hour_is_not_complete_while_a_transaction_of_that_time_is_open(
     sending: Sending, began_ms: int, is_complete: bool
 ) -> None:
-    made = Planned(sending, f"held-{began_ms}")
+    made = planned(sending, f"held-{began_ms}")
     sending.create(made.topic)
     sending.send(made.topic, [b"v"] * 10)
     folder, now_ms = FOLDER.format(made.topic), END_MS + HOUR_MS
@@ -86,7 +89,7 @@ def transaction_of(sending: Sending, topic: str, time_ms: int) -> ck.Producer:
 def test_what_comes_while_a_run_is_planned_leaves_no_hour_open(
     sending: Sending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = Planned(sending, "busy")
+    made = planned(sending, "busy")
     sending.create(made.topic)
     sending.send(made.topic, [b"v"] * 10)
     plan = AdminPort.plan
@@ -111,7 +114,7 @@ def add_partition(sending: Sending, topic: str, count: int) -> None:
 def test_a_partition_that_was_added_is_exported_from_its_first_record_on(
     sending: Sending, first: str
 ) -> None:
-    made = Planned(sending, f"added-{first.strip('@')}")
+    made = planned(sending, f"added-{first.strip('@')}")
     sending.create(made.topic)
     sending.send(made.topic, [b"v"] * 10)
     made.run(first=first)
@@ -121,7 +124,7 @@ def test_a_partition_that_was_added_is_exported_from_its_first_record_on(
 
 
 def test_a_map_names_where_an_added_partition_begins(sending: Sending) -> None:
-    made = Planned(sending, "mapped")
+    made = planned(sending, "mapped")
     sending.create(made.topic)
     sending.send(made.topic, [b"v"] * 10)
     made.run(first={0: 5})

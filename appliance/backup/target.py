@@ -14,7 +14,7 @@ from typing import Any
 
 from appliance.backup import manifest as manifests
 from appliance.backup.cipher import Cipher
-from appliance.backup.errors import BackupUnknown, ObjectDamaged
+from appliance.backup.errors import BackupUnknown, KeyWrong, ObjectDamaged, TargetFailed
 from appliance.backup.manifest import Blob, Manifest
 from appliance.backup.store import Store
 
@@ -59,11 +59,23 @@ class Target:
     def has(self, blobs: Iterable[Blob]) -> bool:
         return all(path_of(each.name) in self._known for each in blobs)
 
-    def remove_damaged(self, paths: Iterable[str]) -> None:
+    def remove_damaged(self, paths: Iterable[str]) -> list[str]:
+        """Those that are damaged when they are read once more: an error of reading may pass."""
+        removed = []
         with self.locked():
             for each in paths:
-                if each.startswith(OBJECTS):
+                if each.startswith(OBJECTS) and self._is_damaged(each):
                     self._store.remove(each)
+                    removed.append(each)
+        return removed
+
+    def _is_damaged(self, path: str) -> bool:
+        try:
+            return self._cipher.name(self._read(path)) != path.rpartition("/")[2]
+        except ObjectDamaged:
+            return True
+        except (TargetFailed, KeyWrong):
+            return False
 
     def get(self, blob: Blob) -> bytes:
         """Compared with its name."""

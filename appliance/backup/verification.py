@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from appliance.backup.errors import KeyWrong, ObjectDamaged, TargetFailed
 from appliance.backup.manifest import Blob, Manifest
 from appliance.backup.target import Target, path_of
+from appliance.errors import ApplianceError
 
 THREADS = 4
 BATCH = 1000  # objects that wait for a thread at a time
@@ -30,7 +31,8 @@ class Verified:
     backups: int = 0
     objects: int = 0
     bytes: int = 0
-    damaged: list[Damaged] = field(default_factory=list)
+    damaged: list[Damaged] = field(default_factory=list)  # read, and not what was written
+    unreadable: list[Damaged] = field(default_factory=list)  # perhaps now only, perhaps for good
 
 
 def verify(
@@ -49,12 +51,12 @@ def verify(
         for at in range(0, len(every), BATCH):
             part = every[at : at + BATCH]
             looks = threads.map(lambda one: look(target, one), part)
-            for blob, damage in zip(part, looks, strict=True):
+            for blob, error in zip(part, looks, strict=True):
                 found.objects += 1
                 found.bytes += blob.size
-                if damage:
+                if error is not None:
                     who = tuple(dict.fromkeys(users[blob]))
-                    found.damaged.append(Damaged(path_of(blob.name), damage, who))
+                    note(found, path_of(blob.name), error, who)
                 progress(found.bytes, total)
     return found
 
@@ -63,14 +65,20 @@ def manifests_of(target: Target, backups: Iterable[str], found: Verified) -> Ite
     for each in backups:
         try:
             yield target.manifest(each)
-        except ObjectDamaged as error:
-            found.damaged.append(Damaged(f"manifests/{each}.json", str(error), (each,)))
+        except (ObjectDamaged, TargetFailed) as error:
+            note(found, f"manifests/{each}.json", error, (each,))
 
 
-def look(target: Target, blob: Blob) -> str:
-    """What is wrong with it; "": nothing."""
+def look(target: Target, blob: Blob) -> ApplianceError | None:
+    """What is wrong with it."""
     try:
         target.get(blob)
     except (ObjectDamaged, TargetFailed, KeyWrong) as error:
-        return str(error)
-    return ""
+        return error
+    return None
+
+
+def note(found: Verified, path: str, error: ApplianceError, users: tuple[str, ...]) -> None:
+    """What was not read is not known to be damaged: the line, the service or the key may be it."""
+    kind = found.damaged if isinstance(error, ObjectDamaged) else found.unreadable
+    kind.append(Damaged(path, str(error), users))

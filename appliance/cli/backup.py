@@ -258,16 +258,18 @@ def tested_in_words(test: dict[str, Any] | None) -> str:
               )  # fmt: skip
 @asks_a_target
 def verify(target: Target, chosen: str | None, remove_damaged: bool, as_json: bool) -> None:
-    """Read backups back, and compare each byte with its checksum. Exit code 10: there is damage."""
+    """Read backups back, and compare each byte with its checksum. Exit code 10: there is damage;
+    1: a file cannot be read, and is damaged or not."""
     found = verify_target(target, [chosen] if chosen else target.ids(),
                           ProgressBar("verified", size))  # fmt: skip
-    if not found.backups and not found.damaged:
+    if not (found.backups or found.damaged or found.unreadable):
         raise BackupUnknown(f"{target.where}: there is no backup")
     put_verified(found, as_json)
     if remove_damaged:
-        target.remove_damaged([each.path for each in found.damaged])
-    if found.damaged:
-        click.get_current_context().exit(UNHEALTHY)
+        for path in target.remove_damaged([each.path for each in found.damaged]):
+            click.echo(f"removed: {path}", err=True)
+    if found.damaged or found.unreadable:
+        click.get_current_context().exit(UNHEALTHY if found.damaged else FAILED)
 
 
 def put_verified(found: Verified, as_json: bool) -> None:
@@ -275,9 +277,12 @@ def put_verified(found: Verified, as_json: bool) -> None:
         return put_json(asdict(found))
     for each in found.damaged:
         click.echo(f"damaged: {each.what}; needed by {', '.join(each.backups)}")
-    result = "every byte is as written"
-    if found.damaged:
-        result = some(len(found.damaged), "damaged file")
+    for each in found.unreadable:
+        click.echo(f"unreadable: {each.what}; needed by {', '.join(each.backups)}")
+    counts = [some(len(found.damaged), "damaged file")] if found.damaged else []
+    if found.unreadable:
+        counts.append(f"{some(len(found.unreadable), 'file')} that cannot be read")
+    result = ", ".join(counts) or "every byte is as written"
     click.echo(f"{some(found.backups, 'backup')}, {some(found.objects, 'object')}, "
                f"{size(found.bytes)}: {result}")  # fmt: skip
     if found.damaged:

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from appliance.backup.errors import ObjectDamaged, PointLost, SourceBroke, SourceRefused, TopicGone
-from appliance.backup.kept_records import without
 from appliance.backup.manifest import Blob, Manifest, PartitionCopy
+from appliance.backup.offset_ranges import without
 from appliance.backup.partition_copy import Copying, holes_of, is_same, part_at
 from appliance.backup.point import LogAt, Point, Unserved, of_json
 from appliance.backup.source import AWAY_S, Patience, Rate, Source

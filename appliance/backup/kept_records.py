@@ -10,10 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from appliance.backup.manifest import LastBatch, PartitionCopy, Piece, SegmentCopy
+from appliance.backup.offset_ranges import Range, merged, within, without
 from appliance.backup.target import Target
 from appliance.record import _batch
-
-Range = tuple[int, int]  # [first, behind)
 
 
 def keep(target: Target, found: PartitionCopy, earlier: PartitionCopy) -> PartitionCopy:
@@ -115,32 +114,3 @@ def filled(
             segments[number] = each._replace(pieces=tuple(sorted(pieces)))
             return segments
     return sorted([*segments, *kept])
-
-
-def within(ranges: Iterable[Range], others: Sequence[Range]) -> list[Range]:
-    both = [
-        (max(each[0], other[0]), min(each[1], other[1])) for each in ranges for other in others
-    ]
-    return [each for each in both if each[0] < each[1]]
-
-
-def without(ranges: Iterable[Range], others: Iterable[Range]) -> list[Range]:
-    left = list(ranges)
-    for first, behind in others:
-        left = [
-            part
-            for each in left
-            for part in ((each[0], min(each[1], first)), (max(each[0], behind), each[1]))
-            if part[0] < part[1]
-        ]
-    return left
-
-
-def merged(ranges: Iterable[Range]) -> list[Range]:
-    found: list[Range] = []
-    for first, behind in sorted(ranges):
-        if found and first <= found[-1][1]:
-            found[-1] = found[-1][0], max(behind, found[-1][1])
-        else:
-            found.append((first, behind))
-    return found

@@ -16,12 +16,13 @@ from typing import NamedTuple
 
 from appliance.backup import kept_records
 from appliance.backup.errors import ObjectDamaged
-from appliance.backup.kept_records import merged, within, without
 from appliance.backup.manifest import Blob, LastBatch, PartitionCopy, Piece, SegmentCopy
+from appliance.backup.offset_ranges import Range, merged, within, without
 from appliance.backup.point import LogAt, SegmentAt
 from appliance.backup.source import Frame, RangeOf, Rate, Source
 from appliance.backup.target import Target
 from appliance.errors import ApplianceError
+from appliance.record import _batch
 
 # In memory, once for each thread: a name that is a checksum is known at the end only.
 PIECE_BYTES = 16 << 20
@@ -39,7 +40,7 @@ class Part(NamedTuple):
 
     segment: SegmentCopy
     last: LastBatch | None
-    damaged: Sequence[tuple[int, int]]
+    damaged: Sequence[Range]
 
 
 @dataclass
@@ -69,7 +70,7 @@ class Copying:
         return found
 
     def _segment(self, log: LogAt, now: SegmentAt, before: PartitionCopy | None) -> Part:
-        old = part_at(before, now.base_offset)
+        old = self._with_lacks(log, part_at(before, now.base_offset))
         if old is not None and is_same(old.segment, now):
             return old
         if old is not None and may_go_on(old, now):
@@ -78,6 +79,20 @@ class Copying:
             except HistoryDiffers:
                 pass
         return self._read(log, now, None)
+
+    def _with_lacks(self, log: LogAt, old: Part | None) -> Part | None:
+        """With the holes that came to be known since. What was damaged after it had been copied is
+        in a piece; what was damaged before is in none, and perhaps no backup has told of it. If a
+        piece cannot tell because it is damaged itself, the segment is read again."""
+        if old is None:
+            return None
+        span = old.segment.base, old.segment.end
+        untold = without(within(holes_of(log), [span]), old.damaged)
+        try:
+            lacks = lacking(self.target, old.segment.pieces, untold, log.is_compacted)
+        except ObjectDamaged:
+            return None
+        return old._replace(damaged=[*old.damaged, *lacks])
 
     def _read_on(self, log: LogAt, now: SegmentAt, old: Part) -> Part:
         found = self._read(log, now, old)
@@ -109,7 +124,6 @@ class Copying:
 
 
 def copy_of(log: LogAt, parts: Sequence[Part], producers: Blob | None) -> PartitionCopy:
-    # What was damaged after it had been copied is there.
     segments = [(each.base_offset, each.end_offset) for each in log.segments]
     damaged = [hole for each in parts for hole in each.damaged]
     damaged += without(holes_of(log), segments)
@@ -185,6 +199,28 @@ def is_same(old: SegmentCopy, now: SegmentAt) -> bool:
     if now[:4] != old[:4]:  # base offset, end, size, time
         return False
     return not now.is_sealed or not has_too_many_pieces(old)
+
+
+def lacking(
+    target: Target, pieces: Sequence[Piece], holes: Sequence[Range], is_compacted: bool
+) -> list[Range]:
+    """What no piece has of that. Between its ends a piece may have a hole, too. In a compacted log
+    a range of which there is any batch was there: what else it lacks, compaction took."""
+    there = [each for piece in pieces for each in ranges_in(target, piece, holes)]
+    if is_compacted:
+        return [each for each in holes if not within([each], there)]
+    return without(holes, there)
+
+
+def ranges_in(target: Target, piece: Piece, holes: Sequence[Range]) -> list[Range]:
+    """Offsets of its batches, as far as they are asked for."""
+    span = piece.start, piece.end
+    if not within(holes, [span]):
+        return []
+    if piece.records == piece.end - piece.start:
+        return [span]  # one record each: it need not be read
+    batches = _batch.headers(target.get(piece.blob))
+    return [(each.base_offset, each.last_offset + 1) for each in batches]
 
 
 def may_go_on(old: Part, now: SegmentAt) -> bool:

@@ -108,6 +108,9 @@ class SeveralBrokers:
     def batches(self, log: LogAt, start: int | None, end: int) -> AbstractContextManager[Readable]:
         return self._of[log.key].batches(log, start, end)
 
+    def holes(self, log: LogAt, start: int, end: int) -> Sequence[tuple[int, int]]:
+        return self._of[log.key].holes(log, start, end)
+
 
 def torn(
     taken: dict[int, list[Point]], chosen: dict[tuple[str, int], LogAt]

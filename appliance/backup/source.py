@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from appliance.backup.errors import OffsetsGone, SourceBroke
+from appliance.backup.offset_ranges import within
 from appliance.backup.point import LogAt
 from appliance.errors import ApplianceError
 from appliance.record import _batch
@@ -42,6 +43,10 @@ class Source(Protocol):
 
     def batches(self, log: LogAt, start: int | None, end: int) -> AbstractContextManager[Readable]:
         """The stream of docs/export.md. Without a start from the log's first offset."""
+        ...
+
+    def holes(self, log: LogAt, start: int, end: int) -> Sequence[tuple[int, int]]:
+        """What the broker knows by now to be damaged or gone there."""
         ...
 
 
@@ -97,7 +102,10 @@ class Frame:
 @dataclass
 class RangeOf:
     """All batches of [start, end) of a log, once. What is deleted meanwhile is left out, and so is
-    what is damaged; `damaged` has its offsets."""
+    what is damaged; `damaged` has its offsets.
+
+    A stream tells what it passed in its trailer. One that broke off has told nothing, and the next
+    begins behind all that it passed: so the broker is asked for the holes of the whole range."""
 
     source: Source
     rate: Rate
@@ -106,24 +114,37 @@ class RangeOf:
     end: int
     away_s: float = AWAY_S
     damaged: list[tuple[int, int]] = field(default_factory=list)
+    _place: int | None = 0  # where the next stream begins; None: where the log begins now
+    _behind: int = 0  # all before it was read
 
     def frames(self) -> Iterator[Frame]:
-        place: int | None = self.start  # None: where the log begins now
-        behind = self.start
-        patience = Patience(self.away_s)
-        while behind < self.end:
+        self._place = self._behind = self.start
+        has_broken, patience = False, Patience(self.away_s)
+        while True:
             try:
-                with self.source.batches(self.log, place, self.end) as stream:
-                    for frame in self._frames(stream):
-                        if frame.end > behind:
-                            yield frame
-                            behind = place = frame.end
-                            patience.moved()
+                for frame in self._of_one_stream():
+                    yield frame
+                    self._place = self._behind = frame.end
+                    patience.moved()
+                if has_broken:
+                    self._ask_for_holes()
                 return
             except OffsetsGone:
-                place = None
+                self._place = None
             except SourceBroke as error:
+                has_broken = True
                 patience.wait(error)
+
+    def _of_one_stream(self) -> Iterator[Frame]:
+        if self._behind < self.end:
+            with self.source.batches(self.log, self._place, self.end) as stream:
+                for frame in self._frames(stream):
+                    if frame.end > self._behind:
+                        yield frame
+
+    def _ask_for_holes(self) -> None:
+        found = self.source.holes(self.log, self.start, self.end)
+        self.damaged += within(found, [(self.start, self.end)])
 
     def _frames(self, stream: Readable) -> Iterator[Frame]:
         while size := self._number(stream):

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from appliance.backup.errors import TopicGone
+from appliance.backup.point import of_json
+from appliance.cli.remote.backup_source import BrokerSource
+from appliance.cli.remote.rest import Rest
 from appliance.testing import RunningBroker, running_broker
 from tests.support.backups import SMALL_SEGMENTS, Backups, make_topic, numbered, produce, values
 from tests.support.shell import Shell
@@ -43,6 +48,19 @@ def test_damage_at_the_broker_is_told_and_the_rest_is_backed_up(
     assert "but for damage" in Shell("").out("backup list --target", backups.target)
     with backups.restored() as broker:
         assert values(broker, "clicks") == [*numbered(0, 10), *numbered(20, 200)]
+
+
+def test_a_broker_is_asked_for_the_holes_of_a_range(appliance_broker: RunningBroker) -> None:
+    in_small_batches(appliance_broker, "clicks")
+    for text in (b"v00015", b"v00035", b"v00115"):
+        damage(appliance_broker, "clicks", text)
+    assert Shell(appliance_broker.admin).run("scrub clicks").exit_code == 10
+    source = BrokerSource(Rest(appliance_broker.admin))
+    (log,) = [each for each in of_json(source.take_point()).logs if each.topic == "clicks"]
+    assert source.holes(log, 0, 200) == [(10, 20), (30, 40), (110, 120)] == [*log.holes]
+    assert source.holes(log, 20, 110) == [(30, 40)]
+    with pytest.raises(TopicGone):
+        source.holes(replace(log, topic="none"), 0, 200)
 
 
 def test_what_is_damaged_after_a_backup_is_kept_by_all_that_follow(

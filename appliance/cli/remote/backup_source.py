@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import http.client
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any
@@ -22,6 +23,7 @@ from appliance.cli.remote.rest import Rest, RestRefused, RestUnreached
 
 OUTCOMES = f"{PREFIX}/backup/outcomes"
 POINTS = f"{PREFIX}/backup/points"
+BULK = "/export/v1"
 # A broker that starts, stops, has no stream left, or knows no leader just now.
 LATER = (421, 429, 502, 503, 504)
 TICKET = "ticket_used"  # the port of bulk data was restarted behind the redirect
@@ -62,13 +64,21 @@ class BrokerSource:
 
     @contextmanager
     def batches(self, log: LogAt, start: int | None, end: int) -> Iterator[Readable]:
-        path = f"/export/v1/topics/{part(log.topic)}/partitions/{log.partition}/batches"
+        path = f"{BULK}/topics/{part(log.topic)}/partitions/{log.partition}/batches"
         query = {"start": start, "end": end, "isolation": "read_uncommitted",
                  "topic_id": log.topic_id}  # fmt: skip
         with telling(TopicGone):
             answer = self.rest.open("GET", path, None, query)
         with answer:
             yield Stream(answer)
+
+    def holes(self, log: LogAt, start: int, end: int) -> Sequence[tuple[int, int]]:
+        path = f"{BULK}/topics/{part(log.topic)}/plan"
+        query = {"from": json.dumps({log.partition: start}), "to": json.dumps({log.partition: end}),
+                 "isolation": "read_uncommitted", "topic_id": log.topic_id}  # fmt: skip
+        with telling(TopicGone):
+            (planned,) = self.rest.ask("GET", path, None, query)["partitions"]
+        return [(first, behind) for first, behind in planned.get("holes", ())]
 
 
 @contextmanager

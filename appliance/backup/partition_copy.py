@@ -190,7 +190,7 @@ def same_topic(log: LogAt, copied: PartitionCopy | None) -> PartitionCopy | None
 def part_at(before: PartitionCopy | None, base: int) -> Part | None:
     for each in () if before is None else before.segments:
         if before is not None and each.base == base:
-            damaged = [hole for hole in before.holes if base <= hole[0] < each.end]
+            damaged = within(before.holes, [(base, each.end)])
             return Part(each, before.last if each is before.segments[-1] else None, damaged)
     return None
 

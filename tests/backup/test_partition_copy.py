@@ -152,3 +152,13 @@ def test_a_piece_that_is_damaged_itself_is_read_again(target: Target) -> None:
     broker = Broker([0, 20, 30, 40], known=[(10, 20)])
     found = copied(broker, target, log_of(50, holes=[(10, 20)], size=piece.size), before)
     assert (broker.streams, found.holes) == (1, ((10, 20),))
+
+
+def test_a_hole_in_two_segments_is_not_forgotten_with_the_first(target: Target) -> None:
+    segments = [segment_of(piece_of(target, [0, 10]), end=30),
+                segment_of(piece_of(target, [40]), base=30)]  # fmt: skip
+    before = copy_of(*segments, holes=((20, 40),))
+    sizes = [SegmentAt(*each[:4], is_sealed=True) for each in segments]
+    log = log_of(50, log_start_offset=30)
+    log = LogAt(**{**vars(log), "segments": tuple(sizes[1:])})
+    assert copied(Broker([]), target, log, before).holes == ((30, 40),)

@@ -1,7 +1,7 @@
 """One backup: a point, all partitions as they are there, the manifest.
 
     1 the lock of the target      2 the point      3 compacted logs, while the broker holds it
-    4 all other logs, each with what is damaged at the broker and the backup before has
+    4 all other logs, and what is damaged of them at the broker and an earlier backup has
     5 the catalog                 6 the manifest, and what retention removes
 
 A run that is killed leaves objects that the next one finds, and `partial.json`, by which it knows
@@ -20,10 +20,12 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from appliance.backup.errors import ObjectDamaged, PointLost, SourceBroke, SourceRefused, TopicGone
+from appliance.backup.kept_records import keep_all, there
 from appliance.backup.manifest import Blob, Manifest, PartitionCopy
 from appliance.backup.offset_ranges import without
 from appliance.backup.partition_copy import Copying, holes_of, is_same, part_at
 from appliance.backup.point import LogAt, Point, Unserved, of_json
+from appliance.backup.retention import Pruned, prune
 from appliance.backup.source import AWAY_S, Patience, Rate, Source
 from appliance.backup.target import Target
 from appliance.errors import ApplianceError
@@ -44,7 +46,7 @@ ID = "%Y%m%dT%H%M%S"
 class Created:
     manifest: Manifest
     new_damage: Sequence[str]  # that the backup before did not tell of
-    removed: Sequence[str]  # ids of older backups
+    pruned: Pruned
 
     @property
     def is_good(self) -> bool:
@@ -70,6 +72,7 @@ class Creation:
             ids = self.target.ids()
             before = self._before(ids)
             run = self._run_of_a_point(before)
+            run.keep(self._manifests(ids))
             made = replace(
                 manifest_of(run.point, run.done, run.gone, tuple(kept(run))),
                 id=id_of(run.point.at_ms, ids),
@@ -83,36 +86,29 @@ class Creation:
             return Created(
                 made,
                 [each for each in made.damaged if each not in known],
-                self.target.prune(keep)[0] if keep else (),
+                prune(self.target, keep) if keep else Pruned(),
             )
 
     def _before(self, ids: Sequence[str]) -> Manifest | None:
         """The newest that can be read; `verify` tells of others."""
+        return next(self._manifests(ids), None)
+
+    def _manifests(self, ids: Sequence[str]) -> Iterator[Manifest]:
         for each in reversed(ids):
             with suppress(ObjectDamaged):
-                return self.target.manifest(each)
-        return None
+                yield self.target.manifest(each)
 
     def _copies(self, backup: Manifest | None) -> Copies:
-        """What there is of each partition."""
-        return {each.key: self._there(each) for each in (backup.partitions if backup else ())}
-
-    def _there(self, copied: PartitionCopy) -> PartitionCopy:
-        """Without segments of which the target has lost a piece: they are read again."""
-        kept = [
-            each for each in copied.segments if self.target.has(piece.blob for piece in each.pieces)
-        ]
-        is_tail_kept = bool(kept) and kept[-1] is copied.segments[-1]
-        return replace(copied, segments=tuple(kept), last=copied.last if is_tail_kept else None)
+        """What there is of each partition: what the target has lost of it is read again."""
+        found = backup.partitions if backup else ()
+        return {each.key: there(self.target, each) for each in found}
 
     def _run_of_a_point(self, before: Manifest | None) -> Run:
-        published = self._copies(before)
-        earlier = published | self._copies(self.target.partial())  # of a run that did not end
+        # what a run that did not end has is newer
+        earlier = self._copies(before) | self._copies(self.target.partial())
         for number in range(POINTS_MAX):
             point = self._point(before, AWAY_S if number else FIRST_S)
-            run = Run(
-                self.source, self.target, self.rate, point, earlier, published, self.progress
-            )
+            run = Run(self.source, self.target, self.rate, point, earlier, self.progress)
             try:
                 run.copy()
                 return run
@@ -142,7 +138,6 @@ class Run:
     rate: Rate
     point: Point
     earlier: Copies
-    published: Copies
     progress: Progress
     done: Copies = field(default_factory=dict)
     begun: Copies = field(default_factory=dict)
@@ -160,6 +155,12 @@ class Run:
         for key in [each for each in self.done if each[0] in self.gone]:
             del self.done[key]
 
+    def keep(self, earlier: Iterable[Manifest]) -> None:
+        """What logs that are not compacted have lost is taken from these, the newest first."""
+        keys = [each.key for each in self.point.logs if not each.is_compacted]
+        copies = [self.done[each] for each in keys if each in self.done]
+        self.done |= {each.key: each for each in keep_all(self.target, copies, earlier)}
+
     def _copy_all(self, logs: Sequence[LogAt]) -> None:
         copying = Copying(self.source, self.target, self.rate, self._on_read, self._keep)
         with ThreadPoolExecutor(THREADS, "backup") as threads:
@@ -176,7 +177,7 @@ class Run:
         if self._failure is not None:
             return
         try:
-            found = copying.copy(log, self.earlier.get(log.key), self.published.get(log.key))
+            found = copying.copy(log, self.earlier.get(log.key))
         except TopicGone:
             self.gone.add(log.topic)
         except BaseException as error:

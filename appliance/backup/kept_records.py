@@ -1,4 +1,6 @@
-"""What is damaged or gone at the broker, and an earlier backup has: the next one keeps it.
+"""What is damaged or gone at the broker, and an earlier backup has: the next one keeps it, from the
+newest that has it. The backup before may lack the whole partition, which was not served, or may not
+have found a file of the target whole that is whole by now.
 
 Only of logs that are not compacted: there a key that was deleted since would come back. And only if
 both backups have the same history: the batches on both sides of the damage are compared.
@@ -7,30 +9,81 @@ both backups have the same history: the batches on both sides of the damage are 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
-from appliance.backup.manifest import LastBatch, PartitionCopy, Piece, SegmentCopy
+from appliance.backup.errors import ObjectDamaged
+from appliance.backup.manifest import LastBatch, Manifest, PartitionCopy, Piece, SegmentCopy
 from appliance.backup.offset_ranges import Range, merged, within, without
 from appliance.backup.target import Target
 from appliance.record import _batch
 
+Key = tuple[str, str, int]  # of a partition: its topic, the id of that, its number
+
+
+def keep_all(
+    target: Target, copies: Iterable[PartitionCopy], earlier: Iterable[Manifest]
+) -> list[PartitionCopy]:
+    """The copies with what they lack, of the first of these backups that has it. No more of them
+    are read than are needed, and none if nothing is lacking."""
+    found = {key_of(each): each for each in copies}
+    backups = iter(earlier)
+    while any(each.holes for each in found.values()):
+        backup = next(backups, None)
+        if backup is None:
+            break
+        for each in backup.partitions:
+            lacks = found.get(key_of(each))
+            if lacks is not None and lacks.holes:
+                found[key_of(each)] = keep(target, lacks, there(target, each))
+    return [*found.values()]
+
+
+def key_of(copied: PartitionCopy) -> Key:
+    return copied.topic, copied.topic_id, copied.partition
+
+
+def there(target: Target, copied: PartitionCopy) -> PartitionCopy:
+    """Without segments of which the target has lost a piece."""
+    kept = [each for each in copied.segments if target.has(piece.blob for piece in each.pieces)]
+    is_tail_kept = bool(kept) and kept[-1] is copied.segments[-1]
+    return replace(copied, segments=tuple(kept), last=copied.last if is_tail_kept else None)
+
+
+def had(copied: PartitionCopy) -> list[Range]:
+    """Of these offsets it has all that there was. Of each piece, that may have a hole inside."""
+    return without([(each.start, each.end) for each in copied.pieces], copied.holes)
+
 
 def keep(target: Target, found: PartitionCopy, earlier: PartitionCopy) -> PartitionCopy:
-    """`found` with the records that it lacks, and without the holes that are filled with that."""
-    holes = within(found.holes, earlier.holes)  # no backup has them: nothing is read for that
+    """`found` with the records that it lacks, and without the holes that are filled with that. A
+    hole beside which the target is damaged stays: `verify` tells of that."""
+    holes = within(found.holes, earlier.holes)  # it does not have them: nothing is read for that
     for hole in without(merged(found.holes), earlier.holes):
-        if not is_same_history(target, found, earlier, *hole):
-            holes.append(hole)
-            continue
-        for part in parts_of(hole, found.segments):
-            kept = segments_in(target, earlier, *part)
-            found = replace(
-                found,
-                segments=tuple(filled(target, found, part, kept)),
-                start=kept[0].base if kept and part[1] == found.start else found.start,
-            )
-            holes += without([part], [one[:2] for each in kept for one in each.pieces])
+        left = [hole]
+        if within(left, had(earlier)):
+            with suppress(ObjectDamaged):
+                found, left = fill(target, found, earlier, hole)
+        holes += left
     return replace(found, holes=tuple(merged(holes)))
+
+
+def fill(
+    target: Target, found: PartitionCopy, earlier: PartitionCopy, hole: Range
+) -> tuple[PartitionCopy, list[Range]]:
+    """And what is left of the hole."""
+    if not is_same_history(target, found, earlier, *hole):
+        return found, [hole]
+    left = []
+    for part in parts_of(hole, found.segments):
+        kept = segments_in(target, earlier, *part)
+        found = replace(
+            found,
+            segments=tuple(filled(target, found, part, kept)),
+            start=kept[0].base if kept and part[1] == found.start else found.start,
+        )
+        left += without([part], [one[:2] for each in kept for one in each.pieces])
+    return found, left
 
 
 def parts_of(hole: Range, segments: Iterable[SegmentCopy]) -> list[Range]:

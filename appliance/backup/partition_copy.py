@@ -4,17 +4,15 @@ sealed, same base, end, size, time   not read
 the last one that was copied         read on from its last batch, which is compared
 any other                            read whole
 
-Then what is damaged at the broker is taken from the backup before, if that has it.
+What is damaged at the broker is taken from earlier backups afterwards (`kept_records.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from appliance.backup import kept_records
 from appliance.backup.errors import ObjectDamaged
 from appliance.backup.manifest import Blob, LastBatch, PartitionCopy, Piece, SegmentCopy
 from appliance.backup.offset_ranges import Range, merged, within, without
@@ -51,11 +49,9 @@ class Copying:
     on_read: Callable[[int], None]
     on_segment: Callable[[PartitionCopy], None]
 
-    def copy(
-        self, log: LogAt, before: PartitionCopy | None, published: PartitionCopy | None
-    ) -> PartitionCopy:
-        """`before`: what is known again. `published`: of the newest backup, which has all of it."""
-        before, published = same_topic(log, before), same_topic(log, published)
+    def copy(self, log: LogAt, before: PartitionCopy | None) -> PartitionCopy:
+        """`before`: what is known again."""
+        before = same_topic(log, before)
         producers = self.target.put(log.producers) if log.producers else None
         parts: list[Part] = []
         found = copy_of(log, parts, producers)
@@ -64,9 +60,6 @@ class Copying:
                 parts.append(self._segment(log, each, before))
                 found = copy_of(log, parts, producers)
                 self.on_segment(found)
-        if published is not None and found.holes and not log.is_compacted:
-            with suppress(ObjectDamaged):  # of the target: `verify` tells of it
-                found = kept_records.keep(self.target, found, published)
         return found
 
     def _segment(self, log: LogAt, now: SegmentAt, before: PartitionCopy | None) -> Part:

@@ -137,26 +137,18 @@ class Target:
 
     # Retention
 
-    def prune(self, keep: int) -> tuple[list[str], int]:
-        """Keeps so many backups that are whole, and what is newer. Ids of those that are gone, and
-        the count of objects that none of the others names. With a manifest that cannot be read
-        nothing goes: nobody knows what it names."""
-        every = self.ids()
-        whole = [each for each in every if self.manifest(each).is_whole]
-        first = whole[-keep] if len(whole) >= keep else every[0] if every else ""
-        gone = [each for each in every if each < first]
-        for each in gone:
+    def remove_backups(self, backups: Iterable[str]) -> None:
+        """Their manifests: before any object that these name."""
+        for each in backups:
             self._store.remove(f"{MANIFESTS}/{each}.json")
             self._store.remove(f"{TESTS}/{each}.json")
         self._store.settle()
-        return gone, self._sweep(self.manifest(each) for each in every if each not in gone)
 
-    def _sweep(self, kept: Iterable[Manifest]) -> int:
-        named = {path_of(each.name) for manifest in kept for each in manifest.blobs}
-        loose = [each for each in self._store.names(OBJECTS) if each not in named]
-        for each in loose:
+    def sweep(self, kept: Iterable[str]) -> None:
+        """Removes all objects but those of these names."""
+        paths = {path_of(each) for each in kept}
+        for each in [path for path in self._store.names(OBJECTS) if path not in paths]:
             self._store.remove(each)
-        return len(loose)
 
     # Tests of restores
 

@@ -185,7 +185,7 @@ def reporting(
 def put_created(found: Created, as_json: bool) -> None:
     made = found.manifest
     if as_json:
-        click.echo(json.dumps({**facts_of(made), "removed": list(found.removed)}))
+        click.echo(json.dumps({**facts_of(made), **asdict(found.pruned)}))
         return
     took = duration(made.took_ms / 1000)
     what = "what the broker has of all" if made.missing or made.damaged else "everything"
@@ -197,8 +197,10 @@ def put_created(found: Created, as_json: bool) -> None:
     for word in ("missing", "damaged", "kept", "gone"):
         for each in getattr(made, word):
             click.echo(f"{word}: {each}", err=True)
-    for each in found.removed:
+    for each in found.pruned.removed:
         click.echo(f"removed, as --keep says: {each}")
+    for each in found.pruned.held:
+        click.echo(f"not removed: backup {each} has records that are damaged in all that are newer")
 
 
 def facts_of(made: Manifest) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def copied(
 ) -> PartitionCopy:
     reading: Any = broker
     copying = Copying(reading, target, Rate(0), lambda size: None, lambda found: None)
-    return copying.copy(log, before, None)
+    return copying.copy(log, before)
 
 
 def test_each_hole_that_a_stream_passed_is_told_also_if_it_broke_off_behind(

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -58,6 +59,8 @@ class Restored:
     records: int
     bytes: int
     absent: tuple[str, ...]  # partitions that the backup does not have
+    missing: tuple[str, ...]  # as the backup tells of the topics that were restored
+    damaged: tuple[str, ...]
 
 
 @dataclass
@@ -89,7 +92,13 @@ class Restoration:
             records=sum(each.records for each in partitions),
             bytes=sum(each.size for each in partitions),
             absent=tuple(absent),
+            missing=tuple(filter(self._is_of_wanted, self.manifest.missing)),
+            damaged=tuple(filter(self._is_of_wanted, self.manifest.damaged)),
         )
+
+    def _is_of_wanted(self, told: str) -> bool:
+        """Each such text begins with the partition's name."""
+        return self._is_wanted(re.split("[: ]", told)[0].rpartition("-")[0])
 
     def _is_wanted(self, topic: str) -> bool:
         """Of single topics their groups go on. Transactions are left out: what is open of one is

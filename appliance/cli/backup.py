@@ -372,6 +372,9 @@ def put_restored(found: Restored, data_dir: Path | None, is_test: bool, as_json:
     )
     for each in found.absent:
         click.echo(f"not in the backup, and empty now: {each}", err=True)
+    for word in ("missing", "damaged"):
+        for each in getattr(found, word):
+            click.echo(f"{word}: {each}", err=True)
     if data_dir is not None and not is_test:
         is_of_a_service = bool(data_marker.read(data_dir))
         serve = f"appliance serve --data-dir {data_dir}"

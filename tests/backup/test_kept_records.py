@@ -9,9 +9,11 @@ import pytest
 
 from appliance.backup.errors import TopicGone
 from appliance.backup.point import of_json
+from appliance.backup.restoration import Restoration
 from appliance.cli.remote.backup_source import BrokerSource
 from appliance.cli.remote.rest import Rest
 from appliance.testing import RunningBroker, running_broker
+from tests.support.backup_targets import target_in
 from tests.support.backups import SMALL_SEGMENTS, Backups, make_topic, numbered, produce, values
 from tests.support.shell import Shell
 
@@ -48,6 +50,26 @@ def test_damage_at_the_broker_is_told_and_the_rest_is_backed_up(
     assert "but for damage" in Shell("").out("backup list --target", backups.target)
     with backups.restored() as broker:
         assert values(broker, "clicks") == [*numbered(0, 10), *numbered(20, 200)]
+
+
+def test_a_restore_tells_what_its_backup_lacks(
+    appliance_broker: RunningBroker, backups: Backups
+) -> None:
+    in_small_batches(appliance_broker, "clicks")
+    in_small_batches(appliance_broker, "other")
+    damage(appliance_broker, "clicks", b"v00015")
+    damaged = backups.made(appliance_broker)["damaged"]
+    assert len(damaged) == 1
+    line = ("backup restore", "--target", backups.target, "--data-dir")
+    told = Shell("").run(*line, str(backups.folder / "all"))
+    assert f"damaged: {damaged[0]}" in told.output
+    told = Shell("").json(*line, str(backups.folder / "one"), "--topic", "clicks")
+    assert (told["damaged"], told["missing"]) == (damaged, [])
+    assert Shell("").json(*line, str(backups.folder / "two"), "--topic", "other")["damaged"] == []
+    manifest = target_in(backups.target).newest()
+    away = replace(manifest, missing=("clicks-0 is not served: its log is broken", "other-0: why"))
+    restoration = Restoration(target_in(backups.target), away, backups.folder / "x", ["clicks"])
+    assert restoration.run().missing == away.missing[:1]
 
 
 def test_a_broker_is_asked_for_the_holes_of_a_range(appliance_broker: RunningBroker) -> None:

@@ -44,6 +44,9 @@ class DirectoryStore:
         finally:
             os.close(descriptor)
 
+    def check_locked(self) -> None:
+        """The kernel's lock is nobody else's while its file is open."""
+
     def _begin(self) -> None:
         """What a killed run had begun to write is of no use."""
         with telling(f"{self.path} cannot be written"):

@@ -17,6 +17,10 @@ class Store(Protocol):
         """No other run writes to it inside."""
         ...
 
+    def check_locked(self) -> None:
+        """TargetBusy: another run came in meanwhile."""
+        ...
+
     def put(self, name: str, data: bytes) -> None: ...
 
     def get(self, name: str) -> bytes:

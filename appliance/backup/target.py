@@ -118,6 +118,7 @@ class Target:
     def publish(self, manifest: Manifest) -> None:
         """It counts from now on: all that it names is on disk before."""
         self._store.settle()
+        self._store.check_locked()
         path = f"{MANIFESTS}/{manifest.id}.json"
         self._store.put(path, self._cipher.seal(path, manifests.to_bytes(manifest)))
         self._store.settle()
@@ -139,6 +140,7 @@ class Target:
 
     def remove_backups(self, backups: Iterable[str]) -> None:
         """Their manifests: before any object that these name."""
+        self._store.check_locked()
         for each in backups:
             self._store.remove(f"{MANIFESTS}/{each}.json")
             self._store.remove(f"{TESTS}/{each}.json")
@@ -147,6 +149,7 @@ class Target:
     def sweep(self, kept: Iterable[str]) -> None:
         """Removes all objects but those of these names."""
         paths = {path_of(each) for each in kept}
+        self._store.check_locked()
         for each in [path for path in self._store.names(OBJECTS) if path not in paths]:
             self._store.remove(each)
 

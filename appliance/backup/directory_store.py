@@ -1,5 +1,6 @@
 """A target in a directory. A file is written under another name, synced and renamed; names are
-synced before a manifest counts on them."""
+synced before a manifest counts on them, also those that a killed run had left, and so is what was
+removed before something that it names is."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import fcntl
 import os
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -21,11 +22,13 @@ LOCK, INCOMING = "lock", "incoming"
 class DirectoryStore:
     def __init__(self, path: Path, is_new: bool) -> None:
         self.path = path.absolute()
-        self._unsynced: set[Path] = set()  # directories with new names
+        self._unsynced: set[Path] = set()  # directories whose names have changed
         self._guard = threading.Lock()
         if is_new:
+            lacking = [each for each in (self.path, *self.path.parents) if not each.exists()]
             with telling(f"{self.path} cannot be made"):
                 self.path.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
+            self._unsynced |= {each.parent for each in lacking}
         if not self.path.is_dir():
             raise TargetFailed(f"{self.path}: there is no such directory")
 
@@ -91,8 +94,16 @@ class DirectoryStore:
                 yield str((Path(below) / each).relative_to(self.path))
 
     def remove(self, name: str) -> None:
-        with telling(f"{self.path / name} cannot be removed"):
-            (self.path / name).unlink(missing_ok=True)
+        path = self.path / name
+        with suppress(FileNotFoundError), telling(f"{path} cannot be removed"):
+            path.unlink()
+            with self._guard:
+                self._unsynced.add(path.parent)
+
+    def count_on(self, names: Iterable[str]) -> None:
+        folders = {(self.path / each).parent for each in names}
+        with self._guard:
+            self._unsynced |= folders | {each.parent for each in folders} | {self.path}
 
     def settle(self) -> None:
         with self._guard:

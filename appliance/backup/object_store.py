@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -135,6 +135,9 @@ class ObjectStore:
                 self._fs.rm_file(self._at(name))
         except FileNotFoundError:
             pass
+
+    def count_on(self, names: Iterable[str]) -> None:
+        """They are the service's to keep, as is what is put."""
 
     def settle(self) -> None:
         """What was put is the service's to keep."""

@@ -3,7 +3,7 @@ name, and a file is there with all its content or not at all."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
@@ -37,8 +37,12 @@ class Store(Protocol):
 
     def remove(self, name: str) -> None: ...
 
+    def count_on(self, names: Iterable[str]) -> None:
+        """They are there, and `settle` is for them, too: who put them may have been killed."""
+        ...
+
     def settle(self) -> None:
-        """All that was put survives a power cut when this returns."""
+        """All that was put and removed survives a power cut when this returns."""
         ...
 
 

@@ -55,6 +55,7 @@ class Target:
     def look(self) -> None:
         """Before anything is put: which objects are there."""
         self._known = set(self._store.names(OBJECTS))
+        self._store.count_on(self._known)
 
     def has(self, blobs: Iterable[Blob]) -> bool:
         return all(path_of(each.name) in self._known for each in blobs)

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -94,9 +94,9 @@ class Creation:
         return next(self._manifests(ids), None)
 
     def _manifests(self, ids: Sequence[str]) -> Iterator[Manifest]:
-        for each in reversed(ids):
-            with suppress(ObjectDamaged):
-                yield self.target.manifest(each)
+        for _, each in self.target.manifests(reversed(ids)):
+            if not isinstance(each, ObjectDamaged):
+                yield each
 
     def _copies(self, backup: Manifest | None) -> Copies:
         """What there is of each partition: what the target has lost of it is read again."""

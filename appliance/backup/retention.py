@@ -3,12 +3,16 @@
 So many that are whole stay, and what is newer. Of the older ones those stay, too, that have records
 which are damaged in all that stay: the newest such one for each record. A backup takes them from
 there, but not always: the file may be damaged, or the topic is compacted.
+
+Of a manifest that is damaged nobody knows what it names: it stays, and with it all objects. So
+whoever has the wrong key removes nothing.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from appliance.backup.errors import ObjectDamaged
 from appliance.backup.kept_records import Key, had, key_of
 from appliance.backup.manifest import Manifest
 from appliance.backup.offset_ranges import Range, within, without
@@ -21,15 +25,18 @@ class Pruned:
 
     removed: list[str] = field(default_factory=list)
     held: list[str] = field(default_factory=list)  # for the sake of what newer ones lack
+    unreadable: list[str] = field(default_factory=list)  # manifests, and why
 
 
 def prune(target: Target, keep: int) -> Pruned:
     every = target.ids()
-    whole = [each for each in every if target.manifest(each).is_whole]
+    whole = [name for name, each in target.manifests(every) if is_whole(each)]
     first = whole[-keep] if len(whole) >= keep else every[0] if every else ""
     found, lacks, objects = Pruned(), Lacks(), set[str]()
-    for each in reversed(every):
-        manifest = target.manifest(each)
+    for each, manifest in target.manifests(reversed(every)):
+        if isinstance(manifest, ObjectDamaged):
+            found.unreadable.append(str(manifest))
+            continue
         if each >= first:
             lacks.add(manifest)
         elif lacks.are_had_by(manifest):
@@ -39,8 +46,13 @@ def prune(target: Target, keep: int) -> Pruned:
             continue
         objects |= {blob.name for blob in manifest.blobs}
     target.remove_backups(found.removed)
-    target.sweep(objects)
+    if not found.unreadable:
+        target.sweep(objects)
     return found
+
+
+def is_whole(found: Manifest | ObjectDamaged) -> bool:
+    return not isinstance(found, ObjectDamaged) and found.is_whole
 
 
 @dataclass

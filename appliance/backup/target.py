@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -107,12 +107,30 @@ class Target:
             raise BackupUnknown(f"{self.where}: there is no backup {backup!r}")
         return manifests.of_bytes(path, self._read(path))
 
-    def newest(self, at_ms: int | None = None) -> Manifest:
-        """Whose point is not later than that."""
-        for each in reversed(self.ids()):
-            found = self.manifest(each)
-            if at_ms is None or found.at_ms <= at_ms:
+    def manifests(self, backups: Iterable[str]) -> Iterator[tuple[str, Manifest | ObjectDamaged]]:
+        """Of each id, or why it cannot be read: one that is damaged is no reason to stop."""
+        for each in backups:
+            found: Manifest | ObjectDamaged
+            try:
+                found = self.manifest(each)
+            except ObjectDamaged as error:
+                found = error
+            yield each, found
+
+    def newest(
+        self, at_ms: int | None = None, tell: Callable[[str], None] = lambda text: None
+    ) -> Manifest:
+        """Whose point is not later than that. `tell`: what is newer and damaged."""
+        damaged = []
+        for _, found in self.manifests(reversed(self.ids())):
+            if isinstance(found, ObjectDamaged):
+                damaged.append(found)
+            elif at_ms is None or found.at_ms <= at_ms:
+                for each in damaged:
+                    tell(str(each))
                 return found
+        if damaged:
+            raise damaged[0]
         told = "" if at_ms is None else " as old as that"
         raise BackupUnknown(f"{self.where}: there is no backup{told}")
 
@@ -165,13 +183,8 @@ class Target:
         path = f"{TESTS}/{backup}.json"
         if self._store.size(path) is None:
             return None
-        found: dict[str, Any] = json.loads(self._read(path))
-        return found
-
-
-def all_manifests(target: Target) -> Iterator[Manifest | ObjectDamaged]:
-    for each in target.ids():
         try:
-            yield target.manifest(each)
-        except ObjectDamaged as error:
-            yield error
+            found: dict[str, Any] = json.loads(self._read(path))
+        except ValueError as error:
+            raise ObjectDamaged(f"{path}: it is no JSON: {error}") from error
+        return found

@@ -19,7 +19,13 @@ from click.core import ParameterSource
 
 from appliance.backup.cipher import cipher_of
 from appliance.backup.creation import Created, Creation
-from appliance.backup.errors import BackupUnknown, RestoreFailed, SourceBroke, TargetBusy
+from appliance.backup.errors import (
+    BackupUnknown,
+    ObjectDamaged,
+    RestoreFailed,
+    SourceBroke,
+    TargetBusy,
+)
 from appliance.backup.manifest import Manifest
 from appliance.backup.restoration import Restoration, Restored
 from appliance.backup.restore_test import prove
@@ -201,6 +207,9 @@ def put_created(found: Created, as_json: bool) -> None:
         click.echo(f"removed, as --keep says: {each}")
     for each in found.pruned.held:
         click.echo(f"not removed: backup {each} has records that are damaged in all that are newer")
+    for each in found.pruned.unreadable:
+        click.echo(f"{each}. While it is there, --keep removes no files, for it may need them",
+                   err=True)  # fmt: skip
 
 
 def facts_of(made: Manifest) -> dict[str, Any]:
@@ -230,17 +239,38 @@ def facts_of(made: Manifest) -> dict[str, Any]:
 @asks_a_target
 def list_backups(target: Target, as_json: bool) -> None:
     """List the backups of a target, and when a restore of each was tested."""
-    found = [target.manifest(each) for each in target.ids()]
-    tests = {each.id: target.test_of(each.id) for each in found}
+    found = [*target.manifests(target.ids())]
+    tests = {backup: test_of(target, backup) for backup, _ in found}
     if as_json:
-        return put_json([{**facts_of(each), "tested": tests[each.id]} for each in found])
-    rows = [
-        (each.id, len(each.partitions), each.records, size(each.size), size(each.written_bytes),
-         whole_in_words(each), tested_in_words(tests[each.id]))
-        for each in found
-    ]  # fmt: skip
+        return put_json([{**listed(*each), "tested": tests[each[0]]} for each in found])
+    rows = [(*row_of(*each), tested_in_words(tests[each[0]])) for each in found]
     heads = ("backup", "partitions", "records", "size", "new", "whole", "restore tested")
     click.echo(table(heads, rows))
+    for backup, each in found:
+        if isinstance(each, ObjectDamaged):
+            click.echo(f"backup {backup} cannot be restored: {each}", err=True)
+
+
+def test_of(target: Target, backup: str) -> dict[str, Any] | None:
+    """A note that is damaged is none: the next test writes it anew."""
+    try:
+        return target.test_of(backup)
+    except ObjectDamaged as error:
+        click.echo(f"when a restore was tested is not known: {error}", err=True)
+        return None
+
+
+def listed(backup: str, found: Manifest | ObjectDamaged) -> dict[str, Any]:
+    if isinstance(found, ObjectDamaged):
+        return {"backup": backup, "is_whole": False, "fault": str(found)}
+    return {**facts_of(found), "fault": ""}
+
+
+def row_of(backup: str, found: Manifest | ObjectDamaged) -> tuple[object, ...]:
+    if isinstance(found, ObjectDamaged):
+        return backup, "", "", "", "", "DAMAGED"
+    return (backup, len(found.partitions), found.records, size(found.size),
+            size(found.written_bytes), whole_in_words(found))  # fmt: skip
 
 
 def whole_in_words(made: Manifest) -> str:
@@ -316,7 +346,8 @@ def restore(
 ) -> None:  # fmt: skip
     """Make a data directory of a backup. No broker is needed, and none may run in it."""
     at_ms = time_ms(to) if to else None
-    manifest = target.manifest(chosen) if chosen else target.newest(at_ms)
+    tell = ends_test if is_test else told_damaged
+    manifest = target.manifest(chosen) if chosen else target.newest(at_ms, tell)
     if is_test:
         told = click.get_current_context().get_parameter_source("admin")
         brokers = [] if told is ParameterSource.DEFAULT else [BrokerSource(access.rest)]
@@ -331,6 +362,15 @@ def restore(
     else:
         found = restored(target, manifest, data_dir, topics)
     put_restored(found, data_dir, is_test, as_json)
+
+
+def told_damaged(what: str) -> None:
+    click.echo(f"an older backup is restored, for a newer one cannot be: {what}", err=True)
+
+
+def ends_test(what: str) -> None:
+    """That an older one can be restored is no answer."""
+    raise ObjectDamaged(what)
 
 
 def restored(

@@ -105,7 +105,9 @@ class ConsumerConfig(FetchConfig):
         "reports the release earlier.",
         minimum=1,
     )
-    refetch_backoff_ms: int = setting(200, "Pause after a failure of a broker.", minimum=1)
+    refetch_backoff_ms: int = setting(
+        200, "Pause after a failure of a broker, or of one of its partitions.", minimum=1
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -2,11 +2,13 @@
 
 It fetches a partition while its stream has space; a slow stream delays no other. After a failure
 the broker gets a pause and a retry: the rebalance decides whether its partitions are still ours.
+What fails for one partition gives a pause to that one, and the others are fetched.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 from appliance.client import fetch
@@ -49,6 +51,7 @@ class Fetcher:
         self._on_moved = on_moved
         self._claims: list[Claim] = []  # replaced, never changed: shared with the connector
         self._first: Claim | None = None  # it got nothing last time because others took the space
+        self._paused: dict[Claim, ApplianceError] = {}  # in the present round
         self._wake = threading.Event()
         self._is_closing = threading.Event()
         self._connection: Connection | None = None
@@ -82,7 +85,7 @@ class Fetcher:
         while not self._is_closing.is_set():
             self._wake.clear()
             try:
-                has_worked = self._round()
+                patience_s = self._round()
             except (BrokerUnavailable, BrokerRefused, CommitFailed) as error:
                 self._leave_alone(error)
             except (AccessFailed, ConfigInvalid) as error:
@@ -95,8 +98,7 @@ class Fetcher:
                 for claim in self._claims:
                     self._tell(claim, error)
             else:
-                if not has_worked:
-                    self._wake.wait(LOOK_S)
+                self._wake.wait(patience_s)
         self._disconnect()
 
     def _leave_alone(self, error: ApplianceError) -> None:
@@ -141,23 +143,56 @@ class Fetcher:
             self._connection = self.cluster.connect(self.broker)
         return self._connection
 
-    def _round(self) -> bool:
-        """Returns whether there was work."""
-        due = [claim for claim in self._claims if claim.can_take]
-        for claim in due:
-            if claim.offset is None:
-                try:
-                    self._begin(claim)
-                except BrokerRefused as refusal:
-                    self._refused(claim, refusal)
-        due = [claim for claim in due if claim.offset is not None]
-        if not due:
-            return False
+    def _round(self) -> float:
+        """Returns for how long there is nothing to do, unless somebody wakes us."""
+        now, self._paused = time.monotonic(), {}
+        ready = [claim for claim in self._claims if claim.can_take]
+        self._begin_each([each for each in ready if each.offset is None and each.retry_at <= now])
+        due = [each for each in ready if each.offset is not None and each.retry_at <= now]
+        if due:
+            self._fetch(self._in_turn(due))
+        self._look_after_paused()
+        if due:
+            return 0.0
+        pauses = [each.retry_at - time.monotonic() for each in ready if each.retry_at > now]
+        return max(0.0, min([LOOK_S, *pauses]))
+
+    def _in_turn(self, due: list[Claim]) -> list[Claim]:
         if self._first in due:
             due.remove(self._first)
             due.insert(0, self._first)
-        self._fetch(due)
-        return True
+        return due
+
+    def _pause(self, claim: Claim, error: ApplianceError) -> None:
+        claim.retry_at = time.monotonic() + self.config.refetch_backoff_ms / 1000
+        self._paused[claim] = error
+
+    def _look_after_paused(self) -> None:
+        if not self._paused or self._is_closing.is_set():
+            return
+        claim, error = next(iter(self._paused.items()))
+        log.warning(
+            "partitions failed: they pause",
+            broker=self.broker,
+            count=len(self._paused),
+            first=claim.of,
+            error=error,
+            for_ms=self.config.refetch_backoff_ms,
+        )
+        self._ask_who_leads(
+            {each.of.topic for each in self._paused if each.of.partition.broker == NO_BROKER}
+        )
+
+    def _begin_each(self, claims: list[Claim]) -> None:
+        """First those that have failed least recently."""
+        for claim in sorted(claims, key=lambda each: each.retry_at):
+            try:
+                self._begin(claim)
+            except BrokerRefused as refusal:
+                self._refused(claim, refusal)
+            except (BrokerUnavailable, CommitFailed) as error:
+                self._pause(claim, error)
+                return  # another one might wait as long in vain: now those that have begun
 
     def _begin(self, claim: Claim) -> None:
         """Gets the id first, so that a topic created later cannot answer the fetch."""
@@ -173,13 +208,19 @@ class Fetcher:
             claim.begin(offset)
 
     def _begin_at_first(self, claim: Claim, refusal: TopicMadeAnew) -> None:
-        """The id of the new topic."""
-        claim.topic_id = refusal.now
+        try:
+            self._begin_new_topic(claim, refusal)
+        except (BrokerRefused, BrokerUnavailable, CommitFailed) as error:
+            self._pause(claim, error)
+
+    def _begin_new_topic(self, claim: Claim, refusal: TopicMadeAnew) -> None:
+        """The id of the new topic. Until all is done the claim keeps that of the old one: with the
+        new id its old offset would be read."""
         offset = ask_offset(self._connected(), self.config, claim.of, EARLIEST)
         assert offset is not None
         log.warning("begins", partition=claim.of, offset=offset, because=refusal)
-        self.storage.begin(claim.of, claim.topic_id, offset)
-        claim.committed = offset
+        self.storage.begin(claim.of, refusal.now, offset)
+        claim.topic_id, claim.committed = refusal.now, offset
         claim.begin(offset)
 
     def _reset_to(self, claim: Claim, why: str) -> int | None:
@@ -203,22 +244,29 @@ class Fetcher:
             if claim.is_over:
                 pass
             elif isinstance(part, BrokerRefused):
-                why = fetch.explained(self.cluster, self.broker, asked, part)
-                self._take(claim, why, is_first)
+                self._take_refusal(claim, asked, part)
             else:
                 self._take(claim, part, is_first)
             is_first = False
 
-    def _take(self, claim: Claim, part: Fetched | BrokerRefused, is_first: bool) -> None:
-        if isinstance(part, OffsetOutOfRange):
-            self._begin_again(claim, part)
-        elif isinstance(part, BrokerRefused):
-            self._refused(claim, part)
-        else:
-            try:
-                self._put(claim, part, is_first)
-            except ApplianceError as error:  # a broken batch stops only its partition
-                self._tell(claim, error)
+    def _take(self, claim: Claim, part: Fetched, is_first: bool) -> None:
+        try:
+            self._put(claim, part, is_first)
+        except ApplianceError as error:  # a broken batch stops only its partition
+            self._tell(claim, error)
+
+    def _take_refusal(self, claim: Claim, asked: Wanted, refusal: BrokerRefused) -> None:
+        try:
+            if isinstance(refusal, OffsetOutOfRange):
+                self._begin_again(claim, refusal)
+                return
+            refusal = fetch.explained(self.cluster, self.broker, asked, refusal)
+        except BrokerRefused as error:
+            refusal = error
+        except BrokerUnavailable as error:
+            self._pause(claim, error)
+            return
+        self._refused(claim, refusal)
 
     def _refused(self, claim: Claim, refusal: BrokerRefused) -> None:
         if isinstance(refusal, TopicMadeAnew) and self.config.topic_made_anew == SMALLEST:
@@ -227,7 +275,7 @@ class Fetcher:
             if claim.is_drained or not has_begun:
                 self._begin_at_first(claim, refusal)
         elif refusal.retriable:
-            raise refusal
+            self._pause(claim, refusal)
         else:
             claim.is_of_old_topic = isinstance(refusal, TopicMadeAnew)
             self._tell(claim, refusal)

@@ -27,6 +27,7 @@ class Claim:
         self.is_of_old_topic = False  # a new topic has its name: no commits
         self.size = size  # of the next fetch
         self.progress = ConsumerPosition(-1)
+        self.retry_at = 0.0  # by time.monotonic: before, nothing is asked for it
         self.has_failed = False  # the stream has the error; fetching ended
         self.is_out_of_range = False  # to be reset after all fetched messages are read
         self.has_lost_session = False  # another consumer may own the partition and have committed

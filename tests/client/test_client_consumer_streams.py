@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,15 @@ import pytest
 from confluent_kafka import Producer
 from kazoo.client import KazooClient
 
-from appliance.client import fetcher
-from appliance.client.consumer_config import ConsumerConfig
+from appliance.client import fetch, fetcher
+from appliance.client.broker_partition import BrokerPartition
+from appliance.client.consumer_config import ConsumerConfig, FetchConfig
 from appliance.client.consumer_connector import ConsumerConnector
-from appliance.client.errors import ConfigInvalid
+from appliance.client.errors import BrokerRefused, ConfigInvalid, TopicMadeAnew
+from appliance.client.fetch import Wanted
+from appliance.client.range_assignor import TopicPartition
+from appliance.client.stream import Claim
+from appliance.protocol import ErrorCode
 from appliance.record._record_reader import Message
 from appliance.testing import running_broker
 from appliance.zookeeper.server import ZooKeeperServer
@@ -93,6 +100,87 @@ def test_streams_end_with_the_connector(site: Site) -> None:
         thread.join(DEADLINE_S)
         assert not thread.is_alive()
     connector.shutdown()  # once more is no fault
+
+
+# A partition that fails
+
+
+class Failing:
+    """A disk of the broker that holds partition 0, until it is mended."""
+
+    def __init__(self, at: pytest.MonkeyPatch) -> None:
+        self.times, self.is_mended = 0, False
+        self._of_answer, self._ask_offset = fetch.of_answer, fetcher.ask_offset
+        self._at = at
+
+    def _refusal(self, of: TopicPartition) -> BrokerRefused | None:
+        if of.partition.partition or self.is_mended:
+            return None
+        self.times += 1
+        return BrokerRefused(ErrorCode.KAFKA_STORAGE_ERROR, f"{of}").at(of)
+
+    def fetches(self) -> None:
+        def of_answer(config: FetchConfig, wanted: Wanted, part: Any) -> Any:
+            return self._refusal(wanted.of) or self._of_answer(config, wanted, part)
+
+        self._at.setattr(fetch, "of_answer", of_answer)
+
+    def offsets(self) -> None:
+        def ask_offset(connection: Any, config: FetchConfig, of: TopicPartition, time: int) -> Any:
+            if refusal := self._refusal(of):
+                raise refusal
+            return self._ask_offset(connection, config, of, time)
+
+        self._at.setattr(fetcher, "ask_offset", ask_offset)
+
+
+@pytest.mark.parametrize("asked", [Failing.fetches, Failing.offsets])
+def test_a_partition_that_its_broker_refuses_holds_up_no_other(
+    site: Site, monkeypatch: pytest.MonkeyPatch, asked: Callable[[Failing], None]
+) -> None:
+    failing = Failing(monkeypatch)
+    asked(failing)
+    for partition in range(4):
+        site.produce("t", partition, partition)
+    connector, stream = site.reader(refetch_backoff_ms=1, consumer_timeout_ms=10_000)
+    with connector:
+        assert sorted(take(stream, 3)) == [1, 2, 3]
+        eventually(lambda: failing.times > 2)
+        site.produce("t", 3, 4)
+        assert take(stream, 1) == [4]
+        failing.is_mended = True
+        assert take(stream, 1) == [0]
+
+
+def test_an_offset_that_nobody_can_read_holds_up_no_other_partition(site: Site) -> None:
+    site.look.create("/consumers/g/offsets/t/1-0", b"none", makepath=True)
+    for partition in range(4):
+        site.produce("t", partition, partition)
+    connector, stream = site.reader(refetch_backoff_ms=1, consumer_timeout_ms=10_000)
+    with connector:
+        assert sorted(take(stream, 3)) == [1, 2, 3]
+        site.look.set("/consumers/g/offsets/t/1-0", b"0")
+        assert take(stream, 1) == [0]
+
+
+def test_a_partition_is_of_its_old_topic_until_the_new_one_has_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With the id of the new one it would be read on at the offset of the old one."""
+    of, was, now = TopicPartition("t", BrokerPartition(1, 0)), uuid.uuid4(), uuid.uuid4()
+    config = ConsumerConfig(zk_connect="a:1", group_id="g", topic_made_anew="smallest")
+    nobody: Any = None
+    begun = fetcher.Fetcher(1, nobody, config, nobody, lambda: None)
+    monkeypatch.setattr(begun, "_connected", lambda: None)
+    Failing(monkeypatch).offsets()
+    claim = Claim(of, nobody, 1024)
+    claim.topic_id = was
+    claim.begin(3)
+    begun._refused(claim, TopicMadeAnew(of, 3, was, now))
+    assert (claim.topic_id, claim.offset) == (was, 3)
+    assert claim in begun._paused
+    begun.stop()
+    begun.join(DEADLINE_S)
 
 
 # Brokers

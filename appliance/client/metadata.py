@@ -74,6 +74,7 @@ class Metadata:
         self._clusters: dict[str, Known] = {}
         self._cluster_of: dict[Address, str] = {}
         self._connections: dict[Address, Connection] = {}
+        self._asked_again_at: dict[str, float] = {}  # by topic, whether or not somebody answered
         self._asking = threading.RLock()  # held while a request waits for its response
         self._is_closed = False
 
@@ -149,6 +150,8 @@ class Metadata:
             if known and self._is_fresh(known) and known.leaders.get(partition, NO_BROKER) >= 0:
                 return known.leaders[partition]
         leaders = self.leaders(topic)
+        if leaders.get(partition, NO_BROKER) == NO_BROKER and self._ask_again(topic):
+            leaders = self.leaders(topic)
         if partition not in leaders:
             names = ", ".join(map(str, leaders))
             why = f"{topic}: no partition {partition}, there are {names}"
@@ -183,6 +186,17 @@ class Metadata:
             raise BrokerRefused(row.error_code, f"topic {topic!r}").at(topic=topic, broker=address)
         id_: UUID = row.topic_id
         return None if id_ == NO_ID else id_
+
+    def _ask_again(self, topic: str) -> bool:
+        """An election takes moments, and partitions are added at any time. Whoever waits for it
+        asks often, so only once in FRESH_S a request is made of it."""
+        now = time.monotonic()
+        _, age_s = self._known(topic)
+        if min(age_s, now - self._asked_again_at.get(topic, float("-inf"))) <= FRESH_S:
+            return False
+        self._refresh_if_possible(topic)
+        self._asked_again_at[topic] = time.monotonic()
+        return True
 
     def _refresh_if_possible(self, topic: str) -> None:
         try:

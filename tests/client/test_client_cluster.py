@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from appliance.client.broker_partition import BrokerPartition
+from appliance.client import metadata
+from appliance.client.broker_partition import NO_BROKER, BrokerPartition
 from appliance.client.cluster import Cluster
 from appliance.client.config import ClientConfig
 from appliance.client.connection import Address
@@ -24,7 +25,7 @@ from appliance.client.errors import (
     PartitionUnknown,
     TopicUnknown,
 )
-from appliance.client.metadata import is_replicated
+from appliance.client.metadata import Metadata, is_replicated
 from appliance.client.zookeeper import RegistrationInvalid, address_in
 from appliance.protocol.messages.metadata import API as METADATA
 from appliance.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -137,6 +138,67 @@ def test_a_partition_with_replicas_elsewhere_is_of_a_replicated_cluster() -> Non
     assert not is_replicated(answer)
     row.replica_nodes = [1, 2]
     assert is_replicated(answer)
+
+
+class Elected(Metadata):
+    """Of a cluster without sockets: broker 1 is away at first, and its partition has no leader."""
+
+    def __init__(self) -> None:
+        self.requests, self.partitions, self.is_back, self.is_away = 0, 1, False, False
+        super().__init__(ClientConfig(broker_list="b:2"), lambda: [Address("b", 2)])
+
+    def ask(self, address: Address, api: Any, request: Any) -> MetadataResponse:
+        self.requests += 1
+        if self.is_away:
+            raise BrokerUnavailable("away")
+        brokers = {2: "b", 3: "c"} | ({1: "a"} if self.is_back else {})
+        leader = 1 if self.is_back else NO_BROKER
+        rows = [
+            MetadataResponse.MetadataResponsePartition(0, number, leader)
+            for number in range(self.partitions)
+        ]
+        return MetadataResponse(
+            brokers=[
+                MetadataResponse.MetadataResponseBroker(number, host, number)
+                for number, host in brokers.items()
+            ],
+            topics=[MetadataResponse.MetadataResponseTopic(name="t", partitions=rows)],
+        )
+
+
+def test_who_has_no_leader_is_asked_for_again_before_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata, "FRESH_S", 0.05)
+    known, partition = Elected(), BrokerPartition(NO_BROKER, 0)
+
+    def leader(of: BrokerPartition) -> int:
+        with suppress(PartitionUnknown):
+            return known.leader("t", of)
+        return NO_BROKER
+
+    with pytest.raises(PartitionUnknown, match="t partition 0 has no leader now"):
+        known.leader("t", partition)
+    known.is_back = True
+    eventually(lambda: leader(partition) == 1)
+    with pytest.raises(PartitionUnknown, match="no partition 1, there are 0"):
+        known.leader("t", BrokerPartition(NO_BROKER, 1))
+    known.partitions = 2
+    eventually(lambda: leader(BrokerPartition(NO_BROKER, 1)) == 1)
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_whoever_waits_for_a_leader_makes_few_requests(
+    is_away: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata, "FRESH_S", 60.0)
+    known = Elected()
+    known.leaders("t")
+    (answer,) = known._parts("t")
+    answer.asked_at -= 2 * metadata.FRESH_S
+    known.is_away, known.requests = is_away, 0
+    for _ in range(100):
+        with pytest.raises(PartitionUnknown, match="has no leader now"):
+            known.leader("t", BrokerPartition(NO_BROKER, 0))
+    assert known.requests == (2 if is_away else 1), "one of each broker that may answer"
 
 
 def test_names_of_partitions_are_read_as_they_are_written() -> None:

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from uuid import UUID
 
 from appliance.client import fetch
@@ -30,6 +30,7 @@ from appliance.client.errors import (
     PartitionUnknown,
 )
 from appliance.client.fetch import Fetched, Wanted
+from appliance.client.moved_leaders import followed, may_have_moved, moved
 from appliance.client.offsets_before import EARLIEST, LATEST, ask_offset, spread
 from appliance.client.range_assignor import TopicPartition
 from appliance.record import arrow
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["EARLIEST", "LATEST", "FetchRequest", "MessageSet", "SimpleConsumer"]
+
+T = TypeVar("T")
 
 
 class FetchRequest(NamedTuple):
@@ -146,13 +149,11 @@ class SimpleConsumer:
         `time`; the others are evenly spread down to the first existing one."""
         of = self._find(topic, partition)
         self._topic_id(of)  # first, so that a fetch notices a topic that is created later
-        connection = self._connection(self.cluster.leader(*of))
-        last = ask_offset(connection, self.config, of, time)
-        if last is None:  # no record is as new
-            last = ask_offset(connection, self.config, of, LATEST)
-        first = ask_offset(connection, self.config, of, EARLIEST)
-        assert last is not None
-        assert first is not None
+
+        def ask(leader: int) -> tuple[int, int]:
+            return self._tried(leader, lambda: self._first_and_last(leader, of, time))
+
+        first, last = followed(self.cluster, of, ask)
         return spread(first, max(first, last), count)
 
     def begin_anew(self, topic: str) -> None:
@@ -171,7 +172,9 @@ class SimpleConsumer:
     def _topic_id(self, of: TopicPartition) -> UUID | None:
         key = of.topic, of.partition.broker
         if key not in self._topic_ids:
-            self._topic_ids[key] = self.cluster.topic_id(self.cluster.leader(*of), of.topic)
+            self._topic_ids[key] = followed(
+                self.cluster, of, lambda leader: self.cluster.topic_id(leader, of.topic)
+            )
         return self._topic_ids[key]
 
     def _find(self, topic: str, partition: BrokerPartition | int) -> TopicPartition:
@@ -234,26 +237,71 @@ class SimpleConsumer:
             self._ahead[broker] = wanted
 
     def _ask(self, wanted: list[Wanted], room: Room = bytearray) -> list[Fetched | BrokerRefused]:
-        """Reads from one broker. Retries once, because the broker may have closed an idle
-        connection."""
-        broker = self.cluster.leader(*wanted[0].of)
+        """Reads from one broker; what has moved from there, from its new leader."""
+        leader = self.cluster.leader(*wanted[0].of)
+        parts: list[Fetched | BrokerRefused | BrokerUnavailable]
+        try:
+            parts = [*self._ask_leader(leader, wanted, room)]
+        except BrokerUnavailable as error:
+            parts = [error] * len(wanted)
+        self._follow(wanted, parts, room)
+        for each in parts:
+            if isinstance(each, BrokerUnavailable):
+                raise each
+        return [each for each in parts if not isinstance(each, BrokerUnavailable)]
+
+    def _follow(
+        self,
+        wanted: list[Wanted],
+        parts: list[Fetched | BrokerRefused | BrokerUnavailable],
+        room: Room,
+    ) -> None:
+        """Replaces the errors of what has another leader by that one's answers."""
+        both = zip(wanted, parts, strict=True)
+        lost = {each.of: i for i, (each, part) in enumerate(both) if may_have_moved(each.of, part)}
+        again: dict[int, list[int]] = {}
+        for of, leader in moved(self.cluster, lost).items():
+            again.setdefault(leader, []).append(lost[of])
+        for leader, indices in again.items():
+            found = self._ask_leader(leader, [wanted[i] for i in indices], room)
+            for index, part in zip(indices, found, strict=True):
+                parts[index] = part
+
+    def _ask_leader(
+        self, leader: int, wanted: list[Wanted], room: Room
+    ) -> list[Fetched | BrokerRefused]:
+        def ask() -> list[Fetched | BrokerRefused]:
+            connection = self._connection(leader, wanted)
+            if not connection.in_flight:
+                fetch.send(connection, self.config, wanted, self.config.fetch_wait_max_ms)
+            return fetch.receive(connection, self.config, wanted, room)
+
+        return [
+            fetch.explained(self.cluster, leader, each, part)
+            if isinstance(part, BrokerRefused)
+            else part
+            for each, part in zip(wanted, self._tried(leader, ask), strict=True)
+        ]
+
+    def _first_and_last(self, leader: int, of: TopicPartition, time: int) -> tuple[int, int]:
+        connection = self._connection(leader)
+        last = ask_offset(connection, self.config, of, time)
+        if last is None:  # no record is as new
+            last = ask_offset(connection, self.config, of, LATEST)
+        first = ask_offset(connection, self.config, of, EARLIEST)
+        assert last is not None
+        assert first is not None
+        return first, last
+
+    def _tried(self, broker: int, ask: Callable[[], T]) -> T:
+        """Retries once, because the broker may have closed an idle connection."""
         was_used = broker in self._connections
-        for may_fail in (was_used, False):
-            try:
-                connection = self._connection(broker, wanted)
-                if not connection.in_flight:
-                    fetch.send(connection, self.config, wanted, self.config.fetch_wait_max_ms)
-                parts = fetch.receive(connection, self.config, wanted, room)
-                return [
-                    fetch.explained(self.cluster, broker, each, part)
-                    if isinstance(part, BrokerRefused)
-                    else part
-                    for each, part in zip(wanted, parts, strict=True)
-                ]
-            except ConnectionLost:
-                if not may_fail:
-                    raise
-        raise AssertionError("the second try returns or raises")
+        try:
+            return ask()
+        except ConnectionLost:
+            if not was_used:
+                raise
+        return ask()
 
     def _room(self, size: int) -> memoryview:
         """A buffer for a response that is copied before the next one arrives."""

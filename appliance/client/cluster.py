@@ -76,9 +76,24 @@ class Cluster:
     def partitions(self, topic: str, may_create: bool = False) -> tuple[BrokerPartition, ...]:
         """All partitions of a topic, grouped by broker. TopicUnknown if there are none."""
         registered = self._registered(topic, may_create)
-        return (
-            tuple(self._metadata.leaders(topic, may_create)) if registered is None else registered
-        )
+        if registered is not None:
+            return registered
+        return self._counted(topic, tuple(self._metadata.leaders(topic, may_create)))
+
+    def _counted(
+        self, topic: str, told: tuple[BrokerPartition, ...]
+    ) -> tuple[BrokerPartition, ...]:
+        """What brokers tell may be old, and each client asks at another time. All clients that see
+        the topic's node in ZooKeeper count the same partitions, whose names are as in `told`."""
+        numbers = self._registry.numbers(topic) if self._registry else frozenset()
+        homes = {each.broker for each in told}
+        if not numbers or len(homes) > 1:
+            return told
+        return tuple(BrokerPartition(home, n) for home in homes for n in sorted(numbers))
+
+    def is_to_come(self, topic: str) -> bool:
+        """Whether ZooKeeper has a topic of which only brokers can tell, and may not have heard."""
+        return self._registry is not None and self._registry.partitions(topic) is None
 
     def _registered(self, topic: str, may_create: bool) -> tuple[BrokerPartition, ...] | None:
         """None if ZooKeeper has no count."""

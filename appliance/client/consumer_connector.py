@@ -283,13 +283,13 @@ class ConsumerConnector:
             self._forget_session()
             self.nodes.register(self._wanted)
             self._session = identity[0]
-        table = self._table()
+        table, is_complete = self._table()
         ours = {of: stream for of, stream in table.items() if stream.consumer == self.id}
         self._let_go([of for of, claim in self._claims.items() if ours.get(of) != claim.stream.id])
         missing = [of for of, stream in ours.items() if not self._has_claimed(of, stream)]
         has_placed_all = self._place()
         self.rounds += 1
-        return has_placed_all and not missing
+        return is_complete and has_placed_all and not missing
 
     def _forget_session(self) -> None:
         for claim in self._claims.values():
@@ -297,21 +297,22 @@ class ConsumerConnector:
         self._drop([*self._claims])
         self._owed.clear()
 
-    def _table(self) -> Table:
-        """The table of all our topics for the whole group."""
+    def _table(self) -> tuple[Table, bool]:
+        """The table of all our topics for the whole group, and whether it has all of them."""
         assert self._wanted
         group = self.nodes.members(self._on_node)
         if self.id not in group:  # somebody has removed our node
             self.nodes.register(self._wanted)
             group = self.nodes.members(self._on_node)
         topics = self._wanted.streams(self.cluster.topics())
-        partitions = {}
+        partitions, is_complete = {}, True
         for topic in topics:
             try:
                 partitions[topic] = self.cluster.partitions(topic)
-            except TopicUnknown:  # deleted meanwhile, which wakes us
-                continue
-        return assign(partitions, {name: each.streams(topics) for name, each in group.items()})
+            except TopicUnknown:  # deleted meanwhile, which wakes us; or made, which does not
+                is_complete = is_complete and not self.cluster.is_to_come(topic)
+        streams = {name: each.streams(topics) for name, each in group.items()}
+        return assign(partitions, streams), is_complete
 
     def _drop(self, gone: Iterable[TopicPartition]) -> list[Claim]:
         """Stops the delivery and the fetching of these partitions."""

@@ -46,6 +46,9 @@ class RegistrationInvalid(BrokerUnavailable):
 
 
 Counts = Mapping[int, int]  # number of partitions by broker id
+# Of a topic in the later format its partitions; whose they are is known to the brokers. Without
+# any the node has none that we can read, and the brokers count them.
+Numbers = frozenset[int]
 
 
 class Registry:
@@ -53,8 +56,7 @@ class Registry:
         self.config, self._changed = config, changed
         self.brokers: dict[int, Address] = {}
         self.topics: list[str] = []
-        # of used topics; None: the topic is in the later format, and the brokers know it
-        self._counts: dict[str, Counts | None] = {}
+        self._counts: dict[str, Counts | Numbers] = {}  # of used topics
         self._reading = threading.Lock()  # a slow read must not overwrite a later one
         self._lock = threading.Condition()  # guards the fields below, and wakes waiting threads
         self._due: set[str] = {IDS, TOPICS}
@@ -95,14 +97,21 @@ class Registry:
         if topic not in self._counts:
             self._read([f"{TOPICS}/{topic}"])
         counts = self._counts[topic]
-        if counts is None:
+        if isinstance(counts, frozenset):
             return None
         alive = sorted(counts.keys() & self.brokers.keys())
         return tuple(BrokerPartition(each, n) for each in alive for n in range(counts[each]))
 
+    def numbers(self, topic: str) -> Numbers:
+        """Those of a topic in the later format."""
+        counts = self._counts.get(topic)
+        return counts if isinstance(counts, frozenset) else frozenset()
+
     def has(self, topic: str, partition: BrokerPartition) -> bool:
-        """Whether it is registered, by the last read."""
-        counts = self._counts.get(topic) or {}
+        """Whether it is registered with its broker, by the last read."""
+        counts = self._counts.get(topic)
+        if not isinstance(counts, dict):
+            return False
         is_alive = partition.broker in self.brokers
         return is_alive and 0 <= partition.partition < counts.get(partition.broker, 0)
 
@@ -112,7 +121,7 @@ class Registry:
         with self._lock:
             while time.monotonic() < end:
                 counts = self._counts.get(topic, {})
-                if counts is None or wanted & self.brokers.keys() <= counts.keys():
+                if isinstance(counts, frozenset) or wanted & self.brokers.keys() <= counts.keys():
                     return
                 self._lock.wait(end - time.monotonic())
 
@@ -199,12 +208,12 @@ class Registry:
                 brokers[int(name)] = address_in(f"{IDS}/{name}", data, protocol)
         return brokers
 
-    def _read_topic(self, path: str) -> Counts | None:
+    def _read_topic(self, path: str) -> Counts | Numbers:
         data = self._data(path)
         if data is None:
             return {}
         if data.startswith(b"{"):
-            return None
+            return numbers_in(data)
         counts = {}
         for name in self._children(path):
             text = self._data(f"{path}/{name}")
@@ -255,6 +264,14 @@ def address_in_json(text: str, protocol: str) -> str:
         if protocols.get(name, name) == protocol:
             return address
     return f"{fields.get('host')}:{fields.get('port')}"
+
+
+def numbers_in(data: bytes) -> Numbers:
+    try:
+        named = json.loads(data).get("partitions")
+        return frozenset(int(each) for each in named if each.isdecimal())
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return frozenset()
 
 
 def count_in(path: str, data: bytes) -> int:

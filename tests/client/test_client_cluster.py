@@ -26,7 +26,7 @@ from appliance.client.errors import (
     TopicUnknown,
 )
 from appliance.client.metadata import Metadata, is_replicated
-from appliance.client.zookeeper import RegistrationInvalid, address_in
+from appliance.client.zookeeper import RegistrationInvalid, address_in, numbers_in
 from appliance.protocol.messages.metadata import API as METADATA
 from appliance.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from appliance.testing import RunningBroker, running_broker
@@ -320,6 +320,46 @@ def test_the_later_form_names_brokers_and_these_are_asked(root: str, tmp_path: P
         assert cluster.brokers() == {4: Address.parse(broker.bootstrap)}
         assert names(cluster.partitions("t")) == ["4-0", "4-1"]
         assert cluster.leader("t", BrokerPartition(4, 1)) == 4
+
+
+def test_in_the_later_form_zookeeper_counts_the_partitions(
+    root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker may not have heard of new ones yet, and then not know who leads them."""
+    settings = registered(root, 4, **{"zookeeper.format": "json"})
+    with running_broker(tmp_path, settings) as broker, watching(root) as cluster:
+        create(broker, "t", 1)
+        eventually(lambda: known(cluster, "t") == ["4-0"])
+        calls: list[int] = []
+        cluster.watch(lambda: calls.append(1))
+        with monkeypatch.context() as at:
+            at.setattr(cluster._metadata, "refresh", lambda *_: None)
+            admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+            admin.create_partitions([NewPartitions("t", 3)])["t"].result(DEADLINE_S)
+            eventually(lambda: known(cluster, "t") == ["4-0", "4-1", "4-2"])
+            assert calls
+            with pytest.raises(PartitionUnknown, match="no partition 4-2, there are 4-0"):
+                cluster.leader("t", BrokerPartition(4, 2))
+        cluster.refresh("t")
+        assert cluster.leader("t", BrokerPartition(4, 2)) == 4
+
+
+@pytest.mark.parametrize(
+    ("data", "numbers"),
+    [
+        (b'{"version":1,"partitions":{"1":[2],"0":[1,2]}}', {0, 1}),
+        (b'{"partitions":{"0":[1],"x":[1]}}', {0}),
+        (b'{"partitions":[0,1]}', set()),
+        (b'{"partitions":null}', set()),
+        (b'{"partitions":{"%s":[1]}}' % (b"9" * 5000), set()),
+        (b'{"version":1}', set()),
+        (b'{"a":' * 100_000, set()),
+        (b"{", set()),
+    ],
+    ids=["two", "another name", "a list", "null", "a long number", "none", "deep", "cut"],
+)
+def test_partitions_in_a_topics_node_are_read(data: bytes, numbers: set[int]) -> None:
+    assert numbers_in(data) == numbers
 
 
 def test_a_zookeeper_that_does_not_answer_is_an_error() -> None:

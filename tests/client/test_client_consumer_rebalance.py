@@ -7,14 +7,21 @@ import json
 import re
 import threading
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions
 
 from appliance.client.broker_partition import BrokerPartition
+from appliance.client.consumer_config import ConsumerConfig
 from appliance.client.consumer_connector import ConsumerConnector
+from appliance.client.errors import TopicUnknown
 from appliance.client.range_assignor import assign
+from appliance.zookeeper.server import ZooKeeperServer
 from tests.support.consumer_site import Site, owned, session_of, take, until_quiet
+from tests.support.embedded_cluster import EmbeddedCluster, embedded_cluster
 from tests.support.zookeeper import DEADLINE_S, eventually
 
 
@@ -137,6 +144,60 @@ def test_new_partitions_are_read(site: Site) -> None:
         eventually(lambda: len(connector.owned) == 6)
         site.produce("t", 5, 1)
         assert take(stream, 1) == [1]
+
+
+@pytest.fixture
+def cluster(server: ZooKeeperServer, tmp_path: Path) -> Iterator[EmbeddedCluster]:
+    """Its nodes have the later format: partitions of a topic in one, and no counts."""
+    with embedded_cluster(server, f"/{tmp_path.name}", tmp_path / "cluster") as cluster:
+        cluster.logs_in = False  # the consumers have no login, and write to its path
+        for node in (1, 2):
+            cluster.start(node)
+        admins = [cluster.admin(node) for node in (1, 2)]
+        # of a cluster of one the names would be others
+        eventually(
+            lambda: all(len(each.list_topics(timeout=DEADLINE_S).brokers) == 2 for each in admins)
+        )
+        yield cluster
+
+
+def member(cluster: EmbeddedCluster, name: str) -> ConsumerConnector:
+    config = ConsumerConfig(zk_connect=cluster.zookeeper, group_id="g", consumer_id=name)
+    return ConsumerConnector(config)
+
+
+def test_new_partitions_of_a_clusters_topic_are_read(cluster: EmbeddedCluster) -> None:
+    cluster.create(1, "t")
+    with member(cluster, "a") as one, member(cluster, "b") as other:
+        streams = [each.create_message_streams({"t": 1})["t"][0] for each in (one, other)]
+        eventually(lambda: owned(one) == ["t/0"])
+        admin = cluster.admin(2)  # held: it answers while it lives
+        admin.create_partitions([NewPartitions("t", 4)])["t"].result(DEADLINE_S)
+        eventually(lambda: (owned(one), owned(other)) == (["t/0", "t/1"], ["t/2", "t/3"]))
+        producer = Producer({"bootstrap.servers": cluster.running[1].bootstrap})
+        for partition in range(4):
+            producer.produce("t", b"%d" % partition, partition=partition)
+        assert producer.flush(DEADLINE_S) == 0
+        assert [sorted(take(each, 2)) for each in streams] == [[0, 1], [2, 3]]
+
+
+def test_a_clusters_topic_of_which_its_brokers_have_not_heard_is_asked_for_again(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with member(cluster, "a") as connector:
+        connector.create_message_streams({"t": 1})
+        metadata, asked = connector.cluster._metadata, [0]
+        leaders = metadata.leaders
+
+        def late(topic: str, may_create: bool = False) -> dict[BrokerPartition, int]:
+            asked[0] += 1
+            if asked[0] <= 3:
+                raise TopicUnknown("not yet")
+            return leaders(topic, may_create)
+
+        monkeypatch.setattr(metadata, "leaders", late)
+        cluster.create(1, "t")
+        eventually(lambda: owned(connector) == ["t/0"])
 
 
 def test_a_topic_that_comes_later_is_read(site: Site) -> None:

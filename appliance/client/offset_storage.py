@@ -104,12 +104,13 @@ class BrokerOffsets:
         row = OffsetFetchRequest.OffsetFetchRequestTopic(of.topic, [of.partition.partition])
         request = OffsetFetchRequest(group_id=self.config.group_id, topics=[row])
         answer = self._ask(of.partition.broker, OFFSET_FETCH, request, self.FETCH_LAST)
-        (part,) = [part for topic in answer.topics for part in topic.partitions]
-        code = answer.error_code or part.error_code
+        parts = [part for topic in answer.topics for part in topic.partitions]
+        code = answer.error_code or parts[0].error_code  # of the whole answer: it has no topics
         if code:
+            self._ask_who_coordinates(of.partition.broker)
             facts = f"offset of {of} in group {self.config.group_id}"
             raise BrokerRefused(code, facts).at(of)
-        found: int = part.committed_offset
+        found: int = parts[0].committed_offset
         return Position(None, self._topic_ids.get(of)) if found < 0 else Position(found, None)
 
     def begin(self, of: TopicPartition, topic_id: UUID | None, offset: int | None = None) -> None:
@@ -142,7 +143,7 @@ class BrokerOffsets:
         answer = self._ask(home, OFFSET_COMMIT, request, most)
         for each in answer.topics:
             for part in (part for part in each.partitions if part.error_code):
-                self._forget(home)
+                self._ask_who_coordinates(home)
                 raise self._refused(offsets, each.name, each.topic_id, part)
 
     def _refused(self, offsets: Offsets, name: str, id_: UUID, part: Any) -> BrokerRefused:
@@ -168,8 +169,12 @@ class BrokerOffsets:
                         raise
         raise AssertionError("the second try returns or raises")
 
+    def _ask_who_coordinates(self, home: int) -> None:
+        """Before the next request: after a refusal it may be another broker."""
+        with self._lock:
+            self._forget(home)
+
     def _forget(self, home: int) -> None:
-        """The coordinator may have moved."""
         connection = self._coordinators.pop(home, None)
         if connection:
             connection.close()

@@ -1,18 +1,23 @@
-"""A reader whose metadata is old: the leaders of partitions are others by now."""
+"""A reader whose metadata is old: the leaders of partitions are others by now, or the coordinator
+of its group."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 
 from appliance.client.broker_partition import NO_BROKER, BrokerPartition
-from appliance.client.connection import Address
-from appliance.client.consumer_config import FetchConfig
-from appliance.client.errors import BrokerRefused, BrokerUnavailable, NoBrokers
+from appliance.client.cluster import Cluster
+from appliance.client.connection import Address, Connection
+from appliance.client.consumer_config import ConsumerConfig, FetchConfig
+from appliance.client.errors import BrokerRefused, BrokerUnavailable, CommitFailed, NoBrokers
 from appliance.client.metadata import Known
+from appliance.client.offset_storage import BrokerOffsets
+from appliance.client.range_assignor import TopicPartition
 from appliance.client.simple_consumer import LATEST, FetchRequest, MessageSet, SimpleConsumer
 from appliance.zookeeper.server import ZooKeeperServer
 from loadtest.ports import lasting_port
@@ -144,3 +149,25 @@ def test_a_connection_that_the_broker_closed_is_made_again(client: SimpleConsume
         for each in client._connections.values():
             each.cut()
         assert read(client) == [COUNT, COUNT]
+
+
+def test_offsets_are_asked_for_at_the_next_coordinator(cluster: EmbeddedCluster) -> None:
+    addresses = [each.bootstrap for each in cluster.running.values()]
+    config = ConsumerConfig(broker_list=",".join(addresses), group_id="g", offsets_storage="kafka")
+    place = TopicPartition("t", ZERO)
+
+    def is_committed() -> bool:
+        with suppress(CommitFailed):  # the first time the topic of all offsets is made
+            offsets.commit({place: 2})
+            return True
+        return False
+
+    with Cluster(config) as brokers, closing(BrokerOffsets(brokers, config)) as offsets:
+        eventually(is_committed)
+        former = offsets._coordinators[NO_BROKER]
+        former.close()
+        (wrong,) = (each for each in addresses if each != str(former.address))
+        offsets._coordinators[NO_BROKER] = Connection(Address.parse(wrong), config)
+        with pytest.raises(BrokerRefused, match="offset of t/0 in group g: NOT_COORDINATOR"):
+            offsets.read(place)
+        assert offsets.read(place).offset == 2

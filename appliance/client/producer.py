@@ -72,13 +72,17 @@ class Producer:
         or QueueFull with the number of added records."""
         records = with_headers(records_of(topic, value, key), headers)
         self.router.check(records)
-        if self._is_closed:
-            raise ProducerClosed("this producer was closed")
+        self._check_open()
         if self._worker:
             self._worker.put(records)
             return []
         with self._lock:
+            self._check_open()  # it may have been closed while we waited for another thread
             return self._pipe.deliver(records)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ProducerClosed("this producer was closed")
 
     def flush(self) -> None:
         """Returns when all earlier records have an outcome."""

@@ -153,6 +153,33 @@ def test_threads_may_share_a_producer(appliance_broker: RunningBroker) -> None:
     assert Counter(found) == Counter(b"%d-%d" % (of, i) for of in range(4) for i in range(50))
 
 
+class Overtaken:
+    """A lock that is given to who closes the producer, before the one who waited first."""
+
+    def __init__(self, producer: Producer) -> None:
+        self.producer, self.is_overtaken, self.lock = producer, False, threading.Lock()
+
+    def __enter__(self) -> None:
+        if not self.is_overtaken:
+            self.is_overtaken = True
+            self.producer.close()
+        self.lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.release()
+
+
+def test_who_waits_to_send_is_told_that_the_producer_was_closed(
+    appliance_broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = Producer(config(appliance_broker, delivery_timeout_ms=500))
+    producer.send("t", b"one")
+    monkeypatch.setattr(producer, "_lock", Overtaken(producer))
+    with pytest.raises(ProducerClosed):
+        producer.send("t", b"late")
+    assert [each.value for each in consumed(appliance_broker.bootstrap, "t")] == [b"one"]
+
+
 def test_only_the_record_that_is_too_large_fails(appliance_broker: RunningBroker) -> None:
     values = [b"a", b"x" * 5000, b"b"]
     with (

@@ -172,15 +172,22 @@ class Registry:
     # any thread
 
     def _read(self, paths: Iterable[str]) -> None:
+        """Reads all of them, even if some are invalid."""
+        invalid: list[RegistrationInvalid] = []
         with self._reading:
             before = (self.brokers, self.topics, self._counts)
             for path in paths:
-                self._read_one(path)
+                try:
+                    self._read_one(path)
+                except RegistrationInvalid as error:
+                    invalid.append(error)
             has_changed = before != (self.brokers, self.topics, self._counts)
         with self._lock:
             self._lock.notify_all()
         if has_changed:
             self._changed()
+        if invalid:
+            raise invalid[0]
 
     def _read_one(self, path: str) -> None:
         if path == IDS:

@@ -26,7 +26,7 @@ from appliance.client.errors import (
     TopicUnknown,
 )
 from appliance.client.metadata import Metadata, is_replicated
-from appliance.client.zookeeper import RegistrationInvalid, address_in, numbers_in
+from appliance.client.zookeeper import TOPICS, RegistrationInvalid, address_in, numbers_in
 from appliance.protocol.messages.metadata import API as METADATA
 from appliance.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from appliance.testing import RunningBroker, running_broker
@@ -263,6 +263,22 @@ def test_brokers_and_topics_come_and_go(root: str, tmp_path: Path) -> None:
                 eventually(lambda: len(known(cluster, "t")) == 4)
             eventually(lambda: known(cluster, "t") == ["1-0", "1-1"])
         eventually(lambda: cluster.brokers() == {})
+
+
+def test_an_invalid_node_keeps_no_other_from_being_read(root: str, tmp_path: Path) -> None:
+    with running_broker(tmp_path, registered(root, 1)) as broker, watching(root) as cluster:
+        look = cluster.zookeeper
+        assert look
+        create(broker, "a", 1)
+        create(broker, "b", 1)
+        eventually(lambda: known(cluster, "a") == known(cluster, "b") == ["1-0"])
+        look.set("/brokers/topics/a/1", b"one")
+        eventually(lambda: f"{TOPICS}/a" in cluster._registry._due)  # type: ignore[union-attr]
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_partitions([NewPartitions("b", 2)])["b"].result(DEADLINE_S)
+        eventually(lambda: known(cluster, "b") == ["1-0", "1-1"])
+        look.set("/brokers/topics/a/1", b"3")
+        eventually(lambda: known(cluster, "a") == ["1-0", "1-1", "1-2"])
 
 
 def test_a_topic_is_made_at_every_registered_broker(root: str, tmp_path: Path) -> None:

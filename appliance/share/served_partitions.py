@@ -234,6 +234,7 @@ class Entries:
             for change, told in changes:
                 own.undo(change)
                 settle(told, error)
+            self._set_timer(entry)  # it may have rung meanwhile, and left them out
             if self._is_in_cluster and error.kafka_code in FENCED:
                 self.drop(entry.key, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             raise
@@ -252,7 +253,7 @@ class Entries:
                 return
             entry.timer.cancel()
         entry.timer, entry.due_ms = None, due_ms
-        if due_ms < NEVER_MS and not self._is_stopped:
+        if due_ms < NEVER_MS and not self._is_stopped and not entry.is_gone:
             left_s = max(0, due_ms - self._clock_ms()) / 1000
             entry.timer = asyncio.get_running_loop().call_later(left_s, self._expire, entry)
 

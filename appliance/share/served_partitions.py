@@ -191,9 +191,12 @@ class Entries:
         self, key: SharePartitionKey, code: ErrorCode = ErrorCode.FENCED_STATE_EPOCH
     ) -> None:
         """Who waits for it is told."""
-        entry = self._entries.get(key.group, {}).pop(key.topic_partition, None)
+        own = self._entries.get(key.group, {})
+        entry = own.pop(key.topic_partition, None)
         if entry is None:
             return
+        if not own:
+            del self._entries[key.group]
         entry.is_gone = True
         text = f"{key.owner} was reset or deleted meanwhile, or is led by another broker"
         entry.settle_with(ShareRefused(code, text))

@@ -1,4 +1,4 @@
-"""Locks of share partitions in service time out, whatever becomes of what was being written."""
+"""Share partitions in service: their locks time out, whatever becomes of what was being written."""
 
 from __future__ import annotations
 
@@ -104,5 +104,17 @@ def test_locks_time_out_after_an_acknowledgement_that_failed_late(log: Log) -> N
         assert store.own.partition.runs[0].state is RecordState.AVAILABLE
         entries.stop()
         await tasks.settled()
+
+    asyncio.run(run())
+
+
+def test_nothing_is_kept_of_a_group_of_which_nothing_is_in_service(log: Log) -> None:
+    async def run() -> None:
+        tasks = LoggedTasks(event_log.named("share"), "a share partition")
+        entries = Entries(OneTopic(log), SlowStore(), lambda: 0, tasks)
+        entries.in_service(KEY)
+        entries.drop(KEY)
+        entries.drop(KEY)
+        assert not entries._entries
 
     asyncio.run(run())

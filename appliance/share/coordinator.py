@@ -301,13 +301,14 @@ class ShareCoordinator:
         """Notes what is to come, does it, and notes what came of it."""
 
         async def change() -> None:
+            begun = _asked(partial(group.begin_change, during))  # raises if somebody was faster
             note: Note = _as_it_is
             try:
-                await _stored(partial(group.begin_change, during))
+                await _stored(begun)
                 await work()
                 note = after
             finally:
-                await _stored(partial(group.end_change, note))
+                await _stored(_asked(partial(group.end_change, note)))
 
         group.check_empty()
         await outcome(self._tasks.begin(change()))
@@ -388,9 +389,13 @@ async def _each(
     return {item: error for item, error in zip(ordered, errors, strict=True) if error}
 
 
-async def _stored(write: Callable[[Done], None]) -> None:
+def _asked(write: Callable[[Done], None]) -> asyncio.Future[ApplianceError | None]:
     done: asyncio.Future[ApplianceError | None] = asyncio.get_running_loop().create_future()
     write(done.set_result)
-    error = await done
+    return done
+
+
+async def _stored(asked: asyncio.Future[ApplianceError | None]) -> None:
+    error = await asked
     if error is not None:
         raise error

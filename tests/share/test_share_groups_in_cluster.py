@@ -3,6 +3,7 @@ This broker leads all that there is."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from appliance.broker.peers import Peers
 from appliance.broker.share_peers import SharePeers
 from appliance.groups.records import Partition
+from appliance.protocol import ErrorCode
 from appliance.protocol.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest
 from appliance.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
@@ -135,3 +137,37 @@ def test_groups_of_which_nobody_ever_read_are_forgotten(
     states, topic_id = one.broker.share_partitions.states, one.broker.topics["t"].id
     assert one.run(states.progress("gone", topic_id, 0)) is None
     assert one.run(states.progress("told", topic_id, 0)) is not None
+
+
+def test_who_was_too_slow_ends_no_change_of_another(
+    one: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two change where a group begins, and both found that nobody does."""
+    groups, topic_id = one.broker.share_groups, one.broker.topics["t"].id
+    states = one.broker.share_partitions.states
+
+    async def run() -> list[Any]:
+        begun, may_end = asyncio.Event(), asyncio.Event()
+        set_start_offset = states.set_start_offset
+
+        async def slow(*asked: Any) -> None:
+            begun.set()
+            await may_end.wait()
+            await set_start_offset(*asked)
+
+        monkeypatch.setattr(states, "set_start_offset", slow)
+        first = asyncio.create_task(groups.alter_offsets("g", {(topic_id, 0): 3}))
+        second = asyncio.create_task(groups.alter_offsets("g", {(topic_id, 0): 4}))
+        await asyncio.wait([second])
+        await begun.wait()
+        third = asyncio.create_task(groups.alter_offsets("g", {(topic_id, 0): 5}))
+        await asyncio.sleep(0)
+        may_end.set()
+        return await asyncio.gather(first, second, third, return_exceptions=True)
+
+    first, second, third = one.run(run())
+    assert first == {}
+    assert second.kafka_code == third.kafka_code == ErrorCode.NON_EMPTY_GROUP
+    progress = one.run(states.progress("g", topic_id, 0))
+    assert progress is not None
+    assert progress.start_offset == 3

@@ -316,7 +316,7 @@ class ShareCoordinator:
     def expire(self, group: ModernGroup) -> None:
         """An Empty group of which no member ever read, and no administrator said where it begins,
         is as if it had never been. Whoever reaches the port can make such groups."""
-        if not isinstance(group, ShareGroup) or not group.is_empty or not self._loading.is_loaded:
+        if not isinstance(group, ShareGroup) or not group.is_idle or not self._loading.is_loaded:
             return
         if self._is_in_cluster:
             let_go(self._tasks.begin(self._expire_in_cluster(group)))
@@ -335,7 +335,7 @@ class ShareCoordinator:
         state = group.shared
         places = state.initialized | state.initializing
         starts = await self._states.starts(group.id, places)
-        is_as_before = group.shared is state and group.is_empty and not group.is_dead
+        is_as_before = group.shared is state and group.is_idle and not group.is_dead
         has_begun = len(starts) < len(places) or any(each != NOT_BEGUN for each in starts.values())
         if is_as_before and not has_begun and not state.deleting:
             await outcome(self.delete(group.id))

@@ -210,6 +210,11 @@ class ShareGroup(PartitionsGroup):
         if not self._is_busy:
             self._answer_all()
 
+    @property
+    def is_idle(self) -> bool:
+        """Nobody is there, and nothing of it is being changed."""
+        return self.is_empty and not self._is_busy
+
     def check_empty(self) -> None:
         if self.members or self._is_busy:
             raise GroupRefused(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 from typing import Any
@@ -371,6 +372,35 @@ def expire(control: Control) -> None:
 
     control.run(run())
     control.run(control._settle())
+
+
+def test_a_group_that_is_being_changed_keeps_no_other_from_its_expiry(
+    control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("busy", "idle"):
+        Member(control, group=name).beat()
+        Member(control, group=name).beat(LEAVING)
+    control.run(control._settle())
+    states, groups = control.broker.share_partitions.states, control.broker.share_groups
+
+    async def run() -> None:
+        begun, may_end = asyncio.Event(), asyncio.Event()
+
+        async def slow(*asked: Any) -> None:
+            begun.set()
+            await may_end.wait()
+
+        monkeypatch.setattr(states, "set_start_offset", slow)
+        changing = asyncio.create_task(groups.alter_offsets("busy", {(topic_id(control), 0): 3}))
+        await begun.wait()
+        await control.broker.groups.table.topic.all_settled()
+        control.broker.groups.expiry.expire(0)
+        may_end.set()
+        await changing
+        await groups.settled()
+
+    control.run(run())
+    assert list(control.broker.groups.table.groups) == ["busy"]
 
 
 def test_the_lag_of_a_share_group_counts_from_its_start(control: Control) -> None:

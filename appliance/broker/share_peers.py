@@ -78,7 +78,7 @@ class SharePeers:
         rows = [asked.StateBatch(*each) for each in change.batches]
         row = asked.PartitionData(
             key.partition, change.state_epoch, leader_epoch, change.start_offset,
-            state_batches=rows,
+            delivery_complete_count=0 if change.is_anew else -1, state_batches=rows,
         )  # fmt: skip
         request = asked(key.group, [asked.WriteStateData(key.topic_id, [row])])
         own = self._own.write

@@ -96,21 +96,28 @@ class LedStates:
 
     async def store(self, key: SharePartitionKey, own: Stored) -> None:
         """What changed is at the coordinator, on disk, when this returns."""
-        await self._write(key, own, own.partition.take_unstored())
+        if own.must_snapshot:
+            await self._begin_anew(key, own)
+        await self._write(key, own, _change(own, own.partition.take_unstored()))
 
     async def snapshot(self, key: SharePartitionKey, own: Stored) -> None:
         """All that is known."""
-        await self._write(key, own, own.partition.take_whole())
-        own.must_snapshot = False
+        await self._begin_anew(key, own)
+        if own.partition.runs:
+            await self._write(key, own, _change(own, own.partition.take_whole()))
 
-    async def _write(
-        self, key: SharePartitionKey, own: Stored, batches: list[StateBatch]
-    ) -> None:
-        change = State(own.state_epoch, own.partition.start_offset, batches)
+    async def _begin_anew(self, key: SharePartitionKey, own: Stored) -> None:
+        """What the coordinator knows counts no longer. That is said apart: states that follow could
+        be those of a leader that does not know what became of its last write."""
+        own.must_snapshot = False
+        await self._write(key, own, _change(own, [], is_anew=True))
+
+    async def _write(self, key: SharePartitionKey, own: Stored, change: State) -> None:
         try:
             await self._persister.write(key, own.leader_epoch, change)
         except ApplianceError as error:
-            own.partition.put_back(batches)
+            own.partition.put_back(change.batches)
+            own.must_snapshot |= change.is_anew
             if error.kafka_code in FENCED and self._known.get(key) is own:
                 del self._known[key]
             raise
@@ -122,6 +129,10 @@ class LedStates:
 
     async def close(self) -> None:
         self._known.clear()
+
+
+def _change(own: Stored, batches: list[StateBatch], is_anew: bool = False) -> State:
+    return State(own.state_epoch, own.partition.start_offset, batches, is_anew)
 
 
 def _stored(state: State, election: int) -> Stored:

@@ -41,6 +41,12 @@ class SharePartition(Runs):
         super().__init__(start_offset)
         self._unstored: list[tuple[int, int]] = []
 
+    def copy(self) -> SharePartition:
+        own = SharePartition(self.start_offset)
+        own.runs = [each.cut(each.first, each.last) for each in self.runs]
+        own._unstored = [*self._unstored]
+        return own
+
     @property
     def in_flight_count(self) -> int:
         """Records from the first that is not done to the last that was given out."""

@@ -4,6 +4,10 @@
 Who leads a share partition reads its state here and writes what changes. Each of its requests says
 in which election it leads, and a later one fences it (FENCED_LEADER_EPOCH); that a group set where
 it begins, or began anew, fences what was read before (FENCED_STATE_EPOCH).
+
+A leader that got no answer does not know what became of its write, and writes again what it knows.
+So a change is applied to a copy, which counts once it is on disk; what is below the start is done,
+whatever is said of it later; and that a log was cut is said apart.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import NamedTuple
 from uuid import UUID
 from weakref import WeakValueDictionary
@@ -55,6 +60,7 @@ class State(NamedTuple):
     state_epoch: int
     start_offset: int
     batches: Sequence[StateBatch]
+    is_anew: bool = False  # the log was cut: nothing that was known before counts
 
 
 class Summary(NamedTuple):
@@ -132,12 +138,8 @@ class StateCoordinator:
             own = self._find(key)
             check_leader(key, leader_epoch, own)
             if leader_epoch > own.leader_epoch:
-                before, own.leader_epoch = own.leader_epoch, leader_epoch
-                try:
-                    await self._update(term, key, own, [])
-                except ApplianceError:
-                    own.leader_epoch = before  # asked again it is written again
-                    raise
+                own = replace(own, leader_epoch=leader_epoch)
+                await self._update(term, key, own, [])
             return State(
                 own.state_epoch, own.partition.start_offset, own.partition.take_whole()
             )
@@ -150,14 +152,13 @@ class StateCoordinator:
             check_state(key, change.state_epoch, own)
             if change.batches and own.partition.start_offset == change.start_offset == UNDECIDED:
                 raise RequestInvalid(f"{key.owner}: got states, and nothing says where it begins")
-            own.leader_epoch = leader_epoch
-            if own.partition.start_offset == UNDECIDED or (
-                UNDECIDED < change.start_offset < own.partition.start_offset
-            ):  # it begins now, or its log was cut: what is written is all there is
-                own.partition = SharePartition(change.start_offset)
-                own.must_snapshot = True
-            own.partition.restore(change.start_offset, change.batches)
-            await self._update(term, key, own, change.batches)
+            new = replace(own, leader_epoch=leader_epoch)
+            if _begins_anew(own.partition, change):
+                new.partition, new.must_snapshot = SharePartition(change.start_offset), True
+            else:
+                new.partition = own.partition.copy()
+            new.partition.restore(change.start_offset, change.batches)
+            await self._update(term, key, new, change.batches)
 
     def summary(self, key: SharePartitionKey) -> Summary:
         self._check(key)
@@ -168,9 +169,7 @@ class StateCoordinator:
     async def delete(self, key: SharePartitionKey) -> None:
         async with self._turn(key) as term:
             if key in self._stored:
-                await self._write(term, key, tombstone(key), lambda _: None)
-                self._stored.pop(key, None)
-                term.owners.discard(key.owner)
+                await self._write(term, key, tombstone(key), None, lambda _: None)
 
     async def forget_topic(self, topic_id: UUID) -> None:
         """It is deleted. What cannot be written now stays until it can be."""
@@ -219,7 +218,7 @@ class StateCoordinator:
         def written(_: int) -> None:
             own.updates += 1
 
-        await self._write(term, key, update(key, own, batches), written)
+        await self._write(term, key, update(key, own, batches), own, written)
 
     async def _snapshot(self, term: Term, key: SharePartitionKey, own: Stored) -> None:
         now_ms = self._wall_ms()
@@ -230,13 +229,17 @@ class StateCoordinator:
             own.must_snapshot = False
 
         record = snapshot(key, own, own.partition.take_whole(), now_ms)
-        await self._write(term, key, record, written)
-        self._stored[key] = own
-        term.owners.add(key.owner)
+        await self._write(term, key, record, own, written)
 
     async def _write(
-        self, term: Term, key: SharePartitionKey, record: Record, written: Callable[[int], None]
+        self,
+        term: Term,
+        key: SharePartitionKey,
+        record: Record,
+        own: Stored | None,
+        written: Callable[[int], None],
     ) -> None:
+        """`own` counts once the record is on disk, and before `prune` may delete it."""
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         floors = self._writing.setdefault(term.partition, [])
         floors.append(floor := self._log(term).log_end_offset)
@@ -244,6 +247,9 @@ class StateCoordinator:
         def done(error: ApplianceError | None, offset: int) -> None:
             if error is None:
                 written(offset)
+                self._put(term, key, own)
+            elif (before := self._stored.get(key)) is not None:
+                before.must_snapshot = True  # it may be on disk yet: the next record says all
             floors.remove(floor)
             settle(stored, error and _refusal(key, error))
 
@@ -252,26 +258,40 @@ class StateCoordinator:
         if term.over.is_set():
             raise _not_here(key)
 
+    def _put(self, term: Term, key: SharePartitionKey, own: Stored | None) -> None:
+        if term.over.is_set():
+            return  # another broker reads it
+        if own is None:
+            self._stored.pop(key, None)
+            term.owners.discard(key.owner)
+        else:
+            self._stored[key] = own
+            term.owners.add(key.owner)
+
     # What nothing depends on
 
     async def prune(self) -> None:
         """Writes anew what seldom changes, and deletes what stands before every last snapshot."""
         for term in [each for each in self.led.terms.values() if each.is_read]:
             log = self._log(term)
-            own = [(key, each) for key, each in self._stored.items() if key.owner in term.owners]
+            own = self._of(term)
             needed = sum(1 + each.updates for _, each in own)
             if log.log_end_offset - log.log_start_offset > 2 * needed:
                 for key, each in own:
                     if self._is_cold(each):
                         async with self._turn(key) as now:
                             if self._stored.get(key) is each:
-                                await self._snapshot(now, key, each)
-            floors = [each.snapshot_offset for _, each in own if each.snapshot_offset >= 0]
+                                await self._snapshot(now, key, replace(each))
+            kept = self._of(term)  # some came meanwhile
+            floors = [each.snapshot_offset for _, each in kept if each.snapshot_offset >= 0]
             floors += self._writing.get(term.partition, [])
             offset = min([log.high_watermark, *floors])
             if not term.over.is_set() and log.log_start_offset < offset:
                 await asyncio.to_thread(log.delete_before, offset)
                 logger.info("share state was pruned", log=log.name, offset=offset)
+
+    def _of(self, term: Term) -> list[tuple[SharePartitionKey, Stored]]:
+        return [(key, each) for key, each in self._stored.items() if key.owner in term.owners]
 
     def _is_cold(self, own: Stored) -> bool:
         age_ms = self._wall_ms() - own.snapshot_ms
@@ -282,6 +302,15 @@ class StateCoordinator:
         if topic is None:
             raise NotLeader(f"{SHARE_STATE} is not known here")
         return topic.log(term.partition)
+
+
+def _begins_anew(own: SharePartition, change: State) -> bool:
+    """It begins now, or its log was cut: what is written is all there is. A leader of a former
+    build says of a cut log only that it begins sooner, and that nothing is to be known of it."""
+    if own.start_offset == UNDECIDED:
+        return True
+    is_sooner = not change.batches and change.start_offset < own.start_offset
+    return change.start_offset > UNDECIDED and (change.is_anew or is_sooner)
 
 
 def _not_here(key: SharePartitionKey) -> ShareRefused:

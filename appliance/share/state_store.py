@@ -90,16 +90,17 @@ class StateStore:
         batches = own.partition.take_whole()
         now_ms = self._wall_ms()
         own.snapshot_epoch += 1 if own.snapshot_offset >= 0 else 0
+        was_to, own.must_snapshot = own.must_snapshot, False  # the log may be cut meanwhile
 
         def written(offset: int) -> None:
             own.snapshot_offset, own.snapshot_ms, own.updates = offset, now_ms, 0
-            own.must_snapshot = False
             if is_new:
                 self._stored[key] = own
 
         try:
             await self._write(key, snapshot(key, own, batches, now_ms), written)
         except ApplianceError:
+            own.must_snapshot |= was_to
             own.partition.put_back(batches)
             raise
 

@@ -3,14 +3,17 @@ says who leads. Leaders of share partitions are fenced by their election and the
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from appliance.broker.replica_roles import Coordinators
+from appliance.errors import TimedOut
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.delete_share_group_state import DeleteShareGroupStateRequest
 from appliance.protocol.messages.initialize_share_group_state import (
@@ -21,10 +24,11 @@ from appliance.protocol.messages.read_share_group_state_summary import (
     ReadShareGroupStateSummaryRequest,
 )
 from appliance.protocol.messages.write_share_group_state import WriteShareGroupStateRequest
-from appliance.share.state_log import SharePartitionKey
+from appliance.share.state_log import SharePartitionKey, replay
 from appliance.topics.topic import SHARE_STATE
 from tests.support.two_brokers import (
     LOADING,
+    NOT_AVAILABLE,
     NOT_COORDINATOR,
     Member,
     TwoBrokers,
@@ -84,18 +88,19 @@ def read(member: Member, leader_epoch: int) -> tuple[int, int, list[Batch]]:
 
 
 def written(
-    leader_epoch: int, start_offset: int, batches: Sequence[Batch] = (), state_epoch: int = 1
+    leader_epoch: int, start_offset: int, batches: Sequence[Batch] = (), complete: int = -1
 ) -> WriteShareGroupStateRequest:
     asked = WriteShareGroupStateRequest
     rows = [asked.StateBatch(*each) for each in batches]
-    one = asked.PartitionData(0, state_epoch, leader_epoch, start_offset, state_batches=rows)
+    one = asked.PartitionData(0, 1, leader_epoch, start_offset, complete, rows)
     return asked("g", [asked.WriteStateData(TOPIC, [one])])
 
 
 def write(
-    member: Member, leader_epoch: int, start_offset: int, batches: Sequence[Batch] = ()
-) -> int:
-    answer = member.ask(written(leader_epoch, start_offset, batches), 1)
+    member: Member, leader_epoch: int, start_offset: int, batches: Sequence[Batch] = (),
+    complete: int = -1,
+) -> int:  # fmt: skip
+    answer = member.ask(written(leader_epoch, start_offset, batches, complete), 1)
     return int(row_of(answer).error_code)
 
 
@@ -193,6 +198,101 @@ def test_nothing_is_served_before_the_partition_was_read(pair: Pair) -> None:
         assert found == [LOADING] * 5
     pair.loaded(pair.one)
     assert summary(pair.one)[:2] == (0, 1)
+
+
+# A leader that does not know what became of its write
+
+
+def failing(
+    monkeypatch: pytest.MonkeyPatch, member: Member, is_written: bool
+) -> AbstractContextManager[None]:
+    """Its next write is told to have failed, whether it is on disk or not."""
+    led = member.broker.share_partitions.state_coordinator.led
+    write = led.write
+
+    @contextmanager
+    def context() -> Iterator[None]:
+        def failed(term: Any, owner: str, records: Any, now_ms: int, done: Any) -> None:
+            error = TimedOut("the replicas are slow")
+            if is_written:
+                write(term, owner, records, now_ms, lambda _, offset: done(error, offset))
+            else:
+                asyncio.get_running_loop().call_soon(done, error, -1)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(led, "write", failed)
+            yield
+
+    return context()
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_what_could_not_be_written_never_was(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, is_written: bool
+) -> None:
+    """The former states of others are kept with the leader's next write, which knows nothing of
+    the one that failed; here and at the next coordinator."""
+    assert initialize(pair.one) == 0
+    assert write(pair.one, 5, 0, [(5, 9, ACKNOWLEDGED, 1)]) == 0
+    with failing(monkeypatch, pair.one, is_written):
+        failed = write(pair.one, 5, 0, [(0, 4, ACKNOWLEDGED, 1)])
+    assert failed == NOT_AVAILABLE
+    assert write(pair.one, 5, 0, [(0, 4, AVAILABLE, 1)]) == 0  # the lock has timed out
+    kept = (0, 0, [(0, 4, AVAILABLE, 1), (5, 9, ACKNOWLEDGED, 1)])
+    assert read(pair.one, 5) == kept
+    pair.move(pair.two)
+    assert read(pair.two, 6) == kept
+
+
+def test_what_is_done_stays_so_for_a_leader_that_got_no_answer(pair: Pair) -> None:
+    """It says a start that was before what it had written."""
+    assert initialize(pair.one) == 0
+    assert write(pair.one, 5, 0, [(5, 9, ACKNOWLEDGED, 1), (12, 14, ACKNOWLEDGED, 1)]) == 0
+    for _ in range(2):
+        assert write(pair.one, 5, 0, [(0, 4, ACKNOWLEDGED, 1)]) == 0
+    assert write(pair.one, 5, 0, [(0, 10, AVAILABLE, 1)]) == 0
+    kept = (0, 10, [(10, 10, AVAILABLE, 1), (12, 14, ACKNOWLEDGED, 1)])
+    assert read(pair.one, 5) == kept
+    pair.move(pair.two)
+    assert read(pair.two, 6) == kept
+
+
+@pytest.mark.parametrize(("start_offset", "complete"), [(2, 0), (7, 0), (2, -1)])
+def test_a_log_that_was_cut_is_begun_anew(pair: Pair, start_offset: int, complete: int) -> None:
+    """Also where it ends among what was done. A former build gives no count."""
+    assert initialize(pair.one, 1, 4) == 0
+    assert write(pair.one, 5, 4, [(6, 9, ACKNOWLEDGED, 1)]) == 0
+    assert write(pair.one, 5, start_offset, complete=complete) == 0
+    assert read(pair.one, 5) == (0, start_offset, [])
+    assert write(pair.one, 5, start_offset, [(start_offset, 7, AVAILABLE, 1)]) == 0
+    kept = (0, start_offset, [(start_offset, 7, AVAILABLE, 1)])
+    assert read(pair.one, 5) == kept
+    pair.move(pair.two)
+    assert read(pair.two, 6) == kept
+
+
+def test_what_comes_while_others_are_written_anew_is_not_deleted(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for epoch in range(9):
+        assert initialize(pair.one, epoch) == 0
+    states = pair.one.broker.share_partitions.state_coordinator
+    number = number_in(pair)
+    other = next(key for each in range(1, 99)
+                 if states.led.number_of((key := SharePartitionKey("g", TOPIC, each)).owner)
+                 == number)  # fmt: skip
+    monkeypatch.setattr(states, "_is_cold", lambda own: True)
+    whole = states._snapshot
+
+    async def slow(*asked: Any) -> None:
+        if asked[1] != other:
+            await states.initialize(other, 1, 3)
+        await whole(*asked)
+
+    monkeypatch.setattr(states, "_snapshot", slow)
+    pair.one.run(states.prune())
+    assert pair.one.log(number).log_start_offset > 0
+    assert other in replay([pair.one.log(number)]).stored
 
 
 # What cannot be

@@ -7,7 +7,11 @@ that cannot be: INVALID_REQUEST, and nothing is written.
 
 Rights: CLUSTER_ACTION on the cluster.
 
-Left out: the delivery complete count, which is counted from the state itself.
+The delivery complete count is counted from the state itself. A count of 0 without states says that
+nothing is done from the start offset on: the log was cut, and what was known before counts no more.
+What is written below the start offset that is known is done, and stays so.
+
+Left out: nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +42,8 @@ async def handle(
 
     async def one(key: SharePartitionKey, asked: Asked) -> Row:
         batches = state_batches(key, asked.state_batches)
-        change = State(asked.state_epoch, asked.start_offset, batches)
+        is_anew = asked.delivery_complete_count == 0 and not batches
+        change = State(asked.state_epoch, asked.start_offset, batches, is_anew)
         await states.write(key, asked.leader_epoch, change)
         return Row(key.partition)
 

@@ -16,9 +16,10 @@ subscriptions to clients' metrics have owners, too, whose changes take their tur
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from typing import Protocol
+from uuid import UUID
 
 from appliance.access import sasl_mechanisms
 from appliance.access.acl_rows import AclRows
@@ -61,6 +62,7 @@ from appliance.data_dir import data_format, unfinished_restore
 from appliance.data_dir.control_dir import ControlDir
 from appliance.data_dir.log_dirs import LogDirs
 from appliance.data_dir.recovery import RecoveryProgress
+from appliance.errors import ApplianceError
 from appliance.export.definitions_and_runs import Book
 from appliance.export.export_rows import ExportRows
 from appliance.export.hold_rows import HoldRows
@@ -127,6 +129,8 @@ class Broker:
         self._own_groups()
         self._own_access()
         self.reopening = Reopening(self.topics, self.transactions, self.change)
+        if not config.is_in_cluster:
+            self.topics.undeleted.forget = self._forget_own
         self.moves = PartitionMoves(
             self.topics, self.transactions, self.change,
             lambda: config.storage.move_bytes_per_second,
@@ -301,7 +305,7 @@ class Broker:
         self.ledger.note(missing_entries(self.log_dir, self.ledger.entries()))
         notes = self.log_dir.report.notes
         notes += [f"{each}. Nothing is cleaned by default." for each in self._config_faults]
-        start.run()
+        start.run(self.holds.forget_topic)
         self.moves.load()
         faults = self.group_configs.faults
         notes += [f"{each}. The group has the settings of all." for each in faults]
@@ -358,21 +362,32 @@ class Broker:
             self.logins.limit_failures(failed, listener)
 
     async def delete_topic(self, name: str) -> None:
-        """And what was kept of it: holds, offsets of groups, states of share groups."""
+        """And what was kept of it."""
         check_own(name)
-        if self.topics.cluster is None:
-            await self.forget_topic(name, self.topics.delete)
-        else:
-            await self.topics.delete(name)
+        await self.topics.delete(name)
 
-    async def forget_topic(self, name: str, delete: Callable[[str], Awaitable[None]]) -> None:
+    async def forget_topic(self, name: str) -> None:
+        """In a cluster, which has deleted it. What stays was told of."""
         topic = self.topics.get(name)
         topic_id = None if topic is None else topic.id  # its logs are not to stay in memory
         del topic
-        await delete(name)
-        await asyncio.to_thread(self.holds.forget_topic, name)
-        await self.groups.commits.forget_topic(name)
+        await self.topics.remove(name)
         if topic_id is not None:
+            with suppress(ApplianceError):
+                await self._forget(name, topic_id)
+
+    async def _forget_own(self, name: str, topic_id: UUID) -> None:
+        """On one box: once it is known what groups have. Raises what stays."""
+        if self.groups.table.topic.is_used:
+            await self.groups.loading.known()
+        await self._forget(name, topic_id)
+
+    async def _forget(self, name: str, topic_id: UUID) -> None:
+        """Holds, offsets of groups, states of share groups."""
+        await asyncio.to_thread(self.holds.forget_topic, name)
+        try:
+            await self.groups.commits.forget_topic(name)
+        finally:
             self.share_groups.forget_topic(topic_id)
             await self.share_partitions.states.forget_topic(topic_id)
 

@@ -80,7 +80,7 @@ class InCluster:
         self._told = ToldToClients(broker, self.cluster)
         self.topics = ClusterTopics(
             self.cluster, topics, ReplicatedTopics(topics, broker.change, self._told.show),
-            lambda name: broker.forget_topic(name, topics.remove), self._told.show,
+            broker.forget_topic, self._told.show,
             config.replication.factor,
         )  # fmt: skip
         self.in_sync = InSyncReplicas(

@@ -115,7 +115,8 @@ class Coordinator:
         return len(table.groups)
 
     def _restored(self, replayed: ReplayedGroups, partitions: Collection[int]) -> None:
-        self.commits.forget_deleted_topics(replayed.offsets.groups(), partitions)
+        groups = {*replayed.offsets.groups(), *replayed.offsets.all_held()}
+        self.commits.forget_deleted_topics(groups, partitions)
 
     # In a cluster, on the event loop
 

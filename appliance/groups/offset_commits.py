@@ -137,31 +137,33 @@ class OffsetCommits:
         return self._topic.stored(group_id, records, stored)
 
     async def forget_topic(self, topic: str) -> None:
-        """Its offsets mean nothing in a new topic of the same name."""
+        """Its offsets mean nothing in a new topic of the same name. Raises if some stay."""
         for each in self._availability.unread:
             self._deleted_topics[each].add(topic)  # once they are known
         if not self._availability.is_loaded or not self._topic.is_used:
             return
         await self._topic.all_settled()  # commits that are on their way
-        deletions = self._delete_of_topic(topic, self._offsets.groups())
-        await asyncio.gather(*deletions, return_exceptions=True)
+        deletions = self._delete_of_topic(topic, self._offsets.places_of_topic(topic))
+        outcomes = await asyncio.gather(*deletions, return_exceptions=True)
+        for error in outcomes:
+            if error is not None:
+                raise error
 
     def forget_deleted_topics(self, groups: Collection[str], partitions: Iterable[int]) -> None:
         """Of groups that were read just now; the others may know a new topic of that name."""
         for topic in self.deleted_before(partitions):
-            self._delete_of_topic(topic, groups)
+            places = self._offsets.places_of_topic(topic)
+            self._delete_of_topic(topic, {each: places[each] for each in places if each in groups})
 
     def deleted_before(self, partitions: Iterable[int]) -> set[str]:
         """Topics that went before these were read. That is forgotten."""
         return set[str]().union(*(self._deleted_topics.pop(each, ()) for each in partitions))
 
     def _delete_of_topic(
-        self, topic: str, groups: Collection[str]
+        self, topic: str, places: Mapping[str, list[Partition]]
     ) -> list[asyncio.Future[None]]:
         deletions = [
-            self.delete(group_id, partitions)
-            for group_id, partitions in list(self._offsets.places_of_topic(topic))
-            if group_id in groups
+            self.delete(group_id, partitions) for group_id, partitions in places.items()
         ]
         for each in deletions:
             each.add_done_callback(partial(_warn_if_kept, topic))

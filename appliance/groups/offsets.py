@@ -4,14 +4,15 @@
     hold   the same within a transaction: nobody sees it yet
     end    the transaction's marker is on disk: what it held counts, or never was
 
-An offset that was committed outside of the transaction, but later, stays: the order in which the
-records stand in the log decides, as it does for compaction and for a restart.
+What was held of an offset that is removed goes with it. An offset that was committed outside of the
+transaction, but later, stays: the order in which the records stand in the log decides, as it does
+for compaction and for a restart.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
@@ -104,6 +105,7 @@ class Offsets:
         for log_offset, (partition, value) in enumerate(values.items(), first_offset):
             if value is None:
                 is_other |= self._count(group, None, own.pop(partition, None))
+                is_other |= self._let_go(group, partition, log_offset)
                 continue
             before = own.get(partition)
             if before is None or len(before.value.metadata) != len(value.metadata):
@@ -111,6 +113,20 @@ class Offsets:
             own[partition] = Committed(value, log_offset)
         if not own:
             del self._committed[group]
+        return is_other
+
+    def _let_go(self, group: str, partition: Partition, log_offset: int) -> bool:
+        """What transactions held of it before `log_offset`."""
+        place, is_other = (group, partition), False
+        if place not in self._unstable:
+            return False
+        for producer_id, held in list(self._held.items()):
+            if place in held and held[place].log_offset < log_offset:
+                is_other |= self._count(group, None, held.pop(place))
+                _count_down(self._unstable, place)
+                _count_down(self._holding, group)
+                if not held:
+                    del self._held[producer_id]
         return is_other
 
     def _count(
@@ -154,12 +170,16 @@ class Offsets:
         """Whose partitions of the topic need the transaction's marker."""
         return {group for group, _ in self._held.get(producer_id, ())}
 
-    def places_of_topic(self, topic: str) -> Iterator[tuple[str, list[Partition]]]:
-        """Each group with an offset in the topic."""
+    def places_of_topic(self, topic: str) -> dict[str, list[Partition]]:
+        """By group, where it has an offset in the topic, or a transaction holds one for it."""
+        found: defaultdict[str, list[Partition]] = defaultdict(list)
         for group, own in self._committed.items():
-            places = [each for each in own if each.topic == topic]
-            if places:
-                yield group, places
+            if places := [each for each in own if each.topic == topic]:
+                found[group] = places
+        for group, partition in self._unstable:
+            if partition.topic == topic and partition not in self.of_group(group):
+                found[group].append(partition)
+        return found
 
 
 def _count_down(counter: Counter[Name], name: Name) -> None:

@@ -73,7 +73,8 @@ class _Partition:
             self._decode(key, latest, None)
         for producer_id, held in self._open.items():
             for key, latest in held.items():
-                self._decode(key, latest, producer_id)
+                if not self._is_removed(key, latest):
+                    self._decode(key, latest, producer_id)
         if self._is_damaged:
             groups = {group for group, _ in self._names.values()}
             self._replayed.doubtful[self._log.name] = sorted(groups)
@@ -106,6 +107,11 @@ class _Partition:
             now = self._latest.get(key)
             if is_commit and (now is None or now.log_offset < held.log_offset):
                 self._latest[key] = held
+
+    def _is_removed(self, key: bytes, held: Latest) -> bool:
+        """After the transaction held it, which does not count then."""
+        now = self._latest.get(key)
+        return now is not None and now.value is None and now.log_offset > held.log_offset
 
     def _decode(self, key: bytes, latest: Latest, producer_id: int | None) -> None:
         try:

@@ -4,7 +4,8 @@ that may hold records is deleted but what the catalog says was deleted.
     a catalog just born beside directories   they are its topics: ids from their files, configs not
                                              known, so nothing of them is cleaned until somebody
                                              sets `cleanup.policy`
-    a deletion that was begun                is finished
+    a deletion that was begun                is finished, but for what groups committed: who they
+                                             are is not known yet
     a directory of no topic                  goes to `orphans/`, as does one whose place is in
                                              another directory of `log.dirs`; one that never had a
                                              record is removed: its creation was interrupted
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from appliance._log import Log
 from appliance.catalog import kafka_uuid, producer_id_rows
@@ -32,10 +33,11 @@ from appliance.data_dir.partition_creation import NewPartitions
 from appliance.data_dir.partition_names import Key, directory_name
 from appliance.errors import ApplianceError
 from appliance.process import event_log
-from appliance.topics.topic import METADATA, Topic
-from appliance.topics.topic_directories import finish_deletion
+from appliance.topics.topic import METADATA, OFFSETS, Topic
+from appliance.topics.topic_directories import delete_files
 from appliance.topics.topic_rows import TopicRow
 from appliance.topics.topics import Topics
+from appliance.topics.unfinished_deletions import KEPT_STILL
 
 events = event_log.named("catalog")
 
@@ -65,6 +67,11 @@ class Reconciliation:
         self.limits = limits
         self._configs = {row.name: self._readable(row) for row in self.rows.all()}
 
+    @property
+    def _has_own_groups(self) -> bool:
+        """Which may have committed something, and are not a cluster's."""
+        return any(row.name == OFFSETS and row.here is None for row in self.rows.all())
+
     def _readable(self, row: TopicRow) -> tuple[TopicConfigs, list[str]]:
         return topic_config.readable(row.configs, self.topics.base)
 
@@ -73,11 +80,12 @@ class Reconciliation:
         found = self._configs.get(topic)
         return found[0].log if found else self.topics.base
 
-    def run(self) -> None:
+    def run(self, forget: Callable[[str], None]) -> None:
+        """`forget` drops what is kept of a deleted topic beside what groups have."""
         if not self.rows.is_settled:
             self._settle()
         for each in self.rows.deletions():
-            self._finish(each)
+            self._finish(each, forget)
         rows = self.rows.all()
         self.set_strays_aside()
         self.set_orphans_aside()
@@ -140,10 +148,15 @@ class Reconciliation:
 
     # Directories of no topic
 
-    def _finish(self, deletion: TopicRow) -> None:
+    def _finish(self, deletion: TopicRow, forget: Callable[[str], None]) -> None:
         name = deletion.name
         try:
-            finish_deletion(self.rows, self.log_dir, name)
+            delete_files(self.log_dir, name)
+            forget(name)
+            if self._has_own_groups:
+                self.topics.undeleted[name] = KEPT_STILL  # ended once they are known
+            else:
+                self.rows.end_deletion(name)
         except ApplianceError as error:
             self.topics.undeleted[name] = str(error)
             self._note(f"{name} was deleted, and its files stay for now: {error}")

@@ -10,7 +10,8 @@
 
     a directory of log.dirs  could not be opened. Tried again; its partitions are not, one by one
     not made                a directory that is missing could not be made anew. Tried again
-    not deleted             files of a deleted topic that could not be removed. Tried again
+    not deleted             what is left of a deleted topic: files, and what others keep of it by
+                            its name. Tried again, and for the first time as soon as it can be
 
 A log is opened as at a start after a crash: what is not known to be good is read from the disk, not
 from the page cache. The owner of what is in an internal topic loads it then.
@@ -32,7 +33,6 @@ from appliance.process import event_log
 from appliance.process.detached_tasks import Changes
 from appliance.topics.directory_reopening import DirectoryReopening, Transactions
 from appliance.topics.reconciliation import identify
-from appliance.topics.topic_directories import finish_deletion
 from appliance.topics.topics import Topics
 
 events = event_log.named("reopening")
@@ -90,7 +90,8 @@ class Reopening:
         return RETRY_MIN_MS if first_ms is None else max(0, first_ms - now_ms)
 
     def _attempts_at(self, job: Job) -> Attempts:
-        return self._attempts.setdefault(job, Attempts(self._clock_ms() + RETRY_MIN_MS))
+        wait_ms = 0 if isinstance(job, str) else RETRY_MIN_MS  # for whom the name is not free
+        return self._attempts.setdefault(job, Attempts(self._clock_ms() + wait_ms))
 
     @property
     def is_wanted(self) -> bool:
@@ -129,7 +130,7 @@ class Reopening:
     async def _attempt(self, job: Job) -> bool:
         tried, had_failed = self._attempts_at(job), job in self._without_room()
         try:
-            is_done: bool = await self._change(self._try(job))
+            is_done = await self._try(job)
         except ApplianceError as error:
             if str(error) != tried.why:
                 events.warning("still not opened", log=shown(job), error=error)
@@ -155,16 +156,18 @@ class Reopening:
 
     async def _try(self, job: Job) -> bool:
         """False: it was deleted, or opened, before its turn came."""
+        if isinstance(job, str):
+            if job not in self._topics.undeleted:
+                return False
+            await self._topics.undeleted.finish(job)
+            return True
+        return await self._change(self._try_to_open(job))
+
+    async def _try_to_open(self, job: Key | RecordDir) -> bool:
         topics, log_dir = self._topics, self._log_dir
         if isinstance(job, RecordDir):
             if not job.is_open:
                 await self.directories.open(job)
-            return True
-        if isinstance(job, str):
-            if job not in topics.undeleted:
-                return False
-            await asyncio.to_thread(finish_deletion, topics.rows, log_dir, job)
-            del topics.undeleted[job]
             return True
         if job in log_dir.unowned:
             place = await asyncio.to_thread(log_dir.set_aside, *job)

@@ -142,11 +142,10 @@ def remove_replicas(
     return places
 
 
-def finish_deletion(rows: TopicRows, log_dir: LogDirs, name: str) -> None:
-    """What is in a directory that is not open is set aside when that comes back."""
+def delete_files(log_dir: LogDirs, name: str) -> None:
+    """Of a deleted topic. What is in a directory that is away is set aside when that is back."""
     _remove(log_dir, name, [number for topic, number in log_dir.held() if topic == name])
     log_dir.unplace(name)
-    rows.end_deletion(name)
 
 
 def _identify(logs: Iterable[Log], topic_id: uuid.UUID) -> None:

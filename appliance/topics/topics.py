@@ -39,6 +39,7 @@ from appliance.topics.topic import (
 )
 from appliance.topics.topic_announcements import TopicTable, put
 from appliance.topics.topic_rows import TopicRow, TopicRows
+from appliance.topics.unfinished_deletions import UnfinishedDeletions
 
 events = event_log.named("broker")
 
@@ -121,7 +122,7 @@ class Topics(dict[str, Topic]):
         self.rows = rows
         self.log_dir = log_dir
         self.base = base  # what logs do whose topic says nothing
-        self.undeleted: dict[str, str] = {}  # topics of which only files are left; why these are
+        self.undeleted = UnfinishedDeletions(rows, log_dir, change)
         self.version = 0  # counts what happens to topics
         self.limits = limits
         self._change = change
@@ -390,22 +391,14 @@ class Topics(dict[str, Topic]):
     async def remove(self, name: str) -> None:
         """From this broker."""
         await self._change(self._remove(name))
+        await self.undeleted.go_on(name)
 
     async def _remove(self, name: str) -> None:
         if name not in self.undeleted:
             self.named(name)
         await asyncio.to_thread(self.rows.begin_deletion, name)
         self.hide(name)
-        try:
-            finish = topic_directories.finish_deletion
-            await asyncio.to_thread(finish, self.rows, self.log_dir, name)
-        except ApplianceError as error:
-            # It is deleted, whatever becomes of the files: the next start tries again.
-            self.undeleted[name] = str(error)
-            events.error("a deleted topic's files stay for now", topic=name, error=error)
-            return
-        self.undeleted.pop(name, None)
-        events.info("topic deleted", topic=name)
+        await self.undeleted.begin(name)
 
     # Configs
 

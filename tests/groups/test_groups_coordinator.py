@@ -17,6 +17,8 @@ from appliance.groups.states import State
 from appliance.protocol.messages.delete_groups import DeleteGroupsRequest
 from appliance.protocol.messages.join_group import JoinGroupRequest
 from appliance.topics.internal_topic import InternalTopic
+from appliance.topics.topic import TopicUnavailable
+from appliance.topics.unfinished_deletions import UnfinishedDeletions
 from tests.support.control import Control
 from tests.support.group_client import GroupClient, committed, fetch_offsets
 
@@ -216,6 +218,63 @@ def test_a_topic_takes_its_offsets_with_it(tmp_path: Path) -> None:
     assert committed(control) == {("u", 0): 5}
     assert committed(control, "h") == {}
     control.close()
+
+
+def test_a_kill_in_the_midst_of_a_deletion_leaves_no_offsets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the next topic of that name, which is not made before they are gone."""
+    control = Control(tmp_path)
+    control.create("t")
+    GroupClient(control).commit(1)
+
+    async def killed(*given: object) -> None:
+        """The files are gone, and nothing else is."""
+
+    with monkeypatch.context() as patch:
+        patch.setattr(UnfinishedDeletions, "go_on", killed)
+        control.run(control.broker.delete_topic("t"))
+    control = restarted(control, tmp_path)
+    assert committed(control) == {("t", 0): 1}
+    with pytest.raises(TopicUnavailable, match="before the broker stopped"):
+        control.create("t")
+    assert control.run(control.broker.reopening.retry()) == 1
+    assert control.broker.topics.rows.deletions() == []
+    control.create("t")
+    control = restarted(control, tmp_path)
+    assert (committed(control), [*control.broker.topics.undeleted]) == ({}, [])
+    control.close()
+
+
+def test_offsets_that_cannot_be_deleted_with_their_topic_are_tried_again(
+    control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control.create("t")
+    GroupClient(control).commit(1)
+
+    def fail(self: InternalTopic) -> None:
+        raise StorageFull("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(InternalTopic, "_hand_over", fail)
+        control.run(control.broker.delete_topic("t"))
+    with pytest.raises(TopicUnavailable, match="no room"):
+        control.create("t")
+    assert control.run(control.broker.reopening.retry()) == 1
+    control.create("t")
+    assert committed(control) == {}
+
+
+def test_what_a_transaction_holds_for_a_deleted_topic_never_counts(control: Control) -> None:
+    control.create("t", 2)
+    GroupClient(control).commit(1)
+    groups = control.broker.groups
+    groups.offsets.hold(7, "g", {Partition("t", each): OffsetCommitValue(2) for each in (0, 1)}, 0)
+    groups.offsets.hold(7, "h", {Partition("t", 0): OffsetCommitValue(3)}, 0)
+    control.run(control.broker.delete_topic("t"))
+    control.create("t", 2)
+    groups.commits.end_transaction(7, is_commit=True)
+    assert (committed(control), committed(control, "h")) == ({}, {})
 
 
 def test_deleting_a_topic_makes_no_topic_for_offsets(control: Control) -> None:

@@ -141,6 +141,22 @@ def test_two_transactions_hold_the_same_offset() -> None:
     assert (offsets_of(offsets), offsets.is_unstable("g", T0)) == ({T0: 7}, False)
 
 
+def test_what_was_held_before_it_was_removed_goes_with_it() -> None:
+    offsets = Offsets()
+    offsets.put("g", {T0: value(1)}, 0)
+    offsets.hold(7, "g", {T0: value(5), T1: value(6)}, 1)
+    offsets.hold(8, "g", {T0: value(7)}, 9)
+    assert offsets.places_of_topic(T0.topic) == {"g": [T0, T1]}
+    offsets.put("g", {T0: None, T1: None}, 4)
+    assert [offsets.is_unstable("g", each) for each in (T0, T1)] == [True, False]
+    offsets.end(7, is_commit=True)
+    assert offsets_of(offsets) == {}
+    offsets.end(8, is_commit=True)
+    assert offsets_of(offsets) == {T0: 7}
+    offsets.put("g", {T0: None}, 10)
+    assert (offsets.bytes_of("g"), offsets.is_held("g")) == (0, False)
+
+
 def test_a_group_without_offsets_is_forgotten() -> None:
     offsets = Offsets()
     offsets.put("g", {T0: value(1), T1: value(2)}, 0)
@@ -265,6 +281,19 @@ def test_a_tombstone_takes_away(log: Log) -> None:
     commit_some([log], [Write("g", gone, NOW, lambda error, offset: None)], 10)
     found = loaded(log)
     assert (offsets_of(found.offsets), found.groups) == ({T1: 2}, {})
+
+
+@pytest.mark.parametrize("is_ended", [False, True])
+def test_a_tombstone_takes_what_a_transaction_held_before(log: Log, is_ended: bool) -> None:
+    writes, txn = Writes(), Transaction(7, 0)
+    commit_some([log], [writes.of("g", 5, 6, transaction=txn)], 10)
+    gone = [offset_record("g", T0, None)]
+    commit_some([log], [Write("g", gone, NOW, lambda error, offset: None)], 10)
+    if is_ended:
+        end_txn(log, "commit")
+    found = loaded(log).offsets
+    found.end(7, is_commit=True)
+    assert offsets_of(found) == {T1: 6}
 
 
 def test_a_write_that_fails_is_told_alone(tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ def test_a_topic_that_was_deleted_holds_up_no_transaction_though_its_files_stay(
     def fails(*given: Any) -> None:
         raise LogFailed("no disk")
 
-    monkeypatch.setattr(topic_directories, "finish_deletion", fails)
+    monkeypatch.setattr(topic_directories, "delete_files", fails)
     control.run(control.broker.delete_topic("u"))
     assert "no disk" in control.broker.topics.undeleted["u"]
     tick(control)

@@ -1,7 +1,10 @@
 """DeleteTopics 1-6: deletes topics with all their records, by name or, in version 6, by id.
 
-The name is free again when the response arrives; committed offsets of the topic are deleted. An
-error of one topic does not stop others. Internal topics stay: INVALID_TOPIC_EXCEPTION.
+The name is free again when the response arrives; committed offsets of the topic are deleted, also
+those of open transactions. What cannot be deleted just then, files or offsets, is tried again, also
+by the next start; on one box the name is free after that, and until then new topics of that name
+get KAFKA_STORAGE_ERROR. An error of one topic does not stop others. Internal topics stay:
+INVALID_TOPIC_EXCEPTION.
 
 Rights: DELETE on the topic. Who names an id is told the name only with DESCRIBE.
 

@@ -45,7 +45,7 @@ from appliance.broker.backup_points import BackupPoints
 from appliance.broker.backup_reports import BackupReports
 from appliance.broker.client_metrics import ClientMetrics
 from appliance.broker.config_overrides import RunTimeConfigs
-from appliance.broker.members import Members, OneBroker
+from appliance.broker.members import NOBODY, Members, OneBroker
 from appliance.broker.partition_leaders import PartitionLeaders
 from appliance.broker.peers import Peers
 from appliance.broker.topics_for_coordinators import GroupPlaces, TransactionPlaces
@@ -81,7 +81,7 @@ from appliance.share.partitions import SharePartitions
 from appliance.topics.partition_moves import PartitionMoves
 from appliance.topics.reconciliation import Reconciliation
 from appliance.topics.reopening import Reopening
-from appliance.topics.topic import check_own
+from appliance.topics.topic import OFFSETS, check_own
 from appliance.topics.topic_announcements import PlaneTable
 from appliance.topics.topic_rows import TopicRows
 from appliance.topics.topics import Topics
@@ -386,10 +386,18 @@ class Broker:
         """Holds, offsets of groups, states of share groups."""
         await asyncio.to_thread(self.holds.forget_topic, name)
         try:
-            await self.groups.commits.forget_topic(name)
+            await self.groups.commits.forget_topic(name, self._unled(OFFSETS))
         finally:
             self.share_groups.forget_topic(topic_id)
             await self.share_partitions.states.forget_topic(topic_id)
+
+    def _unled(self, name: str) -> dict[int, int]:
+        """In a cluster: partitions that nobody leads now, and the leader epoch of each."""
+        topic = self.topics.get(name)
+        if topic is None or self.topics.cluster is None:
+            return {}
+        places = [self.members.placement(topic, each) for each in range(len(topic.logs))]
+        return {i: each.leader_epoch for i, each in enumerate(places) if each.leader == NOBODY}
 
     async def close(self) -> None:
         """After the last change that has begun."""

@@ -123,6 +123,7 @@ class Coordinator:
     def on_led(self, partition: int, epoch: int) -> None:
         """This broker leads that partition of `__consumer_offsets`, and so its groups."""
         self.loading.lead(partition, epoch)
+        self.commits.was_elected(partition, epoch)
 
     def on_resigned(self, partition: int) -> None:
         """It does not, or no longer."""

@@ -27,6 +27,7 @@ from appliance.topics.internal_topic import Transaction
 logger = event_log.named("groups")
 
 Values = Mapping[Partition, OffsetCommitValue]
+NO_EPOCHS: Mapping[int, int] = {}
 MemberKey = tuple[str, str | None, int]  # id, instance id and generation; -1 is nobody's
 
 
@@ -39,6 +40,8 @@ class OffsetCommits:
         self._availability = table.availability
         # by partition: before its offsets were known
         self._deleted_topics: defaultdict[int, set[str]] = defaultdict(set)
+        # in a cluster, by partition: while nobody led it, and the epoch of that
+        self._deleted_unled: dict[int, dict[str, int]] = {}
 
     def commit(
         self,
@@ -136,8 +139,13 @@ class OffsetCommits:
         records = [offset_record(group_id, each, None) for each in partitions]
         return self._topic.stored(group_id, records, stored)
 
-    async def forget_topic(self, topic: str) -> None:
-        """Its offsets mean nothing in a new topic of the same name. Raises if some stay."""
+    async def forget_topic(self, topic: str, unled: Mapping[int, int] = NO_EPOCHS) -> None:
+        """Its offsets mean nothing in a new topic of the same name. Raises if some stay. `unled`:
+        partitions that nobody leads now, and the leader epoch of each."""
+        self._deleted_unled = {
+            each: {**self._deleted_unled.get(each, {}), topic: epoch}
+            for each, epoch in unled.items()
+        }
         for each in self._availability.unread:
             self._deleted_topics[each].add(topic)  # once they are known
         if not self._availability.is_loaded or not self._topic.is_used:
@@ -148,6 +156,13 @@ class OffsetCommits:
         for error in outcomes:
             if error is not None:
                 raise error
+
+    def was_elected(self, partition: int, epoch: int) -> None:
+        """What was deleted while nobody led it goes once it is read, if nobody led it in between:
+        who did may have offsets in a new topic of that name."""
+        for topic, before in self._deleted_unled.pop(partition, {}).items():
+            if epoch == before + 1:
+                self._deleted_topics[partition].add(topic)
 
     def forget_deleted_topics(self, groups: Collection[str], partitions: Iterable[int]) -> None:
         """Of groups that were read just now; the others may know a new topic of that name."""

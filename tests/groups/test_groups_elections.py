@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
@@ -21,6 +22,7 @@ from appliance.groups.records import OffsetCommitValue, Partition
 from appliance.groups.states import State
 from appliance.topics import internal_topic
 from appliance.topics.topic import OFFSETS
+from tests.support.control import DEADLINE_S
 from tests.support.group_client import GroupClient, committed, fetch_offsets
 from tests.support.logs import batch, until
 from tests.support.streams_group_client import Member as Streams
@@ -304,6 +306,29 @@ def test_offsets_of_a_topic_deleted_before_they_were_read_go(pair: TwoBrokers) -
     assert client.commit(4) == [0]
     pair.move(pair.one, 1)
     assert listed(pair.one) == (0, ["g"])  # and what it began by itself has come on its way
+    while pair.one.broker.groups.table.topic.is_busy:
+        pair.one.run(asyncio.sleep(0.001))
+    assert committed(pair.one) == {("t", 0): 4}
+
+
+def test_offsets_of_a_topic_deleted_while_nobody_led_them_go(pair: TwoBrokers) -> None:
+    """With whoever is elected next; a later coordinator keeps those in a new topic of the name."""
+    pair.move(pair.one)
+    client = GroupClient(pair.one)
+    assert client.commit(1) == [0]
+    pair.elect(None, 1)
+    for each in pair.both:
+        each.run(each.broker.forget_topic("t"))
+    pair.move(pair.two, 1)
+    end_s = time.monotonic() + DEADLINE_S
+    while committed(pair.two) and time.monotonic() < end_s:
+        pair.two.run(asyncio.sleep(0.001))
+    assert committed(pair.two) == {}
+    pair.create("t")
+    client.control = pair.two
+    assert client.commit(4) == [0]
+    pair.move(pair.one, 1)
+    assert listed(pair.one) == (0, ["g"])
     while pair.one.broker.groups.table.topic.is_busy:
         pair.one.run(asyncio.sleep(0.001))
     assert committed(pair.one) == {("t", 0): 4}

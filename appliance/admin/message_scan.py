@@ -3,6 +3,9 @@
 A search step ends after enough matches, enough bytes or enough time, and returns its position. So a
 search of a large topic is many steps with progress, and stops when nobody requests the next step.
 `Ranges` is the rest: by partition, from an offset up to another.
+
+A batch of a few KB may hold 32 MiB. So the limits are asked for after each batch, and what its
+records take in memory counts, too.
 """
 
 from __future__ import annotations
@@ -17,10 +20,10 @@ from appliance._log import Log
 from appliance.admin.message_filter import Filter
 from appliance.admin.message_ranges import Range
 from appliance.admin.route import Call
-from appliance.errors import ApplianceError, BatchCorrupt, BatchTorn, OffsetInHole
+from appliance.errors import ApplianceError, BatchCorrupt, BatchTorn, OffsetInHole, RequestInvalid
 from appliance.record._batch import records
 from appliance.record._records import Record
-from appliance.record.batch_bounds import batches_in
+from appliance.record.batch_bounds import BatchBounds, batches_in
 from appliance.topics.known_end import knows_end
 from appliance.topics.topic import Topic
 
@@ -28,6 +31,12 @@ LOOK_BYTES_MAX = 32 << 20  # read from logs in one step
 LOOK_SECONDS_MAX = 2.0  # then the user sees the progress
 READ_BYTES = 256 << 10  # of a log at once
 BATCH_BYTES_MAX = 32 << 20  # of one batch, decompressed; a larger one is reported and skipped
+BATCH_RECORDS_MAX = 1_000_000  # the same: as objects, empty ones take 90 bytes each
+RECORDS_COUNT = slice(57, 61)  # of a batch (docs/log-format.md)
+# Of records that are kept by one step, and of those that are looked at by a piece of a search
+# backwards. The last batch may go beyond it.
+KEPT_BYTES_MAX = 32 << 20
+RECORD_BYTES = 200  # of a record as an object, beside its data
 
 BACK_OFFSETS = 500  # offsets per partition in each step of a search from the end backwards
 
@@ -40,6 +49,7 @@ class Bounds(NamedTuple):
     messages: int
     bytes: int
     seconds: float
+    kept_bytes: int = KEPT_BYTES_MAX
 
 
 class ScannedRecord(NamedTuple):
@@ -66,19 +76,46 @@ class Look:
     left: list[Range] = field(default_factory=list)  # not read yet
     offsets: int = 0  # read
     bytes: int = 0
+    kept_bytes: int = 0  # of `found`
+    opened_bytes: int = 0  # of all records that were looked at
     deadline: float = 0.0
 
     def is_over(self, bounds: Bounds) -> bool:
         return len(self.found) >= bounds.messages or self.is_long(bounds)
 
     def is_long(self, bounds: Bounds) -> bool:
-        return self.bytes >= bounds.bytes or time.monotonic() >= self.deadline
+        return (
+            self.bytes >= bounds.bytes
+            or self.kept_bytes >= bounds.kept_bytes
+            or time.monotonic() >= self.deadline
+        )
+
+    def add(self, piece: Look) -> None:
+        self.found += piece.found
+        self.problems += piece.problems
+        self.deleted += piece.deleted
+        self.offsets += piece.offsets
+        self.bytes += piece.bytes
+        self.kept_bytes += sum(size_of(each.record) for each in piece.found)
+
+
+class PieceLook(Look):
+    """Of a piece of a search backwards, which is read to its end, or again as a smaller one."""
+
+    def is_over(self, bounds: Bounds) -> bool:
+        return max(self.bytes, self.opened_bytes) >= bounds.kept_bytes
+
+
+def size_of(record: Record) -> int:
+    """In memory."""
+    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
+    return RECORD_BYTES + len(record.key or b"") + len(record.value or b"") + headers
 
 
 async def looked(
     call: Call, topic: Topic, ranges: list[Range], wanted: Filter, limit: int, is_backward: bool
 ) -> Look:
-    bounds = Bounds(limit, LOOK_BYTES_MAX, LOOK_SECONDS_MAX)
+    bounds = Bounds(limit, LOOK_BYTES_MAX, LOOK_SECONDS_MAX, KEPT_BYTES_MAX)
     async with call.looks:
         return await asyncio.to_thread(
             look, topic.log, ranges, wanted, bounds, is_backward=is_backward
@@ -102,11 +139,9 @@ def look(
         turns_due -= 1
         now = todo.pop(0)
         if is_backward:
-            piece = now._replace(first=max(now.first, now.end - BACK_OFFSETS))
-            rest = _read(log_of(now.partition), piece, wanted, None, seen)
-            assert rest is None
-            if piece.first > now.first:
-                todo.append(now._replace(end=piece.first))
+            end = _read_back(log_of(now.partition), now, wanted, bounds, seen)
+            if end > now.first:
+                todo.append(now._replace(end=end))
         else:
             rest = _read(log_of(now.partition), now, wanted, bounds, seen)
             if rest is not None:
@@ -115,14 +150,33 @@ def look(
     return seen
 
 
-def _read(
-    log: Log, piece: Range, wanted: Filter, bounds: Bounds | None, seen: Look
-) -> Range | None:
-    """The rest of the piece at the limits; without limits the whole piece is read."""
+def _read_back(log: Log, now: Range, wanted: Filter, bounds: Bounds, seen: Look) -> int:
+    """Reads the newest piece, or of that what is not too much at once. Returns where it begins: of
+    what is found there the newest alone are kept, as many as are wanted."""
+    length = BACK_OFFSETS
+    while True:
+        first = max(now.first, now.end - length)
+        read = PieceLook()
+        every = bounds._replace(messages=length + 1)
+        rest = _read(log, now._replace(first=first), wanted, every, read)
+        if rest is None or length == 1:
+            break
+        length = max(1, min(length // 2, rest.first - first))
+    if len(read.found) > bounds.messages:
+        read.found = read.found[-bounds.messages :]
+        first = read.found[0].record.offset
+        read.problems = [each for each in read.problems if each.end_offset > first]
+        read.deleted = [each for each in read.deleted if each.end > first]
+    seen.add(read)
+    return first
+
+
+def _read(log: Log, piece: Range, wanted: Filter, bounds: Bounds, seen: Look) -> Range | None:
+    """The rest of the piece at the limits."""
     first = piece.first
     aborted = log.aborted_transactions(piece.first, piece.end)
     while first < piece.end:
-        if bounds is not None and seen.is_over(bounds):
+        if seen.is_over(bounds):
             return piece._replace(first=first)
         start = min(log.log_start_offset, piece.end)
         if first < start:  # retention may delete meanwhile
@@ -151,17 +205,16 @@ def _read(
             if info.base_offset >= piece.end:
                 first = piece.end
                 break
-            room = piece._replace(first=first)
+            room, cut = piece._replace(first=first), None
+            seen.bytes += len(batch)
             if not info.is_control and not any(
                 p == info.producer_id and a <= info.base_offset < b for p, a, b in aborted
             ):
-                first = _take(log, batch, room, info.next_offset, wanted, bounds, seen)
-            if first < info.next_offset and bounds is not None and seen.is_over(bounds):
-                seen.offsets += first - begin
-                return piece._replace(first=first)
-            first = max(first, info.next_offset)
+                cut = _take(log, batch, room, info, wanted, bounds, seen)
+            first = max(first, info.next_offset) if cut is None else cut
+            if seen.is_over(bounds):
+                break
         seen.offsets += min(first, piece.end) - begin
-        seen.bytes += len(data)
         time.sleep(PAUSE_SECONDS)
     return None
 
@@ -184,22 +237,35 @@ def _behind(log: Log, offset: int) -> int:
 
 
 def _take(
-    log: Log, batch: memoryview, piece: Range, next_offset: int, wanted: Filter,
-    bounds: Bounds | None, seen: Look,
-) -> int:  # fmt: skip
-    """Takes what matches; returns the first unread offset."""
+    log: Log, batch: memoryview, piece: Range, info: BatchBounds, wanted: Filter,
+    bounds: Bounds, seen: Look,
+) -> int | None:  # fmt: skip
+    """Takes what matches. Returns the first offset that there was no room for, if any."""
     try:
-        found = records(batch, size_max=BATCH_BYTES_MAX)
+        found = _records(batch, info)
     except ApplianceError as error:
         log.note_damaged(piece.first, batch)
-        end = min(next_offset, piece.end)
+        end = min(info.next_offset, piece.end)
         seen.problems.append(Problem(piece.partition, piece.first, str(error), end))
-        return piece.first
+        return None
     for record in found:
         if not piece.first <= record.offset < piece.end:
             continue
-        if bounds is not None and len(seen.found) >= bounds.messages:
+        if len(seen.found) >= bounds.messages:
             return record.offset
+        size = size_of(record)
+        seen.opened_bytes += size
         if wanted.fits(piece.partition, record):
             seen.found.append(ScannedRecord(piece.partition, record))
-    return found[-1].offset + 1 if found else piece.first
+            seen.kept_bytes += size
+    return None
+
+
+def _records(batch: memoryview, info: BatchBounds) -> list[Record]:
+    count = int.from_bytes(batch[RECORDS_COUNT], "big")
+    if count > BATCH_RECORDS_MAX:
+        raise RequestInvalid(
+            f"batch at offset {info.base_offset}: it has {count} records, and "
+            f"{BATCH_RECORDS_MAX} at most are looked at here"
+        )
+    return records(batch, size_max=BATCH_BYTES_MAX)

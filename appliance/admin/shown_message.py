@@ -17,6 +17,7 @@ from appliance.schemas.registry_ids import Named
 from appliance.schemas.schema_limits import DecodeFailed
 
 TEXT_MAX = 64 << 10  # shown characters of a key or value, unless all is requested
+JSON_MAX = 4 << 20  # of a text that is looked at for JSON: as objects it takes twenty times as much
 AS_IT_IS = Decoders()
 
 
@@ -141,13 +142,14 @@ def data_of(data: bytes | None, most: int) -> Data | None: ...
 
 
 def data_of(data: bytes | None, most: int) -> Data | None:
-    """JSON is returned as text: decoding would change large numbers."""
+    """JSON is returned as text: decoding would change large numbers. What is too long to look at is
+    text."""
     if data is None:
         return None
     text, form = data.hex(), "hex"
     try:
         text, form = data.decode(), "text"
-        if text[:1] in ("{", "["):
+        if text[:1] in ("{", "[") and len(text) <= JSON_MAX:
             json.loads(text)
             form = "json"
     except (ValueError, RecursionError):

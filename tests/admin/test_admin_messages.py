@@ -207,6 +207,12 @@ def test_bytes_are_shown_as_hex_and_long_values_cut(
     assert len(whole["value"]["text"]) == 100_000
 
 
+def test_a_text_that_is_too_long_to_look_at_is_no_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown_message.data_of(b"[1, 2]", 10)["form"] == "json"
+    monkeypatch.setattr(shown_message, "JSON_MAX", 5)
+    assert shown_message.data_of(b"[1, 2]", 10)["form"] == "text"
+
+
 def test_what_a_transaction_took_back_is_not_shown(
     rest: Rest, appliance_broker: RunningBroker
 ) -> None:

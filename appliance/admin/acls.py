@@ -17,6 +17,7 @@ from appliance.access.acls import (
     ResourceType,
 )
 from appliance.admin.body_schema import Limits
+from appliance.admin.login import attended
 from appliance.admin.rights import ALTER_CLUSTER, DESCRIBE_CLUSTER
 from appliance.admin.route import ADMIN, Call, get, post
 from appliance.errors import RequestInvalid
@@ -167,6 +168,8 @@ def filter_of(body: dict[str, Any]) -> AclFilter:
 async def confirm(call: Call) -> Confirmed:
     wanted, acls = filter_of(call.body), call.broker.acls
     is_dry, is_dropped = call.body.get("dry_run", True), call.body.get("drop", False)
+    if not is_dry and not acls.is_enforced:
+        attended(call)  # whoever may write rules could have them count later
     if is_dry:
         found = acls.waiting(wanted)
     else:

@@ -150,6 +150,15 @@ def users_of(call: Call) -> Users:
     return users
 
 
+def attended(call: Call) -> Users:
+    """For what may make an administrator, or let somebody log in: before the first user that takes
+    the secret of the link, as everybody on the machine may ask."""
+    users = users_of(call)
+    if users.is_open:
+        raise Denied(HTTPStatus.FORBIDDEN, "setup_required", FIRST_USER)
+    return users
+
+
 def get_session(call: Call) -> SessionAnswer:
     guard: Guard = call.guard
     users, identity = guard.users(), guard.identity(call.request)
@@ -296,29 +305,27 @@ def list_users(call: Call) -> UserList:
 
 
 async def create_user(call: Call) -> UserList:
-    users, body = users_of(call), call.body
-    if users.is_open:
-        raise Denied(HTTPStatus.FORBIDDEN, "setup_required", FIRST_USER)
+    users, body = attended(call), call.body
     await users.make(body["name"], body["role"], body["password"], body.get("may_read", True))
     return list_users(call)
 
 
 async def change_user(call: Call) -> UserList:
-    users, name = users_of(call), call.path["user"]
+    users, name = attended(call), call.path["user"]
     await users.change(name, **call.body)
     call.guard.sessions.end_all_of(name)
     return list_users(call)
 
 
 async def confirm_user(call: Call) -> UserList:
-    users = users_of(call)
+    users = attended(call)
     await users.confirm(call.path["user"])
     return list_users(call)
 
 
 async def delete_user(call: Call) -> None:
     """Sessions end with him (`guard.py`)."""
-    await users_of(call).remove(call.path["user"])
+    await attended(call).remove(call.path["user"])
 
 
 def list_tokens(call: Call) -> TokenList:

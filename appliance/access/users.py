@@ -51,6 +51,10 @@ class UserTable:
     def all(self) -> list[User]:
         return sorted(self._users.values(), key=lambda each: each.name)
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._users
+
     def get(self, name: str) -> User | None:
         return self._users.get(name)
 

@@ -8,7 +8,8 @@
                `admin.read.only` nobody changes anything
 
 Before the first password everybody who reaches the pages is an admin; the pages are on loopback
-then, whatever admin.address says (`server.py`).
+then, whatever admin.address says (`server.py`). Where rules are enforced a password of Kafka's port
+alone is one: from then on nobody is let in without a login, and the first admin comes by the link.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from appliance.admin.rights import Rights
 from appliance.admin.route import ADMIN, ANYONE, Route
 from appliance.admin.sessions import Sessions
 from appliance.admin.token_rows import TokenRows
-from appliance.admin.users import Identity, Users
+from appliance.admin.users import FIRST_USER, Identity, Users
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError, Refused
 
@@ -103,9 +104,15 @@ class Guard:
             return NOBODY
         identity = self.identity(request) if sent is None else self._now(sent)
         if identity is None:
-            raise Denied(HTTPStatus.UNAUTHORIZED, "login_required", "log in first, or send a token")
+            raise self._login_required()
         self._check_allowed(identity, request, route)
         return identity
+
+    def _login_required(self) -> Denied:
+        users = self.users()
+        why = f"; {FIRST_USER}" if users is not None and users.is_open else ""
+        text = f"log in first, or send a token{why}"
+        return Denied(HTTPStatus.UNAUTHORIZED, "login_required", text)
 
     def rights(self, identity: Identity, request: Asked) -> Rights:
         broker = self._process.broker
@@ -144,10 +151,10 @@ class Guard:
         of a page that was forgotten."""
         users = self.users()
         if users is None:
-            # only the open catalog knows whether there are users
-            is_open = not self._process.has_users
+            # only the open catalog knows whether there are users, of Kafka alone too
+            is_open = not self._process.has_users and not self._process.config.enforces_rights
             return NOBODY if is_open else None
-        if users.is_open:
+        if users.lets_everybody_in:
             return NOBODY
         scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
         is_bearer = scheme.lower() == "bearer"
@@ -166,7 +173,7 @@ class Guard:
         users = self.users()
         if users is None:
             return None
-        if users.is_open:
+        if users.lets_everybody_in:
             return NOBODY
         if sent.is_elsewhere:
             return self.sessions.elsewhere(sent.name)

@@ -32,18 +32,19 @@ from appliance.admin.route import (
     post,
 )
 from appliance.admin.token_rows import AdminToken
-from appliance.admin.users import Identity, Users
+from appliance.admin.users import FIRST_USER, Identity, Users
 from appliance.errors import ApplianceError
 
 DAY_MS = 86_400_000
 DEVICE_COOKIE = "appliance_device"
 DEVICE_SECONDS = 365 * 86_400  # a browser is known for so long since its last login
 DAYS_MAX = 3650  # of a token: longer is for ever, and should say so
-FIRST_USER = (
-    "there are no users yet, and the first is made by the link that the broker printed at its "
-    "start (`journalctl -u appliance` has it), or while the broker is stopped by `appliance user "
-    "create NAME --admin --data-dir DIR`"
+
+OPEN = (
+    "There is no password: whoever reaches these pages may do everything. They are on loopback "
+    "only until one is set: open the setup link that the broker printed."
 )
+NO_ADMIN = "There is no administrator yet: open the setup link that the broker printed."
 
 Role = Literal["viewer", "operator", "admin"]
 UserRole = Literal["none", "viewer", "operator", "admin"]  # none: the user is of Kafka alone
@@ -68,7 +69,7 @@ class SessionAnswer(TypedDict):
     allowed: list[str]  # operations on the cluster; topics and groups have their own
     creates_topics: bool  # of some names
     defines_exports: bool  # of some topics
-    needs_setup: bool  # nobody has a password yet
+    needs_setup: bool  # nobody has a password yet, so everybody may do everything
     is_read_only: bool
     has_service: bool  # at which one may log in, by GET /login/oidc
     warning: str | None
@@ -162,14 +163,13 @@ def attended(call: Call) -> Users:
 def get_session(call: Call) -> SessionAnswer:
     guard: Guard = call.guard
     users, identity = guard.users(), guard.identity(call.request)
-    is_open = users is not None and users.is_open
-    is_known = identity is not None and not is_open
+    is_open = users is not None and users.lets_everybody_in
     rights = None if identity is None else guard.rights(identity, call.request)
     allowed = [] if rights is None else rights.allowed(CLUSTER, CLUSTER_NAME)
     creates = rights is not None and rights.may_some(Operation.CREATE, TOPIC, OPERATOR)
     exports = rights is not None and rights.may_some(Operation.READ, TOPIC, OPERATOR)
     return {
-        "name": identity.name if identity is not None and is_known else None,
+        "name": (identity.name or None) if identity is not None else None,
         "role": identity.role if identity is not None else None,
         "may_read": identity is not None and identity.may_read,
         "is_ruled": rights is not None and rights.are_ruled,
@@ -179,10 +179,7 @@ def get_session(call: Call) -> SessionAnswer:
         "needs_setup": is_open,
         "is_read_only": call.process.config.admin.is_read_only,
         "has_service": call.process.config.oidc.is_on,
-        "warning": "There is no password: whoever reaches these pages may do everything. They are "
-        "on loopback only until one is set: open the setup link that the broker printed."
-        if is_open
-        else None,
+        "warning": OPEN if is_open else NO_ADMIN if users is not None and users.is_open else None,
     }
 
 

@@ -35,6 +35,11 @@ NAME = re.compile(r"[a-zA-Z0-9._@-]{1,64}")
 PASSWORD_MIN, PASSWORD_MAX = 10, 1000  # characters; longer ones only cost time
 TOKEN_PREFIX = "appliance_"  # lets scanners for leaked secrets recognise it
 USERS_MAX, TOKENS_MAX = 1000, 1000
+FIRST_USER = (
+    "the console has no user yet, and the first is made by the link that the broker printed at its "
+    "start (`journalctl -u appliance` has it), or while the broker is stopped by `appliance user "
+    "create NAME --admin --data-dir DIR`"
+)
 # A hash takes 64 MiB and tens of milliseconds of a core. One at a time for strangers, and one for
 # known users: by a session, or by a browser of an earlier login. They never wait for strangers.
 HASHES_OF_KIND = 1
@@ -101,8 +106,14 @@ class Users:
 
     @property
     def is_open(self) -> bool:
-        """There is no password yet: everybody who reaches the pages may do everything."""
+        """Nobody has a password and a role yet: the first user is made by the link."""
         return not self.table.of_console()
+
+    @property
+    def lets_everybody_in(self) -> bool:
+        """Everybody who reaches the pages may do everything. With rules and users of Kafka, who
+        have roles by rules alone, a port beside them that asks for nothing would undo both."""
+        return self.is_open and (not self._are_ruled or self.table.is_empty)
 
     def users(self) -> list[User]:
         """And those of Kafka alone."""

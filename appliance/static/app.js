@@ -296,7 +296,10 @@ function App() {
           }} />
     `;
   if (out || (session.data && !session.data.role))
-    return html`<${Login} onIn=${again} hasService=${session.data?.has_service} />`;
+    return html`
+      <${Login} onIn=${again} hasService=${session.data?.has_service}
+          warning=${session.data?.warning} />
+    `;
   if (!session.data && !session.error) return null;
   const isHome = page?.path === "" && !seesBroker(me);
   const Page = isHome ? OwnRights : route.parts.length > 1 && page?.one ? page.one : page?.page;

@@ -1,7 +1,7 @@
 import { html, useState } from "../html.js";
 import { api } from "../api.js";
 
-export function Login({ onIn, hasService }) {
+export function Login({ onIn, hasService, warning }) {
   const [user, setUser] = useState("");
   const [password, setPassword] = useState("");
   const [error, setError] = useState(null);
@@ -19,6 +19,7 @@ export function Login({ onIn, hasService }) {
     <main class="login">
       <form class="card fields" onSubmit=${submit}>
         <h1>appliance</h1>
+        ${warning && html`<p class="notice bad">${warning}</p>`}
         <label>
           User
           <input name="user" autocomplete="username" required autofocus value=${user}

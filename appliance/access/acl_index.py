@@ -43,6 +43,10 @@ class Grant:
     allowed: int = 0
     denied: int = 0
 
+    @property
+    def is_prefix(self) -> bool:
+        return any(each.pattern_type == PatternType.PREFIXED for each in self.acls)
+
     def sum_up(self) -> None:
         self.allowed = self.denied = 0
         for each in self.acls:

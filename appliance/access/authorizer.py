@@ -113,15 +113,17 @@ class Authorizer:
         name: str,
         *,
         without_role: bool = False,
+        is_every: bool = False,
     ) -> bool:
-        """`without_role`: what its role allows does not count."""
+        """`without_role`: what its role allows does not count. `is_every`: the name is `*`, and
+        means all, which the names that begin so are not."""
         if not self.is_enforced:
             return True
         self.decisions += 1
         who = str(principal)
         if who in self._super_users or who in self._administrators:
             return True
-        is_allowed, grant = self._by_rules(who, host, operation, resource_type, name)
+        is_allowed, grant = self._by_rules(who, host, operation, resource_type, name, is_every)
         return is_allowed and not (without_role and self._is_role(who, resource_type, grant))
 
     def allows_any(
@@ -201,15 +203,16 @@ class Authorizer:
         return "it is an administrator" if who in self._administrators else None
 
     def _by_rules(
-        self, who: str, host: str, operation: int, resource_type: int, name: str
-    ) -> tuple[bool, Grant | None]:
+        self, who: str, host: str, operation: int, resource_type: int, name: str,
+        is_every: bool = False,
+    ) -> tuple[bool, Grant | None]:  # fmt: skip
         """What the rules say, and which of them; None: none of them is about it."""
         bit = 1 << operation
         allowing = None
         for grant in self._index.grants(who, host, resource_type, name):
             if grant.denied & bit:
                 return False, grant
-            if allowing is None and grant.allowed & bit:
+            if allowing is None and grant.allowed & bit and not (is_every and grant.is_prefix):
                 allowing = grant
         if allowing is not None:
             return True, allowing
@@ -224,15 +227,16 @@ class Authorizer:
         return grant is not None and grant is self._roles.get(who, {}).get(resource_type)
 
     def _every_pattern(self, who: str, host: str, operation: int, resource_type: int) -> bool:
-        is_allowed, grant = self._by_rules(who, host, operation, resource_type, WILDCARD)
-        return (
-            is_allowed
-            and grant is not None
-            and not any(
-                each.denied & 1 << operation
-                for _, _, each in self._index.patterns(who, host, resource_type)
-            )
-        )
+        """By `*` or its role, and nothing is denied. A prefix `*` is of names that begin so."""
+        bit = 1 << operation
+        role = self._roles.get(who, {}).get(resource_type)
+        is_allowed = role is not None and bool(role.allowed & bit)
+        for is_prefix, name, grant in self._index.patterns(who, host, resource_type):
+            if grant.denied & bit:
+                return False
+            is_everything = name == WILDCARD and not is_prefix
+            is_allowed = is_allowed or (is_everything and bool(grant.allowed & bit))
+        return is_allowed
 
     def _any_pattern(self, who: str, host: str, operation: int, resource_type: int) -> bool:
         """A literal name counts unless it, or a prefix of it, is denied; a prefix, unless it or a

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from appliance.access import role_rules
-from appliance.access.acls import CLUSTER_NAME, Operation, ResourceType
+from appliance.access.acls import CLUSTER_NAME, WILDCARD, Operation, ResourceType
 from appliance.access.authorizer import Authorizer
 from appliance.access.principal import USER, Principal
 from appliance.errors import Refused
@@ -95,9 +95,11 @@ class Rights:
         self, operation: Operation, resource_type: ResourceType, name: str, *,
         without_role: bool = False,
     ) -> bool:  # fmt: skip
+        """No topic is called `*`: who asks for that means all (`export_rights.py`)."""
         return self._authorizer is None or self._authorizer.allows(
-            self.principal, self.host, operation, resource_type, name, without_role=without_role
-        )
+            self.principal, self.host, operation, resource_type, name, without_role=without_role,
+            is_every=resource_type is TOPIC and name == WILDCARD,
+        )  # fmt: skip
 
     def may_every(self, operation: Operation, resource_type: ResourceType) -> bool:
         """Whatever its name."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -286,3 +287,17 @@ def test_every_name_is_allowed_only_if_none_is_denied() -> None:
     authorizer.change([topic_rule(BOB, ALLOW, READ, "*")], [])
     assert authorizer.allows_every(BOB, HOME, READ, TOPIC)
     assert not authorizer.allows_every(BOB, HOME, WRITE, TOPIC)
+
+
+def test_a_prefix_of_a_star_is_not_every_name() -> None:
+    authorizer = Authorizer(is_enforced=True)
+    prefix = replace(topic_rule(ANN, ALLOW, READ, "*"), pattern_type=PREFIXED)
+    authorizer.change([prefix], [])
+    assert not authorizer.allows_every(ANN, HOME, READ, TOPIC)
+    # as an export of a pattern asks
+    assert not authorizer.allows(ANN, HOME, READ, TOPIC, "*", is_every=True)
+    assert not authorizer.allows(ANN, HOME, READ, TOPIC, "orders")
+    assert authorizer.allows(ANN, HOME, READ, TOPIC, "*orders")
+    authorizer.change([topic_rule(ANN, ALLOW, READ, "*")], [])
+    assert authorizer.allows_every(ANN, HOME, READ, TOPIC)
+    assert authorizer.allows(ANN, HOME, READ, TOPIC, "*", is_every=True)

@@ -13,11 +13,22 @@ from collections.abc import Callable
 
 from appliance.access.sasl import LoginFailed, Proven, Work, text_of
 
-FIRST = re.compile(
-    r"[ny],(?:a=(?P<authzid>[^,\x01]*))?,\x01"
-    r"(?:[A-Za-z]+=[^\x01]*\x01)*?auth=Bearer (?P<token>[A-Za-z0-9_.~+/=-]+)\x01"
-    r"(?:[A-Za-z]+=[^\x01]*\x01)*\x01"
-)
+HEAD = re.compile(r"[ny],(?:a=([^,]*))?,")
+KEY = re.compile(r"[A-Za-z]+")
+AUTH = re.compile(r"Bearer ([A-Za-z0-9_.~+/=-]+)")
+
+
+def parts_of(message: str) -> tuple[str | None, str]:
+    """Who the client wants to act for, and the token. Taken apart first: one pattern for all of it
+    took a time that grew with the square of the message."""
+    first, *pairs = message.split("\x01")
+    head, told = HEAD.fullmatch(first), [each.partition("=") for each in pairs[:-2]]
+    auth = [value for key, _, value in told if key == "auth"]
+    token = AUTH.fullmatch(auth[0]) if len(auth) == 1 else None
+    are_pairs = all(mark and KEY.fullmatch(key) for key, mark, _ in told)
+    if head is None or token is None or not are_pairs or pairs[-2:] != ["", ""]:
+        raise LoginFailed("the message of OAUTHBEARER cannot be read")
+    return head[1], token[1]
 
 
 class OauthbearerExchange:
@@ -31,10 +42,7 @@ class OauthbearerExchange:
         if self._is_begun:
             raise LoginFailed("a message of OAUTHBEARER after the last")
         self._is_begun = True
-        found = FIRST.fullmatch(text_of(data, "the message of OAUTHBEARER"))
-        if found is None:
-            raise LoginFailed("the message of OAUTHBEARER cannot be read")
-        authzid, token = found["authzid"], found["token"]
+        authzid, token = parts_of(text_of(data, "the message of OAUTHBEARER"))
 
         def check() -> bytes:
             proven = self._verify(token)

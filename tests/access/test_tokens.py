@@ -149,11 +149,23 @@ def test_a_message_may_name_the_user_and_have_extensions() -> None:
     "text",
     ["", "n,,", "n,,\x01\x01", "n,,\x01auth=Basic x\x01\x01", "p=x,,\x01auth=Bearer x\x01\x01",
      "n,,\x01auth=Bearer \x01\x01", "n,,\x01auth=Bearer x\x01", "n,,\x01auth=Bearer x y\x01\x01",
+     "n,,\x01auth=Bearer x\x01auth=Bearer y\x01\x01", "n,,\x01auth=Bearer x\x01\x01\x01",
      "n,,\x01auth=Bearer " + "x" * 20_000 + "\x01\x01"],
 )  # fmt: skip
 def test_a_message_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(LoginFailed):
         OauthbearerExchange(verifier().verify).step(text.encode())
+
+
+def test_a_message_of_many_parts_is_refused_in_no_time() -> None:
+    text = "n,,\x01" + "auth=Bearer x\x01" * 1100 + "!"  # nearly as long as one may be
+    took = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        with pytest.raises(LoginFailed):
+            OauthbearerExchange(verifier().verify).step(text.encode())
+        took.append(time.perf_counter() - begin)
+    assert min(took) < 0.02
 
 
 def test_keys_are_read_again_when_one_is_not_known_but_not_for_each_token() -> None:

@@ -206,7 +206,7 @@ class Guard:
 
     def _check_origin(self, request: Asked) -> None:
         origin = request.headers.get("Origin")
-        if origin is not None and urlsplit(origin).netloc != request.headers.get("Host", ""):
+        if origin is not None and place_of(origin) != request.headers.get("Host", ""):
             raise Denied(
                 HTTPStatus.FORBIDDEN,
                 "cross_origin",
@@ -216,6 +216,14 @@ class Guard:
 
 def messages_hidden(identity: Identity) -> Denied:
     return Denied(HTTPStatus.FORBIDDEN, "messages_hidden", f"{identity.name} may not read messages")
+
+
+def place_of(origin: str) -> str | None:
+    """None: it is no URL."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
 
 
 def host_of(text: str) -> str:

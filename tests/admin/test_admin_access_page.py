@@ -91,6 +91,7 @@ def askers(broker: RunningBroker, read_only: RunningBroker) -> dict[str, Asker]:
     sites = [
         {"Origin": ELSEWHERE},
         {"Origin": "null"},
+        {"Origin": "http://["},
         {"Origin": f"{own.rpartition(':')[0]}:1"},
         {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "no-cors"},
         {"Sec_Fetch_Site": "same-site", "Sec_Fetch_Mode": "cors"},

@@ -209,6 +209,7 @@ def test_the_guard_is_that_of_the_admin_port(broker: RunningBroker, route: Any) 
     found["admin, no messages"] = ask(logged_in(broker, "bob"))
     found["other Host"] = ask(ada, Host="evil.example")
     found["other site"] = ask(ada, Origin="http://evil.example")
+    assert ask(ada, Origin="http://[").status == found["other site"].status
     for heading, answer in found.items():
         cell = access_page.COLUMNS[heading](route)
         assert is_let_in(answer) if cell == access_page.YES else str(answer.status) == cell, heading

@@ -18,13 +18,13 @@ from appliance.admin.broker_process import Process
 from appliance.admin.bulk_tickets import Tickets
 from appliance.admin.connection_timeouts import Site, bounded
 from appliance.admin.console import Console
-from appliance.admin.guard import Guard
+from appliance.admin.guard import Denied, Guard
 from appliance.admin.partition_snapshot import Survey
 from appliance.admin.rights import DESCRIBE_CLUSTER
 from appliance.admin.route import BODY_BYTES_MAX, AdminServices, get
 from appliance.bulk.reader_threads import Reading
 from appliance.config import Address
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, Refused
 from appliance.process import event_log
 
 log = event_log.named("admin")
@@ -43,9 +43,25 @@ async def get_livez(_: web.Request) -> web.Response:
     return web.json_response({"status": "alive"})
 
 
+HEALTH_ROUTE = get(
+    "/healthz",
+    lambda _: None,
+    None,
+    "Health, with its reasons.",
+    prefix="",
+    rights=(DESCRIBE_CLUSTER,),
+)
+
+
 async def get_healthz(request: web.Request) -> web.Response:
+    """Answers everybody, as load balancers have no login. Reasons may name topics, files and what
+    was in records: they are for who is let in, and others get their areas."""
     health = request.app[PROCESS].health()
-    body = {"status": health.status, "reasons": health.reasons, **health.facts}
+    try:
+        request.app[GUARD].check(request, HEALTH_ROUTE)
+        body = {"status": health.status, "reasons": health.reasons, **health.facts}
+    except (Denied, Refused):
+        body = {"status": health.status, "reasons": health.areas, **health.public_facts}
     return web.json_response(body, status=200 if health.is_serving else 503)
 
 

@@ -64,6 +64,8 @@ TROUBLE_MS = 60_000  # so long it is told of when descriptors ran out: a probe c
 NEARLY_ALL = 0.9  # of the descriptors
 GROUPS_TOLD = 10  # of a damaged partition of `__consumer_offsets`
 RESUMES = ": it is opened again by itself when there is room"
+# Which broker answers, and how far a start has come: whoever asks all of them wants no login.
+PUBLIC = ("node_id", "partitions_recovered")
 IN_LEDGER = "entries of the ledger"  # alerts tell of each entry by itself
 
 
@@ -76,6 +78,15 @@ class Health:
     @property
     def reasons(self) -> list[str]:
         return [each.text for each in self.findings]
+
+    @property
+    def areas(self) -> list[str]:
+        """For who may not be told the reasons."""
+        return list(dict.fromkeys(each.area for each in self.findings))
+
+    @property
+    def public_facts(self) -> dict[str, Any]:
+        return {name: each for name, each in self.facts.items() if name in PUBLIC}
 
     @property
     def is_serving(self) -> bool:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 import shutil
 import signal
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from confluent_kafka.admin import (
@@ -25,9 +23,12 @@ from confluent_kafka.admin import (
 from appliance.cli.moves.registered import Way, registered
 from appliance.config import Ensemble
 from appliance.embedded import Login, make_users
+from appliance.testing import RunningBroker
 from appliance.zookeeper.server import ZooKeeperServer
 from tests.support.certificates import Authority
 from tests.support.logs import until
+from tests.support.people import logged_in
+from tests.support.rest import Rest
 from tests.support.three_brokers import Brokers, brokers
 
 PASSWORD = "correct horse battery"
@@ -42,13 +43,15 @@ class Secured:
         self.folder = folder
         self.authority = Authority(folder / "authority")
         self.password = folder / "password"
+        self.people: dict[str, Rest] = {}
         self.password.touch(0o600)
         self.password.write_text(PASSWORD)
 
     def start(self, *nodes: int, **given: object) -> None:
         for node in nodes:
             with suppress(FileExistsError):
-                make_users(self.folder / str(node) / "data", [Login("broker", PASSWORD, "none")])
+                logins = [Login("broker", PASSWORD, "none"), Login("ada", PASSWORD)]
+                make_users(self.folder / str(node) / "data", logins)
         self.cluster.start(*nodes, **{**self.settings, **given})
 
     @property
@@ -69,13 +72,13 @@ class Secured:
         }
 
     def told(self, node: int) -> str:
-        """What health says of the leaders that it follows."""
-        url = f"http://{self.cluster.running[node].admin}/healthz"
-        try:
-            with urllib.request.urlopen(url, timeout=WAIT_S) as answer:
-                return str(answer.read())
-        except urllib.error.HTTPError as error:
-            return str(error.read())
+        """What health says of the leaders that it follows, to who has logged in."""
+        broker = self.cluster.running[node]
+        if broker.admin not in self.people:
+            self.people[broker.admin] = logged_in(cast(RunningBroker, broker), "ada")
+        found = self.people[broker.admin].raw("GET", "/healthz").body
+        assert "data_dir" in found
+        return str(found["reasons"])
 
     def until_told(self, node: int, words: str) -> None:
         until(lambda: words in self.told(node), WAIT_S)

@@ -15,8 +15,14 @@ from appliance.errors import ApplianceError
 # Wrong passwords that may be tried at once, and seconds until one more may. Of a name from one
 # address: who mistypes waits, who guesses does not come far. Of one address: behind it may be an
 # office. Of a name from anywhere: a guesser with many addresses. It can keep its owner from logging
-# in where that was never done before, so it is far above the others.
-BURSTS = {"pair": (5, 60.0), "address": (20, 5.0), "name": (60, 10.0), "device": (5, 60.0)}
+# in where that was never done before, so it is far above the others. Of a name at an address
+# where it has logged in ("place"): programs come from there, and who guesses beside them must not
+# keep them out with a guess a minute. It has one a second, and the log and the trail tell of it.
+BURSTS = {
+    "pair": (5, 60.0), "address": (20, 5.0), "name": (60, 10.0), "device": (5, 60.0),
+    "place": (60, 1.0),
+}  # fmt: skip
+HERE = ""  # as a device: the address itself, where the name has logged in before
 ATTEMPTS_KEPT = 10_000
 
 Clock = Callable[[], float]
@@ -74,11 +80,12 @@ class LoginAttempts:
         return max(0.0, level - (now - then) / BURSTS[key[0]][1])
 
     def forget(self, address: str, name: str, device: str | None) -> None:
-        """One was right. What others did from there, or to that name, is not forgotten for it."""
+        """One was right. What others did from there, or to that name, is not forgotten for it. Of a
+        place nothing is: right ones do not count there, and wrong ones may be somebody else's."""
         for key in keys_of(address, name, device):
             if key[0] in ("pair", "device"):
                 self._levels.pop(key, None)
-            elif key in self._levels:
+            elif key[0] != "place" and key in self._levels:
                 level, then = self._levels[key]
                 self._levels[key] = max(0.0, level - 1), then
 
@@ -103,6 +110,8 @@ class FailureRate:
 
 
 def keys_of(address: str, name: str, device: str | None) -> list[tuple[str, ...]]:
+    if device == HERE:
+        return [("place", name, address)]
     if device is not None:
         return [("device", device)]
     return [("pair", name, address), ("address", address), ("name", name)]
@@ -110,7 +119,8 @@ def keys_of(address: str, name: str, device: str | None) -> list[tuple[str, ...]
 
 def told(key: tuple[str, ...]) -> str:
     kind, *parts = key
-    texts = {"pair": "user {} from {}", "address": "address {}", "name": "user {}"}
+    pair = "user {} from {}"
+    texts = {"pair": pair, "place": pair, "address": "address {}", "name": "user {}"}
     text = texts.get(kind, "a user from where he had logged in before")
     return text.format(*(each[:80] for each in parts))
 

@@ -7,8 +7,8 @@
 What a mechanism does slowly runs on threads of its own, and no more than a bounded number of logins
 wait for them. A refusal is told after a delay, by a timer: it grows with the failures of who asks.
 How often may be tried is counted for both ports together (`login_attempts.py`). A client that has
-logged in is known at its address: guesses from elsewhere do not keep it out. A listener may have a
-bound for all failures together (`max.failed.authentication.rate`).
+logged in is known at its address: guesses from elsewhere do not keep it out, nor do few from there.
+A listener may have a bound for all failures together (`max.failed.authentication.rate`).
 
 What a user logged in with may be withdrawn: the user is deleted, or has another password. Then the
 connections that rest on it end. In Apache Kafka they stay.
@@ -26,7 +26,7 @@ from typing import NamedTuple, Protocol
 
 from appliance.access import scram_keys
 from appliance.access.audit import Asking, AuditTrail
-from appliance.access.login_attempts import LoginAttempts, LoginRefused, network_of
+from appliance.access.login_attempts import HERE, LoginAttempts, LoginRefused, network_of
 from appliance.access.login_counts import LoginCounts
 from appliance.access.principal import ANONYMOUS, USER, Principal
 from appliance.access.sasl import Exchange, LoginFailed, Mechanism, Work
@@ -318,8 +318,7 @@ class Logins:
 
     def _device(self, who: Asker, name: str) -> str | None:
         """As which this client is counted, if it has logged in at its address before."""
-        place = name, network_of(who.peer)
-        return f"{name} from {place[1]}" if place in self._known else None
+        return HERE if (name, network_of(who.peer)) in self._known else None
 
     def _check_attempts(self, who: Asker, exchange: Exchange) -> None:
         """Before anything is proven. Nothing happens between this and counting the failure but what

@@ -270,6 +270,33 @@ async def test_guesses_from_elsewhere_do_not_keep_out_who_was_here_before() -> N
 
 
 @on_loop
+async def test_guesses_beside_a_program_do_not_keep_it_out() -> None:
+    """Of the same address, as of another program on the machine."""
+    site = Site()
+    await site.log_in("ann:right", 1)
+    for i in range(BURSTS["pair"][0] + 5):
+        await site.log_in("ann:wrong", 100 + i)
+    looked: list[str] = []
+    assert (await refused_early(site, looked, 2)).error is None
+    assert looked == ["looked"]
+
+
+@on_loop
+async def test_guesses_there_are_bounded_too_and_a_right_login_does_not_make_room() -> None:
+    site = Site()
+    await site.log_in("ann:right", 1)
+    for i in range(BURSTS["place"][0]):
+        await site.log_in("ann:wrong", 100 + i)
+        if i % 10 == 0:
+            assert (await site.log_in("ann:right", 200 + i)).error is None
+    looked: list[str] = []
+    assert (await refused_early(site, looked, 90)).error is not None
+    assert looked == []
+    site.now[0] += BURSTS["place"][1] + 0.1
+    assert (await site.log_in("ann:right", 92)).error is None
+
+
+@on_loop
 async def test_many_guesses_at_once_are_no_way_around() -> None:
     looked: list[None] = []
     site = Site(work=lambda: looked.append(None), login_threads=1)

@@ -1,7 +1,8 @@
 """Rights that routes want once access rules are enforced, and whether who asks has them.
 
 The authorizer decides, as for Kafka's clients: a role is a bundle of rules there. Until rules are
-enforced, and for tokens, the role alone decides (`guard.py`), and everything is allowed here.
+enforced, and for tokens and people of a service, of whom no rule is, the role alone decides
+(`guard.py`), and everything is allowed here.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class Rights:
         self._identity = identity
         self.principal = Principal(USER, identity.name)
         self.host = host
-        is_user = bool(identity.name) and not identity.is_token
+        is_user = bool(identity.name) and not (identity.is_token or identity.is_elsewhere)
         is_enforced = authorizer is not None and authorizer.is_enforced
         self._authorizer = authorizer if is_enforced and is_user else None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import ssl
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -13,6 +14,7 @@ import pytest
 
 from appliance.admin import oidc
 from appliance.config import OidcConfig, SettingInvalid
+from appliance.config.access import STANDARD_AUTHORIZER
 from appliance.config.oidc import BACK
 from appliance.testing import RunningBroker, running_broker
 from tests.support.certificates import Authority
@@ -75,11 +77,11 @@ class Browser:
         return Rest(self.admin, {"Cookie": text})
 
 
-@pytest.fixture(scope="module")
-def site(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[tuple[RunningBroker, OidcProvider, Path]]:
-    folder = tmp_path_factory.mktemp("oidc")
+Site = tuple[RunningBroker, OidcProvider, Path]
+
+
+@contextmanager
+def opened(folder: Path, **more: str) -> Iterator[Site]:
     authority = Authority(folder / "ca")
     make_people(folder / "data")
     with pytest.MonkeyPatch.context() as patch:
@@ -87,15 +89,19 @@ def site(
         patch.setenv("NO_PROXY", "localhost")
         provider = OidcProvider(authority)
         settings = provider.settings(folder / "secret", "http://localhost:8780")
-        with running_broker(folder / "data", settings) as broker:
+        with running_broker(folder / "data", {**settings, **more}) as broker:
             yield broker, provider, authority.trust
         provider.close()
 
 
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with opened(tmp_path_factory.mktemp("oidc")) as made:
+        yield made
+
+
 @pytest.fixture
-def browser(
-    site: tuple[RunningBroker, OidcProvider, Path], monkeypatch: pytest.MonkeyPatch
-) -> Browser:
+def browser(site: Site, monkeypatch: pytest.MonkeyPatch) -> Browser:
     made = Browser(*site)
     monkeypatch.setattr(made.provider, "claims", {"sub": "ann", "groups": ["ops"]})
     monkeypatch.setattr(made.provider, "changes", {})
@@ -131,6 +137,25 @@ def test_the_highest_role_of_the_groups_counts(
     assert browser.log_in().status == 303
     session = browser.session()
     assert (session["name"], session["role"]) == ("oidc:ada", role)  # ada is an admin here
+
+
+def test_where_rules_are_enforced_the_role_decides_as_of_a_token(tmp_path: Path) -> None:
+    """No rule names such a person, and neither do those for everybody or for nobody."""
+    more = {"authorizer.class.name": STANDARD_AUTHORIZER, "allow.everyone.if.no.acl.found": "true"}
+    with opened(tmp_path, **more) as (broker, provider, trust):
+        ada = logged_in(broker, "ada")
+        for name in ("free", "ruled"):
+            ada.post("/topics", {"name": name})
+        rule = {"resource_type": "topic", "resource_name": "ruled", "principal": "User:app",
+                "operation": "read"}  # fmt: skip
+        ada.post("/acls", {"acls": [rule]})
+        for group, status in (("staff", 403), ("root", 204)):
+            provider.claims = {"sub": "vic", "groups": [group]}
+            vic = Browser(broker, provider, trust)
+            assert vic.log_in().status == 303
+            assert not vic.session()["is_ruled"]
+            assert vic.rest().get("/topics/ruled")["name"] == "ruled"
+            assert vic.rest().ask("DELETE", "/topics/free").status == status
 
 
 def test_a_ticket_for_bulk_data_ends_with_the_session(browser: Browser) -> None:

@@ -135,9 +135,9 @@ class Guard:
         if route.reads_messages and not identity.may_read:
             raise messages_hidden(identity)
 
-    def may_go_on(self, request: Asked, route: Route) -> bool:
+    def may_go_on(self, request: Asked, route: Route, sent: Identity | None = None) -> bool:
         """Whether who was let in would be again."""
-        identity = self.identity(request, is_used=False)
+        identity = self.identity(request, is_used=False) if sent is None else self._now(sent)
         if identity is None:
             return False
         try:
@@ -177,7 +177,9 @@ class Guard:
             return NOBODY
         if sent.is_elsewhere:
             return self.sessions.elsewhere(sent.name)
-        return users.token_named(sent.name) if sent.is_token else users.find(sent.name)
+        if sent.is_token:
+            return users.token_named(sent.name)
+        return users.find(sent.name) if self.sessions.has_any_of(sent.name) else None
 
     # Browsers
 

@@ -96,6 +96,9 @@ class Sessions:
         found = [each.identity for each, _, _ in self.all() if each.name == name]
         return found[-1] if found else None
 
+    def has_any_of(self, name: str) -> bool:
+        return any(each.name == name for each, _, _ in self.all())
+
     def end_one(self, own: str) -> None:
         found = [digest for digest, each in self._sessions.items() if each.id == own]
         if not found:

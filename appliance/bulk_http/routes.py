@@ -7,6 +7,7 @@ asked there.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from http import HTTPStatus
 from typing import Any, cast
@@ -17,7 +18,6 @@ from appliance.admin import bulk_read, bulk_tickets
 from appliance.admin.api import told_of
 from appliance.admin.guard import Denied
 from appliance.admin.route import AdminServices, Call, Route
-from appliance.bulk.reader_threads import Reading
 from appliance.bulk.sending import Body, Sending
 from appliance.bulk_http.connection import Connection, Headers
 from appliance.bulk_http.plans import make_plan, topic_names
@@ -28,6 +28,8 @@ from appliance.native.loopback_congestion import choose_congestion
 from appliance.process import event_log
 
 log = event_log.named("export")
+
+ASKED_AGAIN_S = 1.0  # whether who reads may go on: a right that was withdrawn is, soon
 
 JSON_HANDLERS: dict[str, Callable[[Call], Awaitable[Any]]] = {
     bulk_read.TOPICS.url: topic_names,
@@ -86,7 +88,7 @@ class Answers:
         if route.url in JSON_HANDLERS:
             await line.tell(route.status, await JSON_HANDLERS[route.url](call))
         else:
-            await send_batches(call, line)
+            await send_batches(call, line, lambda: services.guard.may_go_on(request, route, sent))
 
 
 async def refuse(
@@ -103,24 +105,32 @@ def routes_at(request: Request) -> Iterator[tuple[Route, Request]]:
             yield route, request.at(found.groupdict())
 
 
-async def send_batches(call: Call, line: Connection) -> None:
+async def send_batches(call: Call, line: Connection, may_go_on: Callable[[], bool]) -> None:
     call.reading.begin()
     is_complete = False
     try:
         body = await body_of(call)
         choose_congestion(line.line.socket)
         await line.begin(HTTPStatus.OK, [*body.headers, ("Content-Type", body.media)])
-        await send_body(call.reading, body, line)
+        await send_body(call, body, line, may_go_on)
         await line.finish()
         is_complete = True
     finally:
         call.reading.end(is_complete)
 
 
-async def send_body(reading: Reading, body: Body, line: Connection) -> None:
-    """At the pace of all bulk reads."""
-    sending, reader = Sending(body, line.line, line.framed), body.reader
+async def send_body(
+    call: Call, body: Body, line: Connection, may_go_on: Callable[[], bool]
+) -> None:
+    """At the pace of all bulk reads, and while who asked may read."""
+    sending, reader, reading = Sending(body, line.line, line.framed), body.reader, call.reading
+    asked_at = time.monotonic()
     while not sending.has_ended:
+        if time.monotonic() - asked_at >= ASKED_AGAIN_S:
+            if not may_go_on():
+                text = f"{call.who} may read no more"
+                raise Denied(HTTPStatus.FORBIDDEN, "access_withdrawn", text)
+            asked_at = time.monotonic()
         passed, sent = reader.passed_bytes, reader.bytes
         await reading.on_thread(sending.step)
         reading.bytes += reader.bytes - sent

@@ -14,7 +14,7 @@ from appliance.admin.body_schema import Natural, row_of
 from appliance.admin.bulk_read import PREFIX
 from appliance.admin.export_rights import check_new_name, check_readable, checked_name
 from appliance.admin.rights import READ_SOME_TOPIC
-from appliance.admin.route import Call, delete, get, put
+from appliance.admin.route import OPERATOR, Call, delete, get, put
 from appliance.errors import Refused, RequestInvalid, ResourceUnknown
 from appliance.export.holds import Hold
 from appliance.protocol import ErrorCode
@@ -82,10 +82,20 @@ async def put_hold(call: Call) -> HoldRow:
     topic = call.broker.topics.named(body["topic"])
     offsets = {partition_of(text, len(topic.logs)): at for text, at in body["offsets"].items()}
     check_alone(call, topic, offsets)
-    most = body.get("max_bytes", call.process.config.export.hold_bytes)
+    most = bytes_for(call, known)
     hold = Hold(name, topic.name, offsets, most, time.time_ns() // 1_000_000)
     await asyncio.to_thread(call.broker.holds.put, hold)
     return hold_row(hold)
+
+
+def bytes_for(call: Call, known: Hold | None) -> int:
+    """Who may read a topic, and is no operator, keeps no more than the setting allows, or than
+    somebody has allowed this hold."""
+    usual = call.process.config.export.hold_bytes
+    wanted: int = call.body.get("max_bytes", usual)
+    if call.identity.may(OPERATOR):
+        return wanted
+    return min(wanted, max(usual, known.max_bytes if known is not None else 0))
 
 
 def check_alone(call: Call, topic: Topic, partitions: Iterable[int]) -> None:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from appliance.errors import ApplianceError, ResourceUnknown
+from appliance.errors import ApplianceError, RequestInvalid, ResourceUnknown
 from appliance.export import definition_version, due
 from appliance.export.due import NEXT_RUN_BELIEVED_S
 from appliance.export.export_options import migrated
@@ -22,6 +22,8 @@ from appliance.process import event_log
 from appliance.process.patterns import PatternInvalid, compiled
 
 log = event_log.named("export")
+
+EXPORTS_MAX = 1000  # health and metrics look at each
 
 
 class Last(NamedTuple):
@@ -113,6 +115,8 @@ class Book:
         name, now = definition["name"], time.time()
         with self._lock:
             definition_version.check(name, self._definitions.get(name), version)
+            if name not in self._definitions and len(self._definitions) >= EXPORTS_MAX:
+                raise RequestInvalid(f"there are {EXPORTS_MAX} exports already")
             self._rows.put(name, self._text(definition, now))
             self._unstored.discard(name)
             self._last = {**self._last, name: self._look(name)}

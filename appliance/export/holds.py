@@ -24,12 +24,13 @@ from typing import Any
 from appliance._log import Log
 from appliance.config import LONG_MAX
 from appliance.data_dir.partition_names import Key
-from appliance.errors import ApplianceError, ResourceUnknown
+from appliance.errors import ApplianceError, RequestInvalid, ResourceUnknown
 from appliance.export.hold_rows import HoldRows
 from appliance.process import event_log
 
 log = event_log.named("export")
 
+HOLDS_MAX = 1000  # each is judged in every run of retention
 WARN_SHARE = 0.8  # share of max_bytes; above it health warns
 
 
@@ -82,6 +83,8 @@ class Holds:
 
     def put(self, hold: Hold) -> None:
         with self._lock:
+            if hold.name not in self._holds and len(self._holds) >= HOLDS_MAX:
+                raise RequestInvalid(f"there are {HOLDS_MAX} holds already")
             self._rows.put(_row_of(hold))
             self._holds = {**self._holds, hold.name: hold}
 

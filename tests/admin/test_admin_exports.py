@@ -17,6 +17,7 @@ from confluent_kafka import Producer
 from appliance.access.audit_rows import AuditRow, AuditRows
 from appliance.catalog.catalog import Catalog
 from appliance.errors import StorageFull
+from appliance.export import definitions_and_runs
 from appliance.export.definitions_and_runs import Book
 from appliance.export.export_rows import ExportRows
 from appliance.testing import RunningBroker, running_broker
@@ -423,3 +424,10 @@ def test_all_of_it_is_there_after_a_restart(tmp_path: Path) -> None:
         rest = Rest(broker.admin)
         assert (rest.get("/exports/daily"), rest.get("/exports/daily/runs")) == before
         assert rest.ask("GET", "/holds/daily", prefix="/export/v1").body["offsets"] == {"0": 7}
+
+
+def test_so_many_exports_and_no_more(rest: Rest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(definitions_and_runs, "EXPORTS_MAX", 2)
+    for name in ("a", "b", "a"):
+        put(rest, f"/exports/{name}", EXPORT)
+    assert rest.refused("PUT", "/exports/c", EXPORT) == (400, "invalid_request")

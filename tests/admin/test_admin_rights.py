@@ -18,6 +18,7 @@ from appliance.access.acls import CLUSTER_NAME
 from appliance.admin import access_page, api, users
 from appliance.admin.rights import CLUSTER, SOME, Right
 from appliance.admin.route import ANYONE, Route
+from appliance.config import ExportConfig
 from appliance.config.access import STANDARD_AUTHORIZER
 from appliance.testing import RunningBroker, running_broker
 from tests.admin.test_admin_access_page import BODIES, BY_RULES, PAGE, table
@@ -274,6 +275,25 @@ def test_exports_and_holds_take_the_right_to_read(people: dict[str, Rest], rules
     assert nora.ask("DELETE", "/exports/nora.mine").status == 204
     rules("vera", "deny", "read", "orders")
     assert vera.refused("PUT", "/exports/mine", own) == no_topic
+
+
+def test_who_may_read_keeps_no_more_than_the_setting_allows(
+    people: dict[str, Rest], rules: Any
+) -> None:
+    """An operator may have more kept, and who goes on with that hold leaves it so."""
+    rules(NOBODY, "allow", "read", "orders")
+    usual = ExportConfig().hold_bytes
+    hold = {"topic": "orders", "offsets": {"0": 0}, "max_bytes": usual + 1}
+
+    def kept(who: str, name: str) -> Any:
+        answer = people[who].ask("PUT", f"/holds/{name}", hold, prefix="/export/v1")
+        return answer.body["max_bytes"]
+
+    assert kept(NOBODY, f"{NOBODY}.mine") == usual
+    assert kept("ada", f"{NOBODY}.large") == usual + 1
+    assert kept(NOBODY, f"{NOBODY}.large") == usual + 1
+    assert people["ada"].ask("DELETE", f"/holds/{NOBODY}.large", prefix="/export/v1").status == 204
+    assert people["ada"].ask("DELETE", f"/holds/{NOBODY}.mine", prefix="/export/v1").status == 204
 
 
 def test_dead_letters_take_the_right_to_read_and_runs_do_not_quote_them(

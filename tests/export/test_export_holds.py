@@ -11,7 +11,8 @@ import pytest
 from appliance._log import Log
 from appliance.catalog.catalog import Catalog, CatalogFailed
 from appliance.data_dir.log_dir import LogDir
-from appliance.errors import ResourceUnknown
+from appliance.errors import RequestInvalid, ResourceUnknown
+from appliance.export import holds as holds_module
 from appliance.export.hold_rows import HoldRows
 from appliance.export.holds import Hold, Holds
 from tests.support.logs import NOW, batch, everything, log_config, opened, values
@@ -224,3 +225,14 @@ def test_a_hold_goes_with_its_topic(log_dir: LogDir, catalog: Catalog) -> None:
     holds.forget_topic("t")
     assert holds.all() == []
     assert HoldRows(catalog).all() == []
+
+
+def test_so_many_holds_and_no_more(
+    log_dir: LogDir, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holds_module, "HOLDS_MAX", 2)
+    holds = held(log_dir, catalog)
+    for name in ("a", "b", "a"):
+        put(holds, 0, name=name)
+    with pytest.raises(RequestInvalid, match="2 holds already"):
+        put(holds, 0, name="c")

@@ -21,6 +21,7 @@ from appliance.storage._log_metrics import log_facts
 from appliance.topics.topic import Topic
 
 MIRRORS_MAX = 100
+ROWS_MAX = 50_000  # of all reports together: a row for each partition, and some for refusals
 SILENT_INTERVALS = 3  # without a report: then it has stopped, or cannot reach us
 TEXT_MAX = 2000  # characters of a failure
 
@@ -143,15 +144,34 @@ class Mirrors:
         if name not in self.told and len(self.told) >= MIRRORS_MAX:
             raise RequestInvalid(f"{MIRRORS_MAX} mirrors have reported already")
         until = time.monotonic() + SILENT_INTERVALS * max(report["interval_s"], 1.0)
+        self._check_room(name, report)
         cut: Any = {**report, "last_failure": report["last_failure"][:TEXT_MAX]}
         is_paused = before.is_paused if before else report["state"] == PAUSED
         made = self.told[name] = Told(cut, time.time_ns() // 1_000_000, until, is_paused)
         return made
 
+    def _check_room(self, name: str, report: Report) -> None:
+        """What is kept of all of them: whoever may report writes what it likes."""
+        texts = [report["source"], report["state"], *report["refused"], *report["refused"].values(),
+                 *(each["topic"] for each in report["rows"])]  # fmt: skip
+        if any(len(each) > TEXT_MAX for each in texts):
+            raise RequestInvalid(f"a text of the report has more than {TEXT_MAX} characters")
+        others = (each.report for key, each in self.told.items() if key != name)
+        kept = sum(rows_in(each) for each in others)
+        if kept + rows_in(report) > ROWS_MAX:
+            raise RequestInvalid(
+                f"the report has {rows_in(report)} rows and refusals, those of other mirrors "
+                f"{kept}, wanted at most {ROWS_MAX} together"
+            )
+
     def named(self, name: str) -> Told:
         if name not in self.told:
             raise ResourceUnknown(f"no mirror {name[:80]!r} has reported")
         return self.told[name]
+
+
+def rows_in(report: Report) -> int:
+    return len(report["rows"]) + len(report["refused"])
 
 
 def list_mirrors(call: Call) -> MirrorList:

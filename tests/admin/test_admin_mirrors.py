@@ -98,6 +98,20 @@ def test_who_reports_no_longer_is_silent(
     assert rest.refused("DELETE", "/mirrors/site")[0] == 404
 
 
+def test_what_is_kept_of_reports_is_bounded(
+    rest: Rest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mirrors, "ROWS_MAX", 4)
+    short = {**REPORT, "refused": {}}
+    for name in ("a", "b", "a"):
+        assert rest.ask("PUT", f"/mirrors/{name}", short).status == 200
+    assert rest.refused("PUT", "/mirrors/c", short) == (400, "invalid_request")
+    assert rest.refused("PUT", "/mirrors/a", {**short, "refused": {"t": "x"}})[0] == 400
+    long = "x" * (mirrors.TEXT_MAX + 1)
+    for changed in ({"source": long}, {"refused": {long: ""}}, {"refused": {"t": long}}):
+        assert rest.refused("PUT", "/mirrors/a", {**short, "rows": [], **changed})[0] == 400
+
+
 def test_reports_are_not_in_the_audit_trail_and_not_without_end(rest: Rest) -> None:
     for number in range(mirrors.MIRRORS_MAX):
         assert rest.ask("PUT", f"/mirrors/m{number}", REPORT).status == 200

@@ -81,6 +81,7 @@ class ReplicatedTopics:
             await self._configure(topic, wanted)
 
     async def _make(self, wanted: Wanted) -> None:
+        await self._topics.undeleted.make_room(wanted.name)
         (_, config), faults = topic_config.readable(wanted.configs, self._topics.base)
         for fault in faults:
             events.warning("a topic's setting cannot be used here", topic=wanted.name, why=fault)

@@ -66,6 +66,22 @@ class UnfinishedDeletions(dict[str, str]):
         await self._change(self._delete_files(name))
         await self._forget(name)
 
+    async def make_room(self, name: str) -> None:
+        """Within a change: the cluster has another topic of that name, and what is tried again must
+        not delete its files. So what could not be removed is set aside."""
+        if name not in self:
+            return
+
+        def set_aside() -> list[str]:
+            held = [number for topic, number in self._log_dir.held() if topic == name]
+            places = [str(self._log_dir.set_aside(name, number)) for number in held]
+            self._log_dir.unplace(name)
+            return places
+
+        places = await asyncio.to_thread(set_aside)
+        events.warning("what is left of a deleted topic is set aside", topic=name, places=places)
+        await self._end(name)
+
     async def _delete_files(self, name: str) -> None:
         if name in self:
             await asyncio.to_thread(topic_directories.delete_files, self._log_dir, name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -153,6 +154,33 @@ def test_what_could_not_be_removed_is_not_continued(
         assert (folders(tmp_path), aside(tmp_path)) == (["t-0"], ["t-0"])
 
     live(tmp_path, use)
+
+
+def test_what_could_not_be_deleted_takes_nothing_of_the_next_topic_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A deletion is tried again by its name."""
+    def fail(*_: object) -> None:
+        raise StorageIoFailed("the disk")
+
+    async def use(broker: Broker) -> None:
+        found = await begun(broker, 0)
+        with monkeypatch.context() as patched:
+            patched.setattr(LogDirs, "delete_all", fail)
+            await broker.topics.remove("t")
+        assert [*broker.topics.undeleted] == ["t"]
+        await found.agree(lambda: replace(wanted(1), id=uuid.UUID(int=8)))
+        broker.topics["t"].log(1).lead(5, 1, [], [], 1)
+        broker.topics["t"].log(1).append_durable(batch("new"))
+        await broker.reopening.retry()
+        assert (folders(tmp_path), aside(tmp_path)) == (["t-1"], ["t-0"])
+        assert [*broker.topics.undeleted] == []
+
+    async def look(broker: Broker) -> None:
+        assert broker.topics["t"].log(1).log_end_offset == 1
+
+    live(tmp_path, use)
+    live(tmp_path, look)
 
 
 def test_a_crash_before_the_folder_is_gone_loses_nothing_else(

@@ -35,7 +35,7 @@ from tests.support.txn_client import TxnClient, committed_values, settled
 from tests.support.unserved import serve, unopened
 
 GROUPS = GroupsConfig(initial_rebalance_delay_ms=0, offsets_partitions=4)
-AWAY, STORAGE, NO_LEADER, CONCURRENT = 15, 56, 5, 51
+AWAY, BEING_READ, STORAGE, NO_LEADER, CONCURRENT = 15, 14, 56, 5, 51
 TV = pytest.mark.parametrize("is_v2", [False, True], ids=["TV1", "TV2"])
 COMES_BACK = pytest.mark.parametrize("how", ["at a restart", "while it runs"])
 
@@ -268,7 +268,8 @@ def test_no_transaction_is_taken_for_nobodys_while_their_topic_cannot_be_opened(
     one = begun(lives.now, is_v2=True)
     one.control = lives.again(spoiled=TRANSACTIONS)
     assert TRANSACTIONS in one.control.broker.transactions.loading.fault
-    assert [one.init(), one.end()] == [AWAY, AWAY]
+    # it looks again and again, and in that moment it says that it reads
+    assert {one.init(), one.end()} <= {AWAY, BEING_READ}
     one.control = lives.whole(how, TRANSACTIONS)
     assert one.control.broker.transactions.loading.fault == ""
     assert one.end() == 0

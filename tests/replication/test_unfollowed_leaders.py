@@ -10,12 +10,13 @@ from click.testing import CliRunner
 from confluent_kafka.admin import NewTopic
 
 from appliance.cli.main import main
+from appliance.embedded import Login, make_users
 from tests.support.embedded_cluster import (
     DEADLINE_S,
     EmbeddedCluster,
     eventually,
 )
-from tests.support.rest import Rest
+from tests.support.people import logged_in
 
 PASSWORD = "correct horse battery"
 
@@ -64,13 +65,14 @@ def test_commands_come_by_the_listener_of_their_protocol(cluster: EmbeddedCluste
 
 
 def test_who_cannot_follow_is_seen_by_who_looks_at_the_cluster(cluster: EmbeddedCluster) -> None:
+    make_users(cluster.folder / "1", [Login("ada", PASSWORD)])
     start(cluster, 1, PASSWORD)
     cluster.make_user(1, "broker", PASSWORD)
     start(cluster, 2, "something else")
     wanted = NewTopic("t", 1, replica_assignment=[[1, 2]])
     admin = cluster.admin(1)  # held: it answers while it lives
     admin.create_topics([wanted])["t"].result(DEADLINE_S)
-    rest = Rest(cluster.running[1].admin)
+    rest = logged_in(cluster.running[1], "ada")
 
     def reasons() -> list[Any]:
         return [each["reasons"] for each in rest.get("/replicas")["brokers"]]

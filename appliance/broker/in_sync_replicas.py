@@ -155,8 +155,14 @@ class InSyncReplicas:
             if node in there:
                 self._in_vain.pop((log.name, node), None)
             elif patience_s:
-                self._in_vain[log.name, node] = time.monotonic() + IN_VAIN_S
+                self._note_in_vain(log.name, node)
         return there
+
+    def _note_in_vain(self, name: str, node: int) -> None:
+        """What is over is forgotten: topics come and go."""
+        now = time.monotonic()
+        self._in_vain = {each: end for each, end in self._in_vain.items() if end > now}
+        self._in_vain[name, node] = now + IN_VAIN_S
 
     async def _write(
         self,

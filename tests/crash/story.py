@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from pathlib import Path
 
 from .sweep import second_syncs
 from .trace import Recorder
 
 
-class Story:
+class Story(ABC):
     def __init__(self, root: Path) -> None:
         self.root = root
         self.recorder = Recorder()
@@ -19,8 +20,8 @@ class Story:
         if not is_right:
             self.wrong.append(problem)
 
-    def run(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def run(self) -> None: ...
 
 
 def tell(story: Story, trace: str) -> None:

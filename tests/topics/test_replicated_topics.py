@@ -53,6 +53,10 @@ def aside(root: Path) -> list[str]:
     return sorted(each.name for name in ("a", "b") for each in (root / name / "orphans").glob("*"))
 
 
+def disk_fails(*_: object) -> None:
+    raise StorageIoFailed("the disk")
+
+
 def test_replicas_come_and_go(tmp_path: Path) -> None:
     async def use(broker: Broker) -> None:
         found = await begun(broker, 0, 1)
@@ -139,13 +143,10 @@ def test_what_is_wanted_again_when_its_turn_comes_stays(tmp_path: Path) -> None:
 def test_what_could_not_be_removed_is_not_continued(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
-        raise StorageIoFailed("the disk")
-
     async def use(broker: Broker) -> None:
         found = await begun(broker, 0)
         with monkeypatch.context() as patched:
-            patched.setattr(LogDirs, "delete_all", fail)
+            patched.setattr(LogDirs, "delete_all", disk_fails)
             with pytest.raises(StorageIoFailed):
                 await found.agree(lambda: wanted(led={0: 6}))
         assert broker.topics["t"].here == frozenset()
@@ -160,13 +161,10 @@ def test_what_could_not_be_deleted_takes_nothing_of_the_next_topic_of_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A deletion is tried again by its name."""
-    def fail(*_: object) -> None:
-        raise StorageIoFailed("the disk")
-
     async def use(broker: Broker) -> None:
         found = await begun(broker, 0)
         with monkeypatch.context() as patched:
-            patched.setattr(LogDirs, "delete_all", fail)
+            patched.setattr(LogDirs, "delete_all", disk_fails)
             await broker.topics.remove("t")
         assert [*broker.topics.undeleted] == ["t"]
         await found.agree(lambda: replace(wanted(1), id=uuid.UUID(int=8)))

@@ -109,9 +109,10 @@ class Site:
         self._pid = int(found[-1])
 
     def stop(self) -> None:
-        process = os.pidfd_open(self._pid)
+        process, end = os.pidfd_open(self._pid), select.poll()
+        end.register(process, select.POLLIN)
         os.kill(self._pid, signal.SIGTERM)
-        ended, _, _ = select.select([process], [], [], 60)
+        ended = end.poll(60_000)
         os.close(process)
         assert ended, self._log.read_text()
 

@@ -117,8 +117,10 @@ def start(
 
 def _is_ready(ready: int, is_stopping: Callable[[], bool]) -> bool:
     end = time.monotonic() + PATIENCE_S
+    pipe = select.poll()  # select takes no descriptor above 1023, and a broker has thousands
+    pipe.register(ready, select.POLLIN)
     while time.monotonic() < end and not is_stopping():
-        if select.select([ready], [], [], LOOK_S)[0]:
+        if pipe.poll(LOOK_S * 1000):
             return os.read(ready, 1) == READY
     return False
 

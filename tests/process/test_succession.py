@@ -9,6 +9,7 @@ import re
 import signal
 import socket
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import confluent_kafka as ck
@@ -37,7 +38,10 @@ class Followed:
 
     def take_over(self) -> int:
         """The process that serves then."""
+        told = "another process takes over"
+        before = self.serving.log.count(told)
         os.kill(self.pid, signal.SIGUSR2)
+        until(lambda: self.serving.log.count(told) > before)
         output = self.serving.process.stdout
         assert output is not None
         assert output.readline().startswith("ready"), self.serving.log
@@ -98,6 +102,19 @@ def test_who_connects_before_the_new_one_serves_waits(tmp_path: Path) -> None:
     assert output is not None
     assert output.readline().startswith("ready")
     broker.pid = int(re.findall(r"takes over pid=(\d+)", broker.serving.log)[-1])
+    broker.stop()
+
+
+def test_a_broker_with_more_than_1024_descriptors_is_taken_over(tmp_path: Path) -> None:
+    """What it waits for is told by a descriptor above those that select takes."""
+    broker = Followed(tmp_path)
+    host, _, port = broker.bootstrap.rpartition(":")
+    with ExitStack() as connections:
+        for _ in range(1024):
+            connections.enter_context(socket.create_connection((host, int(port)), DEADLINE_S))
+        descriptors = Path(f"/proc/{broker.pid}/fd")
+        until(lambda: len([*descriptors.iterdir()]) > 1024)
+        broker.take_over()
     broker.stop()
 
 

@@ -68,11 +68,13 @@ class SmallControl:
 
     def _next(self, found: list[Found], what: str) -> Found:
         deadline = time.monotonic() + DEADLINE_S
+        handed_out = select.poll()
+        handed_out.register(self.plane.punt_fd, select.POLLIN)
         self.take()
         while not found:
             left = deadline - time.monotonic()
             assert left > 0, f"no {what} in {DEADLINE_S} s"
-            select.select([self.plane.punt_fd], [], [], left)
+            handed_out.poll(left * 1000)
             self.take()
         return found.pop(0)
 

@@ -192,7 +192,19 @@ class LogAgainstModel(RuleBasedStateMachine):
         gone = {key for key, offset in latest.items() if offset not in after}
         newer = {after[offset].key for offset in after if self.is_in_transaction(offset)}
         assert gone <= newer, gone
+        self.forget_transactions(batches)
         self.model.take_compacted(batches, segment_bases(self.log))
+
+    def forget_transactions(self, batches: list[bytes]) -> None:
+        """An aborted one is told to readers no longer only when no record of it is left."""
+        model = self.model
+        told = self.log.aborted_transactions(model.start, LONG)
+        forgotten = {each for each in model.aborted if each[2] >= model.start} - {*told}
+        for producer, first, marker_offset in forgotten:
+            assert not [each for each in batches
+                        if first <= last_offset(each) < marker_offset and _batch.records(each)
+                        and _batch.headers(each)[0].producer_id == producer]  # fmt: skip
+        model.aborted = [each for each in model.aborted if each not in forgotten]
 
     def is_in_transaction(self, offset: int) -> bool:
         for each in self.model.batches:

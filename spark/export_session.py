@@ -23,6 +23,11 @@ MASTER = "local[*,4]"  # all cores, and four attempts per task as on a cluster
 POLL_S = 0.3
 TASKS = ("appliance_spark.export_tasks", "appliance_spark.export_store_target")
 OF_REGISTRY = ("appliance.config",)
+# Spark hands results to Python by a port of loopback and takes the first who connects: where that
+# is a client which looks for a broker that is gone, the run ends. A file in the temporary directory
+# has no strangers. PySpark 4.0 lacks it and has the port; on a cluster that directory's name may be
+# longer than the 107 bytes that an address has.
+RESULTS_BY_FILE = "spark.python.unix.domain.socket.enabled=true"
 
 
 class Sessions:
@@ -58,7 +63,7 @@ def _session(master: str, conf: tuple[str, ...], tasks: tuple[str, ...]) -> Spar
     java = found_java()
     if master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        conf = (*import_as_installed(), *conf)
+        conf = (*import_as_installed(), RESULTS_BY_FILE, *conf)
     builder = SparkSession.builder.master(master).appName("appliance export")
     builder = builder.config("spark.ui.enabled", "false")
     builder = builder.config("spark.ui.showConsoleProgress", "false")

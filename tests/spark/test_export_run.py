@@ -8,11 +8,13 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import confluent_kafka as ck
 import duckdb
 import pyarrow.parquet as pq
+import pyspark
 import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
@@ -27,7 +29,7 @@ from appliance_spark import (
     export_tasks,
 )
 from appliance_spark.export_layout import ExportFailed, Target
-from appliance_spark.export_session import Sessions
+from appliance_spark.export_session import RESULTS_BY_FILE, Sessions
 from tests.support.exporting import Killed, Make, killed_at, send
 from tests.support.spark_data import DEADLINE_S
 
@@ -56,6 +58,37 @@ def test_workers_leave_the_current_directory_out_and_other_processes_do_not(
     assert "PYTHONSAFEPATH" not in os.environ
     spark.conf.unset(setting)
     assert Sessions("local[2]")().conf.get(setting) == "1"
+
+
+@pytest.mark.skipif(version("pyspark") < "4.1", reason="this PySpark has only the port")
+def test_no_stranger_gets_at_the_results_of_a_run(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    connect = pyspark.util.local_connect_and_auth
+
+    def noted(place: str | int | None, secret: str | None) -> tuple[object, ...]:
+        asked.append(place)
+        return connect(place, secret)
+
+    monkeypatch.setattr(pyspark.util, "local_connect_and_auth", noted)
+    export = make("alone")
+    send(export, 10)
+    export.run()
+    assert asked
+    assert [each for each in asked if not Path(str(each)).is_absolute()] == []
+
+
+@pytest.mark.parametrize(("master", "wanted"), [("local[2]", "true"), ("spark://other:7077", None)])
+def test_only_a_local_session_is_asked_for_results_by_file(
+    master: str, wanted: str | None, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+) -> None:
+    asked: dict[str, str] = {}
+    builder = SparkSession.Builder()
+    monkeypatch.setattr(builder, "getOrCreate", lambda: asked.update(builder._options) or spark)
+    monkeypatch.setattr(SparkSession, "builder", builder)
+    Sessions(master)()
+    assert asked.get(RESULTS_BY_FILE.split("=")[0]) == wanted
 
 
 def test_a_run_killed_at_any_step_neither_loses_nor_repeats_a_record(make: Make) -> None:

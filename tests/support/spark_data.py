@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from appliance_spark import register
 from appliance_spark.export_broker import AdminPort
-from appliance_spark.export_session import import_as_installed
+from appliance_spark.export_session import RESULTS_BY_FILE, import_as_installed
 from appliance_spark.stream_read import may_bound_batches
 from tests.interop.kafka_jars import CACHE
 from tests.support.spark_classes import JAVA_FLAGS
@@ -49,7 +49,8 @@ def shared_session(master: str = "local[2]", **settings: str) -> SparkSession:
     """The one of this process, once it is there: whoever makes it with settings that others must
     not have stops it."""
     builder = SparkSession.builder.master(master).appName("tests")
-    of_exports = dict(pair.split("=", 1) for pair in import_as_installed())
+    as_exports = (*import_as_installed(), RESULTS_BY_FILE)
+    of_exports = dict(pair.split("=", 1) for pair in as_exports)
     for name, value in (SETTINGS | of_exports | settings).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()

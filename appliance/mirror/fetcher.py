@@ -162,9 +162,11 @@ class Fetcher:
             return
         if error.code in REMEDIES:
             raise TopicRefused(partition.topic, str(error))
-        raise error
+        if not self._progress.unread.lasts(partition, self._config.refresh_interval_ms):
+            raise error
+        self._give_up(partition, str(error))
 
     def _give_up(self, partition: TopicPartition, why: str) -> None:
-        """Damage in one partition delays no other; the next round tries this one again."""
+        """One partition delays no other; the next round tries this one again."""
         del self._cursors[partition]
         self._progress.failed(partition, why)

@@ -16,6 +16,7 @@ from appliance.mirror.inbox import Aborted, Fetched, Octets
 from appliance.mirror.pipeline import Lane, Pipeline, Then
 from appliance.mirror.progress import MirrorProgress
 from appliance.mirror.site import LATEST, Offsets, Positions, Site, TopicPartition
+from appliance.mirror.unserved import Refusals
 from appliance.process import event_log
 from appliance.protocol.messages.delete_records import API as DELETE_RECORDS
 from appliance.protocol.messages.delete_records import DeleteRecordsRequest
@@ -30,7 +31,7 @@ class KeptTarget:
     ) -> None:
         self._site, self._sources, self._progress = site, sources, progress
         self._config = config
-        self._pipeline = Pipeline(site, config.request_timeout_ms)
+        self._pipeline = Pipeline(site, config, progress)
         self._new: Offsets = {}  # partitions that were empty, and the source's start offset
 
     def close(self) -> None:
@@ -38,8 +39,10 @@ class KeptTarget:
 
     # the beginning
 
-    def positions(self, starts: Offsets, ends: Offsets, refuse: Refuse) -> Positions:
-        here = self._site.offsets(starts, LATEST)
+    def positions(
+        self, starts: Offsets, ends: Offsets, refuse: Refuse, unserved: Refusals
+    ) -> Positions:
+        here = self._site.offsets(starts, LATEST, refused=unserved)
         for partition, offset in here.items():
             if offset > ends[partition]:
                 why = (

@@ -22,6 +22,7 @@ from appliance.mirror.progress import MirrorProgress
 from appliance.mirror.refusals import MAPPED_OF_ONE, of_other_source
 from appliance.mirror.site import Offsets, Positions, Site, TopicPartition
 from appliance.mirror.transaction import Producer
+from appliance.mirror.unserved import Refusals
 from appliance.record import _batch, _batch_builder, _mirror_batches
 
 LINGER_MS = 60_000  # longer than any stretch: the broker must not abort a transaction earlier
@@ -64,7 +65,7 @@ class MappedTarget:
         name = f"mirror.{config.name}" if config.is_exactly_once else None
         timeout_ms = max(LINGER_MS, 10 * config.commit_interval_ms)
         self._producer = Producer(site, name, timeout_ms)
-        self._pipeline = Pipeline(site, config.request_timeout_ms, name)
+        self._pipeline = Pipeline(site, config, progress, name)
         self._stretches: dict[TopicPartition, Stretch] = {}
         self._began = 0.0  # by time.monotonic
 
@@ -73,7 +74,9 @@ class MappedTarget:
 
     # start positions
 
-    def positions(self, starts: Offsets, ends: Offsets, refuse: Refuse) -> Positions:
+    def positions(
+        self, starts: Offsets, ends: Offsets, refuse: Refuse, unserved: Refusals
+    ) -> Positions:
         known = offset_map.positions(self._site, self._config.positions_topic)
         for partition in starts:
             if partition not in known:

@@ -40,7 +40,7 @@ class Mirror:
         self._ending = threading.Event()  # of the round: the mirror stops, or is suspended
         self.is_suspended = False
         self._round: Round | None = None
-        self._held: dict[str, tuple[str, float]] = {}  # by topic: reason, end of its pause
+        self._held: dict[str, tuple[TopicRefused, float]] = {}  # by topic: end of its pause
 
     def stop(self) -> None:
         """Finishes the open requests; a signal handler may call this."""
@@ -117,14 +117,14 @@ class Mirror:
         if isinstance(error, TopicRefused):
             # the others must not wait for it
             until = time.monotonic() + config.retry_backoff_max_ms / 1000
-            self._held[error.topic] = str(error), until
+            self._held[error.topic] = error, until
         doubled_ms = config.retry_backoff_ms * 2 ** min(failures - 1, DOUBLINGS_MAX)
         pause_ms = min(doubled_ms, config.retry_backoff_max_ms)
         pause_ms = round(pause_ms * random.uniform(0.75, 1.0))  # mirrors of one site not in step
         log.warning("round failed", error=error, again_in_ms=pause_ms)
         self._stopping.wait(pause_ms / 1000)
 
-    def _held_now(self) -> dict[str, str]:
+    def _held_now(self) -> dict[str, TopicRefused]:
         now = time.monotonic()
         self._held = {name: each for name, each in self._held.items() if each[1] > now}
         return {name: why for name, (why, _) in self._held.items()}

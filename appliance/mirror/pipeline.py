@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator, Mapping
 
 from appliance.client.connection import Connection
 from appliance.client.errors import BrokerRefused
-from appliance.mirror.config import IN_FLIGHT_MAX
+from appliance.mirror.config import IN_FLIGHT_MAX, MirrorConfig
 from appliance.mirror.errors import MirrorFenced, PositionMoved, TopicRefused
 from appliance.mirror.produce_body import FIRST, LAST, Batches, produce_body
+from appliance.mirror.progress import MirrorProgress
 from appliance.mirror.site import Site, TopicPartition
 from appliance.protocol import ErrorCode, VersionUnsupported
 from appliance.protocol.messages.produce import API as PRODUCE
@@ -38,8 +39,14 @@ MOVED = {
 
 
 class Pipeline:
-    def __init__(self, site: Site, timeout_ms: int, transactional_id: str | None = None) -> None:
-        self._site, self._timeout_ms = site, timeout_ms
+    def __init__(
+        self,
+        site: Site,
+        config: MirrorConfig,
+        progress: MirrorProgress,
+        transactional_id: str | None = None,
+    ) -> None:
+        self._site, self._config, self._progress = site, config, progress
         self._transactional_id = transactional_id
         self._connections: dict[Lane, Connection] = {}
         self._waiting: deque[tuple[Connection, Then]] = deque()  # in the order of the requests
@@ -73,7 +80,8 @@ class Pipeline:
         if version < FIRST:
             where = f"broker {connection.address}"
             raise VersionUnsupported(f"{where}: Produce {version}, wanted at least {FIRST}")
-        body = produce_body(self._transactional_id, self._timeout_ms, batches, mirror_sources)
+        timeout_ms = self._config.request_timeout_ms
+        body = produce_body(self._transactional_id, timeout_ms, batches, mirror_sources)
         connection.send_bytes(PRODUCE, version, body)
         self._waiting.append((connection, then))
 
@@ -85,23 +93,26 @@ class Pipeline:
     def _receive(self) -> None:
         connection, then = self._waiting.popleft()
         _, answer = connection.receive()
-        then(dict(_rows(answer)))
+        then(dict(self._rows(answer)))
 
+    def _rows(self, answer: ProduceResponse) -> Iterator[tuple[TopicPartition, Answer]]:
+        for topic in answer.responses:
+            for row in topic.partition_responses:
+                partition = TopicPartition(topic.name, row.index)
+                if row.error_code:
+                    raise self._refusal(partition, row.error_code, row.error_message or "")
+                yield partition, row
 
-def _rows(answer: ProduceResponse) -> Iterator[tuple[TopicPartition, Answer]]:
-    for topic in answer.responses:
-        for row in topic.partition_responses:
-            partition = TopicPartition(topic.name, row.index)
-            if row.error_code:
-                raise refusal(partition, row.error_code, row.error_message or "")
-            yield partition, row
-
-
-def refusal(partition: TopicPartition, code: int, text: str) -> Exception:
-    """The error that a target's error code raises in the round."""
-    error = BrokerRefused(code, f"produce to {partition}" + (f": {text}" if text else ""))
-    if code in FENCED:
-        return MirrorFenced(f"another mirror of this name has taken over: {error}")
-    if code in MOVED:
-        return PositionMoved(str(error))
-    return error if error.retriable else TopicRefused(partition.topic, str(error))
+    def _refusal(self, partition: TopicPartition, code: int, text: str) -> Exception:
+        """The error that a target's error code raises in the round."""
+        error = BrokerRefused(code, f"produce to {partition}" + (f": {text}" if text else ""))
+        if code in FENCED:
+            return MirrorFenced(f"another mirror of this name has taken over: {error}")
+        if code in MOVED:
+            return PositionMoved(str(error))
+        if not error.retriable:
+            return TopicRefused(partition.topic, str(error))
+        patience_ms = self._config.refresh_interval_ms
+        if self._progress.unwritten.lasts(partition, patience_ms):
+            return TopicRefused(partition.topic, str(error), is_for_now=True)
+        return error

@@ -16,6 +16,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from appliance.mirror.site import TopicPartition
+from appliance.mirror.unserved import Unserved
 
 UNKNOWN = -1
 
@@ -59,6 +60,7 @@ class MirrorProgress:
         self.last_failure = ""
         self.transactions = 0
         self.last_written = 0.0  # by time.time: the last write to the target
+        self.unread, self.unwritten = Unserved(), Unserved()  # in the source, in the target
         self.groups_refreshed: dict[str, float] = {}  # by time.monotonic, for GroupOffsets
         self._lock = threading.Lock()  # guards the dictionary
 
@@ -79,12 +81,14 @@ class MirrorProgress:
             each.position, each.failure, each.drained_at = offset, "", UNKNOWN
 
     def saw(self, partition: TopicPartition, end_offset: int, drained_at: int) -> None:
+        self.unread.serves(partition)
         each = self.of(partition)
         each.look()  # with the values before this response
         each.end_offset, each.drained_at = end_offset, drained_at
         each.look()
 
     def wrote(self, partition: TopicPartition, position: int, records: int, size: int) -> None:
+        self.unwritten.serves(partition)
         each = self.of(partition)
         each.position = position
         each.records += records

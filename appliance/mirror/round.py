@@ -29,6 +29,7 @@ from appliance.mirror.kept_target import KeptTarget
 from appliance.mirror.mapped_target import MappedTarget
 from appliance.mirror.progress import MirrorProgress
 from appliance.mirror.site import EARLIEST, LATEST, Offsets, Positions, Site, Topic, TopicPartition
+from appliance.mirror.unserved import Refusals
 from appliance.process import event_log
 
 log = event_log.named("mirror")
@@ -41,8 +42,11 @@ class Target(Protocol):
         self, partition: TopicPartition, records: Octets, before: int, aborted: Aborted
     ) -> tuple[Any, int, int, int]: ...
 
-    def positions(self, starts: Offsets, ends: Offsets, refuse: Refuse) -> Positions:
-        """The next offset of each partition; `starts` and `ends` are the source's."""
+    def positions(
+        self, starts: Offsets, ends: Offsets, refuse: Refuse, unserved: Refusals
+    ) -> Positions:
+        """The next offset of each partition; `starts` and `ends` are the source's. Those that the
+        target does not serve go into `unserved`."""
         ...
 
     def pass_over(
@@ -65,7 +69,7 @@ class Round:
         progress: MirrorProgress,
         stopping: threading.Event,
         once: bool,
-        held: Callable[[], Mapping[str, str]],
+        held: Callable[[], Mapping[str, TopicRefused]],
     ) -> None:
         self._config, self._progress, self._held = config, progress, held
         self._stopping, self._once = stopping, once
@@ -140,8 +144,10 @@ class Round:
         )
         mirrored = arrangement.arrange()
         self._batch_bytes_max.update(arrangement.batch_bytes_max)
-        self._refused_for_now = arrangement.refused_for_now
-        refused = {**arrangement.refused, **self._held()}
+        held = self._held()
+        for_now = {name for name, error in held.items() if error.is_for_now}
+        self._refused_for_now = arrangement.refused_for_now | for_now
+        refused = {**arrangement.refused, **{name: str(error) for name, error in held.items()}}
         for name, why in refused.items():
             self._refuse(name, why)
         self._progress.forget_refused(refused.keys() | self._without_position)
@@ -172,19 +178,22 @@ class Round:
     def _begin(self, mirrored: list[Topic], target: Target) -> dict[TopicPartition, Cursor]:
         """The next offset of each partition, after skipping what the source does not have."""
         partitions = [partition for each in mirrored for partition in each.partitions]
-        starts = self._source.offsets(partitions, EARLIEST)
-        ends = self._source.offsets(partitions, LATEST)
+        unserved: Refusals = {}
+        starts = self._source.offsets(partitions, EARLIEST, refused=unserved)
+        ends = self._source.offsets(starts, LATEST, refused=unserved)
+        starts = {partition: starts[partition] for partition in ends}
         refused = self._without_position
 
         def refuse(error: TopicRefused) -> None:
             refused.add(error.topic)
             self._refuse(error.topic, str(error))
 
-        known = target.positions(starts, ends, refuse)
+        known = target.positions(starts, ends, refuse, unserved)
         known = {
             partition: each for partition, each in known.items() if partition.topic not in refused
         }
         self._progress.begin({partition: each or 0 for partition, each in known.items()})
+        self._pass_by(unserved)
         cursors = {}
         for partition, offset in known.items():
             start, end = starts[partition], ends[partition]
@@ -194,6 +203,12 @@ class Round:
                 cursors[partition].next_offset = target.pass_over(partition, offset, start, end)
         target.settle(is_idle=True)
         return cursors
+
+    def _pass_by(self, unserved: Refusals) -> None:
+        for partition, error in unserved.items():
+            if not self._progress.unread.lasts(partition, self._config.refresh_interval_ms):
+                raise error
+            self._progress.failed(partition, str(error))
 
     def _tell_lost(self, partition: TopicPartition, offset: int | None, start: int) -> None:
         if offset is not None:

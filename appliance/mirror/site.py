@@ -21,7 +21,6 @@ from appliance.client.errors import (
     NoBrokers,
     PartitionUnknown,
 )
-from appliance.protocol import ErrorCode
 from appliance.protocol.messages.find_coordinator import API as FIND_COORDINATOR
 from appliance.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
@@ -180,9 +179,14 @@ class Site:
     # offsets
 
     def offsets(
-        self, partitions: Iterable[TopicPartition], when: int, isolation: int = UNCOMMITTED
+        self,
+        partitions: Iterable[TopicPartition],
+        when: int,
+        isolation: int = UNCOMMITTED,
+        refused: dict[TopicPartition, BrokerRefused] | None = None,
     ) -> Offsets:
-        """The earliest or latest offset of each partition."""
+        """The earliest or latest offset of each partition. One that is refused goes into `refused`,
+        or raises."""
         by_leader: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         for partition in partitions:
             by_leader[self.leader(partition)][partition.topic].append(partition.partition)
@@ -198,7 +202,11 @@ class Site:
             for topic in self.ask(LIST_OFFSETS, request, leader).topics:
                 for row in topic.partitions:
                     partition = TopicPartition(topic.name, row.partition_index)
-                    if row.error_code:
-                        raise BrokerRefused(ErrorCode(row.error_code), f"offsets of {partition}")
-                    offsets[partition] = row.offset
+                    if not row.error_code:
+                        offsets[partition] = row.offset
+                        continue
+                    error = BrokerRefused(row.error_code, f"offsets of {partition}")
+                    if refused is None:
+                        raise error
+                    refused[partition] = error
         return offsets

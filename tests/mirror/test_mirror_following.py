@@ -8,17 +8,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import confluent_kafka as ck
 import pytest
 from confluent_kafka.admin import ConfigResource, NewPartitions
 
 from appliance.mirror.config import MirrorConfig
+from appliance.mirror.pipeline import Pipeline
 from appliance.mirror.site import TopicPartition
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.produce import ProduceResponse
 from appliance.testing import RunningBroker, running_broker
 from appliance.topics import reopening
 from loadtest.ports import lasting_port
-from tests.support.logs import batch
+from tests.support.logs import batch, break_open
 from tests.support.mirroring import (
     BOTH,
     T0,
@@ -110,11 +114,7 @@ def test_topics_partitions_and_configs_follow_the_source(
         assert ("visibility" in own_configs(target)) == (offsets == "keep")
         asked = admin(source)
         asked.create_partitions([NewPartitions("t", 3)])["t"].result(20)
-        resource = ConfigResource(ConfigResource.Type.TOPIC, "t")
-        resource.add_incremental_config(ck.admin.ConfigEntry(
-            "retention.ms", "7654321",
-            incremental_operation=ck.admin.AlterConfigOpType.SET))
-        asked.incremental_alter_configs([resource])[resource].result(20)
+        alter(source, "t", "retention.ms", "7654321")
         make(source, "u")
         produce(source, "x", partition=2)
         produce(source, "y", topic="u")
@@ -123,6 +123,14 @@ def test_topics_partitions_and_configs_follow_the_source(
         until(lambda: read_values(target, new) == ["x"], "the new partition arrives")
         until(lambda: read_values(target, TopicPartition("u", 0)) == ["y"], "the new topic arrives")
         until(lambda: own_configs(target)["retention.ms"] == "7654321", "configs follow")
+
+
+def alter(broker: RunningBroker, topic: str, name: str, value: str) -> None:
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    entry = ck.admin.ConfigEntry(name, value, incremental_operation=ck.admin.AlterConfigOpType.SET)
+    resource.add_incremental_config(entry)
+    asked = admin(broker)  # it must live until it is answered
+    asked.incremental_alter_configs([resource])[resource].result(20)
 
 
 def own_configs(broker: RunningBroker) -> dict[str, str]:
@@ -262,3 +270,48 @@ def test_a_damaged_batch_holds_up_its_partition_only(
     assert "t-0" in mirror.progress.totals()["refused"]
     assert read(target) == []
     assert read_values(target, TopicPartition("t", 1)) == ["b"]
+
+
+@BOTH
+def test_a_partition_whose_disk_fails_holds_up_no_other(
+    offsets: str, source: RunningBroker, target: RunningBroker
+) -> None:
+    """Its leader is there, and refuses each request for it."""
+    make(source, "t", 2)
+    produce(source, "a")
+    produce(source, "b", partition=1)
+    (path,) = (source.data_dir / "t-0").glob("*.log")
+    break_open(path, by=source.data_dir)
+    with running(config(source, target, offsets=offsets, refresh_interval_ms=500)) as mirror:
+        until(lambda: "t-0" in mirror.progress.totals()["refused"], "it is passed by")
+        why = mirror.progress.totals()["refused"]["t-0"]
+        assert why == "fetch of t-0 at offset 0: KAFKA_STORAGE_ERROR"
+        until(lambda: read_values(target, TopicPartition("t", 1)) == ["b"], "the other one")
+        produce(source, "c", partition=1)
+        until(lambda: read_values(target, TopicPartition("t", 1)) == ["b", "c"], "and goes on")
+
+
+def test_a_topic_that_the_target_refuses_for_a_while_holds_up_no_other(
+    source: RunningBroker, target: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one without enough replicas in a cluster; one broker has none that would last."""
+    refused = {"t"}
+    rows = Pipeline._rows
+
+    def some_refused(pipeline: Pipeline, answer: ProduceResponse) -> Iterator[Any]:
+        for each in answer.responses:
+            if each.name in refused:
+                each.partition_responses[0].error_code = ErrorCode.NOT_ENOUGH_REPLICAS
+        return rows(pipeline, answer)
+
+    monkeypatch.setattr(Pipeline, "_rows", some_refused)
+    make(source, "t")
+    make(source, "u")
+    produce(source, "a")
+    produce(source, "b", topic="u")
+    with running(config(source, target, offsets="map", refresh_interval_ms=500)) as mirror:
+        until(lambda: "t" in mirror.progress.totals()["refused"], "it is passed by")
+        until(lambda: read_values(target, TopicPartition("u", 0)) == ["b"], "the other one")
+        assert read(target) == []
+        refused.clear()
+        until(lambda: read_values(target, T0) == ["a"], "its turn")

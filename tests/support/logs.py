@@ -154,14 +154,14 @@ def break_file(log: Log) -> None:
     break_open(Path(log.segments()[-1].path))
 
 
-def break_open(path: Path) -> None:
-    """The same, of any file that is open."""
+def break_open(path: Path, by: Path = Path(os.devnull)) -> None:
+    """The same, of any file that is open. `by` a directory it can be neither read nor written."""
     for name in os.listdir("/proc/self/fd"):
         try:
             is_it = os.readlink(f"/proc/self/fd/{name}") == str(path)
         except FileNotFoundError:
             continue
         if is_it:
-            null = os.open("/dev/null", os.O_RDWR)
-            os.dup2(null, int(name))
-            os.close(null)
+            other = os.open(by, os.O_RDONLY if by.is_dir() else os.O_RDWR)
+            os.dup2(other, int(name))
+            os.close(other)

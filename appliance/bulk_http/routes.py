@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, cast
 
@@ -18,12 +20,13 @@ from appliance.admin import bulk_read, bulk_tickets
 from appliance.admin.api import told_of
 from appliance.admin.guard import Denied
 from appliance.admin.route import AdminServices, Call, Route
+from appliance.bulk.line import Buffer
 from appliance.bulk.sending import Body, Sending
 from appliance.bulk_http.connection import Connection, Headers
 from appliance.bulk_http.plans import make_plan, topic_names
 from appliance.bulk_http.range_read import body_of
 from appliance.bulk_http.request import Request
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, BatchCorrupt
 from appliance.native.loopback_congestion import choose_congestion
 from appliance.process import event_log
 
@@ -109,7 +112,7 @@ async def send_batches(call: Call, line: Connection, may_go_on: Callable[[], boo
     call.reading.begin()
     is_complete = False
     try:
-        body = await body_of(call)
+        body = await with_first_piece(call, await body_of(call))
         choose_congestion(line.line.socket)
         await line.begin(HTTPStatus.OK, [*body.headers, ("Content-Type", body.media)])
         await send_body(call, body, line, may_go_on)
@@ -119,22 +122,33 @@ async def send_batches(call: Call, line: Connection, may_go_on: Callable[[], boo
         call.reading.end(is_complete)
 
 
+async def with_first_piece(call: Call, body: Body) -> Body:
+    """A disk that cannot be read is told in the answer's status. Damage breaks the answer off: the
+    read has noted it, and who asks again is told of the hole."""
+    waiting: list[Buffer | None] = []
+    with suppress(BatchCorrupt):
+        waiting.append(await call.reading.on_thread(body.piece))
+    return replace(body, piece=lambda: waiting.pop() if waiting else body.piece())
+
+
 async def send_body(
     call: Call, body: Body, line: Connection, may_go_on: Callable[[], bool]
 ) -> None:
     """At the pace of all bulk reads, and while who asked may read."""
     sending, reader, reading = Sending(body, line.line, line.framed), body.reader, call.reading
     asked_at = time.monotonic()
+    passed = sent = 0  # so far; the first piece is read
     while not sending.has_ended:
         if time.monotonic() - asked_at >= ASKED_AGAIN_S:
             if not may_go_on():
                 text = f"{call.who} may read no more"
                 raise Denied(HTTPStatus.FORBIDDEN, "access_withdrawn", text)
             asked_at = time.monotonic()
-        passed, sent = reader.passed_bytes, reader.bytes
         await reading.on_thread(sending.step)
-        reading.bytes += reader.bytes - sent
+        taken = reader.bytes - sent
+        reading.bytes += taken
         reading.passed_bytes += reader.passed_bytes - passed
-        await reading.pace.took(reader.bytes - sent, reader.is_quiet)
+        passed, sent = reader.passed_bytes, reader.bytes
+        await reading.pace.took(taken, reader.is_quiet)
         if sending.is_blocked:
             await sending.room()

@@ -32,6 +32,7 @@ from pyarrow import parquet
 from appliance.bulk import sending
 from appliance.testing import RunningBroker, running_broker
 from tests.support.export_stream import Stream, StreamCut, batches, read_stream
+from tests.support.logs import break_open
 from tests.support.rest import Answer, Rest
 
 DEADLINE_S = 20.0
@@ -338,6 +339,17 @@ def test_what_is_not_there_is_refused(rest: Rest, appliance_broker: RunningBroke
     assert refused(rest, path) == (404, "unknown_topic_or_partition")
     path = "/topics/t/partitions/0/batches"
     assert refused(rest, path, start=2) == (400, "invalid_request")
+
+
+def test_a_disk_that_cannot_be_read_is_told_before_the_answer_begins(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker:
+        produce(broker, 1)
+        (path,) = tmp_path.glob("t-0/*.log")
+        break_open(path, by=tmp_path)
+        asked = "/topics/t/partitions/0/batches"
+        answer = Rest(broker.admin).ask("GET", asked, prefix="/export/v1")
+    told = "t-0: cannot read on at offset 0; log start 0, log end 1"
+    assert (answer.status, answer.body["error"]["message"]) == (503, told)
 
 
 def test_offsets_that_retention_deleted_are_told(

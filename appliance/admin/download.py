@@ -17,13 +17,15 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Protocol
 
 from aiohttp import web
 
 from appliance.admin import message_filter
+from appliance.admin.guard import Denied
 from appliance.admin.message_ranges import Range, first_ranges, ranges_of
-from appliance.admin.message_scan import ScannedRecord, looked
+from appliance.admin.message_scan import Look, Problem, ScannedRecord, looked
 from appliance.admin.rights import READ_TOPIC
 from appliance.admin.route import Call, Param, get
 from appliance.admin.topic_lookup import readable, topic_of
@@ -216,32 +218,44 @@ async def download(call: Call) -> web.StreamResponse:
     ranges = await ranges_asked(call, topic)
     media, make = FORMATS[call.params["format"]]
     writer = await asyncio.to_thread(make)
+    first = await look(call, topic, ranges)
+    if first.problems:  # an answer that has not begun can tell it
+        raise Denied(HTTPStatus.SERVICE_UNAVAILABLE, "unreadable", told(topic, first.problems[0]))
     response = web.StreamResponse()
     response.content_type = media
     name = f"{topic.name}.{call.params['format']}"
     response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     await response.prepare(call.request)
     with suppress(ConnectionResetError):  # the client is gone
-        await send(call, ranges, writer, response)
+        await send(call, first, writer, response)
     return response
 
 
-async def send(
-    call: Call, ranges: list[Range], writer: Writer, response: web.StreamResponse
-) -> None:
-    topic, wanted = topic_of(call), message_filter.parse(call.params["filter"])
-    while ranges:
-        seen = await looked(call, topic, ranges, wanted, MESSAGES_OF_LOOK, False)
+async def look(call: Call, topic: Topic, ranges: list[Range]) -> Look:
+    wanted = message_filter.parse(call.params["filter"])
+    return await looked(call, topic, ranges, wanted, MESSAGES_OF_LOOK, False)
+
+
+def told(topic: Topic, problem: Problem) -> str:
+    return f"{topic.name}-{problem.partition}, from offset {problem.offset} on: {problem.what}"
+
+
+async def send(call: Call, seen: Look, writer: Writer, response: web.StreamResponse) -> None:
+    topic = topic_of(call)
+    while True:
+        if seen.found:
+            await response.write(await asyncio.to_thread(writer.piece, seen.found))
+        if not seen.left:
+            break
+        seen = await look(call, topic, seen.left)
         if seen.problems or not call.may_go_on():
             # half a file that looks complete would be worse than none
-            what = seen.problems[0].what if seen.problems else f"{call.who} may read no more"
-            log.error("a download was cut off", topic=topic.name, what=what)
+            who = f"{call.who} may read no more"
+            what = told(topic, seen.problems[0]) if seen.problems else who
+            log.error("a download was cut off", what=what)
             assert call.request.transport is not None
             call.request.transport.abort()
             raise ConnectionResetError
-        ranges = seen.left
-        if seen.found:
-            await response.write(await asyncio.to_thread(writer.piece, seen.found))
     await response.write(await asyncio.to_thread(writer.end))
     await response.write_eof()
 

@@ -525,13 +525,17 @@ def test_a_cell_that_is_almost_a_number_takes_no_time(
 
 
 def test_an_export_of_damage_does_not_end_as_if_it_were_whole(
-    rest: Rest, appliance_broker: RunningBroker
+    rest: Rest, appliance_broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = producer(appliance_broker)
     for value in (b"a" * 50, b"b" * 50):
         made.produce("orders", value)
         assert made.flush(DEADLINE_S) == 0
     damage(appliance_broker, b"bbb")
+    answer = rest.ask("GET", "/topics/orders/export")
+    assert (answer.status, answer.body["error"]["code"]) == (503, "unreadable")
+    assert answer.body["error"]["message"].startswith("orders-0, from offset 1 on: batch refused")
+    monkeypatch.setattr("appliance.admin.download.MESSAGES_OF_LOOK", 1)  # a file is begun
     with pytest.raises((http.client.IncompleteRead, ConnectionError)):
         exported(rest, "jsonl")
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import suppress
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, cast
@@ -26,7 +25,7 @@ from appliance.bulk_http.connection import Connection, Headers
 from appliance.bulk_http.plans import make_plan, topic_names
 from appliance.bulk_http.range_read import body_of
 from appliance.bulk_http.request import Request
-from appliance.errors import ApplianceError, BatchCorrupt
+from appliance.errors import ApplianceError, StorageIoFailed
 from appliance.native.loopback_congestion import choose_congestion
 from appliance.process import event_log
 
@@ -123,11 +122,16 @@ async def send_batches(call: Call, line: Connection, may_go_on: Callable[[], boo
 
 
 async def with_first_piece(call: Call, body: Body) -> Body:
-    """A disk that cannot be read is told in the answer's status. Damage breaks the answer off: the
-    read has noted it, and who asks again is told of the hole."""
+    """What cannot be read is told in the answer's status. Damaged batches break the answer off: the
+    read has noted them, and a program that asks again is told of the hole."""
     waiting: list[Buffer | None] = []
-    with suppress(BatchCorrupt):
+    try:
         waiting.append(await call.reading.on_thread(body.piece))
+    except StorageIoFailed:
+        raise
+    except ApplianceError as error:
+        if body.media != bulk_read.BATCHES_MEDIA:
+            raise Denied(HTTPStatus.SERVICE_UNAVAILABLE, "unreadable", str(error)) from error
     return replace(body, piece=lambda: waiting.pop() if waiting else body.piece())
 
 

@@ -145,11 +145,11 @@ def browse(box: Box) -> None:
 
 def export(kind: str) -> Callable[[Box], None]:
     def read(box: Box) -> None:
-        """The HTTP status comes before the read, so the connection ends within the response."""
+        """Batches end with the connection, what is decoded is told."""
         path = f"{PREFIX}/topics/t/partitions/0/batches?start=2&end=4&format={kind}"
         with suppress(OSError, HTTPException):
-            box.rest.raw("GET", path)
-            raise AssertionError("it was answered whole")
+            answer = box.rest.raw("GET", path)
+            assert (answer.status, kind) == (503, "jsonl")
 
     return read
 

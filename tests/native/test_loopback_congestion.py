@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 from contextlib import closing
 from pathlib import Path
 
@@ -30,10 +31,12 @@ def other_end(of: socket.socket) -> str:
     """The congestion control of the broker's end: it is a descriptor of this process."""
     for name in os.listdir("/proc/self/fd"):
         try:
-            connection = socket.socket(fileno=os.dup(int(name)))
+            if not stat.S_ISSOCK(os.stat(int(name)).st_mode):
+                continue
+            copy = os.dup(int(name))
         except OSError:
-            continue  # no socket, or gone by now
-        with connection:
+            continue  # gone by now
+        with socket.socket(fileno=copy) as connection:
             try:
                 if connection.getpeername() == of.getsockname():
                     return congestion_of(connection)

@@ -3,7 +3,8 @@ PYTHON ?= python3
 ARGS ?=
 # Test processes side by side. Most tests wait, for a disk, a timer or a JVM that starts.
 JOBS ?= $(shell expr $$(nproc) \* 2 + 1)
-SIDE_BY_SIDE = -n $(JOBS) --dist loadfile --no-loadscope-reorder
+# A process that dies ends the run: the others would wait for its files for ever.
+SIDE_BY_SIDE = -n $(JOBS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # Those that have such tests; to collect all others takes as long as these run
 ALONE = $(shell grep -rl --include='test_*.py' 'mark\.alone' tests)
 BIN := .venv/bin

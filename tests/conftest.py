@@ -49,12 +49,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Togethe
 
 
 def pytest_collection_finish() -> None:
-    """A pass of the collector looks at what tests make, not at 18,000 tests each time. The second
-    one finds nothing: a full pass comes when there is a quarter more than the last one left over,
-    and what waits for it keeps its descriptors."""
+    """A pass of the collector looks at what tests make, not at 18,000 tests each time."""
     gc.collect()
     gc.freeze()
-    gc.collect()
 
 
 @pytest.fixture(scope="session")

@@ -24,6 +24,7 @@ from aiohttp import web
 
 from appliance.admin import message_filter
 from appliance.admin.guard import Denied
+from appliance.admin.message_filter import Filter
 from appliance.admin.message_ranges import Range, first_ranges, ranges_of
 from appliance.admin.message_scan import Look, Problem, ScannedRecord, looked
 from appliance.admin.rights import READ_TOPIC
@@ -214,11 +215,11 @@ FORMATS: dict[str, tuple[str, Callable[[], Writer]]] = {
 
 async def download(call: Call) -> web.StreamResponse:
     topic = topic_of(call)
-    message_filter.parse(call.params["filter"])  # reports an invalid filter now
+    wanted = message_filter.parse(call.params["filter"])
     ranges = await ranges_asked(call, topic)
     media, make = FORMATS[call.params["format"]]
     writer = await asyncio.to_thread(make)
-    first = await look(call, topic, ranges)
+    first = await look(call, topic, ranges, wanted)
     if first.problems:  # an answer that has not begun can tell it
         raise Denied(HTTPStatus.SERVICE_UNAVAILABLE, "unreadable", told(topic, first.problems[0]))
     response = web.StreamResponse()
@@ -227,12 +228,11 @@ async def download(call: Call) -> web.StreamResponse:
     response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     await response.prepare(call.request)
     with suppress(ConnectionResetError):  # the client is gone
-        await send(call, first, writer, response)
+        await send(call, topic, wanted, first, writer, response)
     return response
 
 
-async def look(call: Call, topic: Topic, ranges: list[Range]) -> Look:
-    wanted = message_filter.parse(call.params["filter"])
+async def look(call: Call, topic: Topic, ranges: list[Range], wanted: Filter) -> Look:
     return await looked(call, topic, ranges, wanted, MESSAGES_OF_LOOK, False)
 
 
@@ -240,14 +240,16 @@ def told(topic: Topic, problem: Problem) -> str:
     return f"{topic.name}-{problem.partition}, from offset {problem.offset} on: {problem.what}"
 
 
-async def send(call: Call, seen: Look, writer: Writer, response: web.StreamResponse) -> None:
-    topic = topic_of(call)
+async def send(
+    call: Call, topic: Topic, wanted: Filter, seen: Look, writer: Writer,
+    response: web.StreamResponse,
+) -> None:  # fmt: skip
     while True:
         if seen.found:
             await response.write(await asyncio.to_thread(writer.piece, seen.found))
         if not seen.left:
             break
-        seen = await look(call, topic, seen.left)
+        seen = await look(call, topic, seen.left, wanted)
         if seen.problems or not call.may_go_on():
             # half a file that looks complete would be worse than none
             who = f"{call.who} may read no more"

@@ -15,8 +15,7 @@ from appliance.mirror.errors import Refuse, TopicRefused
 from appliance.mirror.inbox import Aborted, Fetched, Octets
 from appliance.mirror.pipeline import Lane, Pipeline, Then
 from appliance.mirror.progress import MirrorProgress
-from appliance.mirror.site import LATEST, Offsets, Positions, Site, TopicPartition
-from appliance.mirror.unserved import Refusals
+from appliance.mirror.site import LATEST, Offsets, Positions, Refusals, Site, TopicPartition
 from appliance.process import event_log
 from appliance.protocol.messages.delete_records import API as DELETE_RECORDS
 from appliance.protocol.messages.delete_records import DeleteRecordsRequest

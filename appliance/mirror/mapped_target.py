@@ -20,9 +20,8 @@ from appliance.mirror.offset_map import Position, Row, Run, add_run
 from appliance.mirror.pipeline import Answer, Lane, Pipeline
 from appliance.mirror.progress import MirrorProgress
 from appliance.mirror.refusals import MAPPED_OF_ONE, of_other_source
-from appliance.mirror.site import Offsets, Positions, Site, TopicPartition
+from appliance.mirror.site import Offsets, Positions, Refusals, Site, TopicPartition
 from appliance.mirror.transaction import Producer
-from appliance.mirror.unserved import Refusals
 from appliance.record import _batch, _batch_builder, _mirror_batches
 
 LINGER_MS = 60_000  # longer than any stretch: the broker must not abort a transaction earlier

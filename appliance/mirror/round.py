@@ -28,8 +28,16 @@ from appliance.mirror.inbox import Aborted, Fetched, Inbox, Octets
 from appliance.mirror.kept_target import KeptTarget
 from appliance.mirror.mapped_target import MappedTarget
 from appliance.mirror.progress import MirrorProgress
-from appliance.mirror.site import EARLIEST, LATEST, Offsets, Positions, Site, Topic, TopicPartition
-from appliance.mirror.unserved import Refusals
+from appliance.mirror.site import (
+    EARLIEST,
+    LATEST,
+    Offsets,
+    Positions,
+    Refusals,
+    Site,
+    Topic,
+    TopicPartition,
+)
 from appliance.process import event_log
 
 log = event_log.named("mirror")

@@ -48,6 +48,7 @@ class TopicPartition(NamedTuple):
 
 Offsets = dict[TopicPartition, int]
 Positions = dict[TopicPartition, int | None]  # None: never mirrored
+Refusals = dict[TopicPartition, BrokerRefused]
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,7 @@ class Site:
         partitions: Iterable[TopicPartition],
         when: int,
         isolation: int = UNCOMMITTED,
-        refused: dict[TopicPartition, BrokerRefused] | None = None,
+        refused: Refusals | None = None,
     ) -> Offsets:
         """The earliest or latest offset of each partition. One that is refused goes into `refused`,
         or raises."""

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import time
 
-from appliance.client.errors import BrokerRefused
 from appliance.mirror.site import TopicPartition
-
-Refusals = dict[TopicPartition, BrokerRefused]
 
 
 class Unserved:

@@ -16,8 +16,9 @@ from confluent_kafka.admin import ConfigResource, NewPartitions
 
 from appliance.mirror.config import MirrorConfig
 from appliance.mirror.pipeline import Pipeline
-from appliance.mirror.site import TopicPartition
+from appliance.mirror.site import EARLIEST, LATEST, Site, TopicPartition
 from appliance.protocol import ErrorCode
+from appliance.protocol.messages.list_offsets import API as LIST_OFFSETS
 from appliance.protocol.messages.produce import ProduceResponse
 from appliance.testing import RunningBroker, running_broker
 from appliance.topics import reopening
@@ -291,10 +292,47 @@ def test_a_partition_whose_disk_fails_holds_up_no_other(
         until(lambda: read_values(target, TopicPartition("t", 1)) == ["b", "c"], "and goes on")
 
 
+@pytest.mark.parametrize(
+    ("where", "end"), [("source", EARLIEST), ("source", LATEST), ("target", LATEST)]
+)
+def test_a_partition_whose_ends_are_refused_holds_up_no_other(
+    where: str, end: int, source: RunningBroker, target: RunningBroker,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    refusing = {"source": source, "target": target}[where].bootstrap
+    refused = {"t"}
+    ask = Site.ask
+
+    def some_refused(site: Site, api: Any, request: Any, *more: Any, **named: Any) -> Any:
+        answer = ask(site, api, request, *more, **named)
+        if api is not LIST_OFFSETS or site.config.broker_list != refusing:
+            return answer
+        for wanted, each in zip(request.topics, answer.topics, strict=True):
+            if each.name in refused and wanted.partitions[0].timestamp == end:
+                each.partitions[0].error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        return answer
+
+    monkeypatch.setattr(Site, "ask", some_refused)
+    make(source, "t")
+    make(source, "u")
+    produce(source, "a")
+    produce(source, "b", topic="u")
+    with running(config(source, target, refresh_interval_ms=500)) as mirror:
+        until(lambda: "t-0" in mirror.progress.totals()["refused"], "it is passed by")
+        why = mirror.progress.totals()["refused"]["t-0"]
+        assert why == "offsets of t-0: KAFKA_STORAGE_ERROR"
+        until(lambda: mirror.progress.of(TopicPartition("u", 0)).position == 1, "the other one")
+        refused.clear()
+        until(lambda: read_values(target, T0) == ["a"], "its turn")
+
+
+@pytest.mark.parametrize("others", [["b"], []])
 def test_a_topic_that_the_target_refuses_for_a_while_holds_up_no_other(
-    source: RunningBroker, target: RunningBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As one without enough replicas in a cluster; one broker has none that would last."""
+    others: list[str], source: RunningBroker, target: RunningBroker,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """As one without enough replicas in a cluster; one broker has none that would last. Without
+    others the mirror waits for its turn, too."""
     refused = {"t"}
     rows = Pipeline._rows
 
@@ -306,12 +344,14 @@ def test_a_topic_that_the_target_refuses_for_a_while_holds_up_no_other(
 
     monkeypatch.setattr(Pipeline, "_rows", some_refused)
     make(source, "t")
-    make(source, "u")
     produce(source, "a")
-    produce(source, "b", topic="u")
+    if others:
+        make(source, "u")
+        produce(source, *others, topic="u")
     with running(config(source, target, offsets="map", refresh_interval_ms=500)) as mirror:
         until(lambda: "t" in mirror.progress.totals()["refused"], "it is passed by")
-        until(lambda: read_values(target, TopicPartition("u", 0)) == ["b"], "the other one")
+        if others:
+            until(lambda: read_values(target, TopicPartition("u", 0)) == others, "the other one")
         assert read(target) == []
         refused.clear()
         until(lambda: read_values(target, T0) == ["a"], "its turn")

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pyspark
 import pytest
 from click.testing import CliRunner
+from packaging.version import Version
 from pyspark.sql import SparkSession
 
 from appliance.cli.main import main
@@ -60,7 +61,9 @@ def test_workers_leave_the_current_directory_out_and_other_processes_do_not(
     assert Sessions("local[2]")().conf.get(setting) == "1"
 
 
-@pytest.mark.skipif(version("pyspark") < "4.1", reason="this PySpark has only the port")
+@pytest.mark.skipif(
+    Version(version("pyspark")) < Version("4.1"), reason="this PySpark has only the port"
+)
 def test_no_stranger_gets_at_the_results_of_a_run(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

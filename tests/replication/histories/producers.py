@@ -91,7 +91,11 @@ class Appending:
         self._thread.join()
 
     def flush(self, timeout_s: float) -> int:
-        """How many are neither acknowledged nor refused in time."""
+        """How many are neither acknowledged nor refused in time. They are not sent any more: what
+        came behind the last look at the logs would be taken for gone."""
         with suppress(KafkaException):
-            return int(self._producer.flush(timeout_s))
-        return len(self._producer)
+            self._producer.flush(timeout_s)
+        left = len(self._producer)
+        with suppress(KafkaException):
+            self._producer.purge()
+        return left

@@ -7,10 +7,7 @@ import asyncio
 import gc
 import json
 import os
-import shlex
-import signal
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import click
@@ -18,53 +15,56 @@ from click.shell_completion import get_completion_class
 
 from appliance import __version__
 from appliance import config as configuration
-from appliance.cli.offline_log import log
-from appliance.cli.remote import (
-    acl,
-    alert,
-    broker,
-    clock,
-    group,
-    ledger,
-    login,
-    messages,
-    quota,
-    scrub,
-    top,
-    topic,
-    user,
-)
 from appliance.cli.settings_options import load_config, settings_options
 from appliance.process import event_log, owner_only, start_imports, succession
 from appliance.process.exit_codes import Command
 from appliance.process.progress_bar import ProgressBar
-from appliance.zookeeper.server import LOOPBACK, ZooKeeperServer, peers_in, settings_in
 
-LARGE = {  # where those are that import the engine, certificates or the client library
+PLACES = {  # of the commands, by name; a start of the broker imports none of them
+    "acl": "appliance.cli.remote.acl",
+    "alert": "appliance.cli.remote.alert",
     "backup": "appliance.cli.backup",
     "bench": "appliance.cli.bench",
+    "bundle": "appliance.cli.remote.broker",
+    "clock": "appliance.cli.remote.clock",
     "cluster": "appliance.cli.cluster",
+    "config": "appliance.cli.remote.broker",
+    "consume": "appliance.cli.remote.messages",
     "disk": "appliance.cli.disk",
     "doctor": "appliance.cli.doctor",
+    "group": "appliance.cli.remote.group",
+    "health": "appliance.cli.remote.broker",
     "install": "appliance.cli.install",
     "leave-cluster": "appliance.cli.leave_cluster",
+    "ledger": "appliance.cli.remote.ledger",
+    "log": "appliance.cli.offline_log",
+    "login": "appliance.cli.remote.login",
+    "logout": "appliance.cli.remote.login",
     "mirror": "appliance.mirror.command",
+    "produce": "appliance.cli.remote.messages",
+    "quota": "appliance.cli.remote.quota",
+    "scrub": "appliance.cli.remote.scrub",
+    "status": "appliance.cli.remote.broker",
     "tls": "appliance.cli.tls",
+    "top": "appliance.cli.remote.top",
+    "topic": "appliance.cli.remote.topic",
     "uninstall": "appliance.cli.install",
     "upgrade": "appliance.cli.upgrade",
+    "user": "appliance.cli.remote.user",
+    "zookeeper": "appliance.cli.zookeeper",
 }
 
 
 class Commands(click.Group):
-    """Those with large imports are imported when they are called."""
+    """Each is imported when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), *LARGE])
+        return sorted([*super().list_commands(ctx), *PLACES])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in LARGE:
+        if cmd_name in PLACES:
             name = cmd_name.replace("-", "_")
-            found: click.Command = getattr(import_module(LARGE[cmd_name]), name)
+            found: click.Command = getattr(import_module(PLACES[cmd_name]), name)
             return found
         return super().get_command(ctx, cmd_name)
 
@@ -107,30 +107,6 @@ def export() -> None:
     """Export topics to Parquet files, each record once."""
 
 
-for each in (
-    topic.topic,
-    group.group,
-    messages.produce,
-    messages.consume,
-    broker.health,
-    broker.status,
-    top.top,
-    broker.config,
-    clock.clock,
-    acl.acl,
-    quota.quota,
-    user.user,
-    login.login,
-    login.logout,
-    broker.bundle,
-    alert.alert,
-    ledger.ledger,
-    scrub.scrub,
-    log,
-):
-    main.add_command(each)
-
-
 @main.command(cls=Command)
 @settings_options
 def serve(**options: Any) -> None:
@@ -149,58 +125,6 @@ def serve(**options: Any) -> None:
     # Without this the interpreter collects garbage several times before it ends. That took 13 s
     # after the last line of the log, with 48,000 groups on a busy machine.
     gc.freeze()
-
-
-@main.command(cls=Command)
-@click.option("--port", default=2181, show_default=True, help="Port for clients.")
-@click.option(
-    "--data-dir",
-    default="zookeeper",
-    show_default=True,
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Directory of its data.",
-)
-@click.option("--host", default="", help="Where it listens for clients; else as others know it.")
-@click.option("--id", "number", type=click.IntRange(1, 255), help="Which of the ensemble it is.")
-@click.option(
-    "--ensemble",
-    default="",
-    metavar="HOST,HOST,HOST",
-    help="All servers of the ensemble, in the order of their ids; each as HOST or "
-    "HOST:PORT:PORT, by default at ports 2888 and 3888 among each other.",
-)
-@click.option(
-    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of ZooKeeper's own."
-)
-@click.option(
-    "--jaas",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    envvar="ZOOKEEPER_JAAS",
-    help="A JAAS file, for logins by SASL: of the servers among each other (QuorumServer, "
-    "QuorumLearner), of clients (Server). Or ZOOKEEPER_JAAS.",
-)
-def zookeeper(
-    port: int, data_dir: Path, host: str, number: int | None, ensemble: str, settings: list[str],
-    jaas: Path | None,
-) -> None:  # fmt: skip
-    """Run a ZooKeeper until SIGTERM or SIGINT: one alone for a try-out, or one of an ensemble.
-
-    It is Apache ZooKeeper from PySpark's jars, and needs Java."""
-    peers = peers_in(ensemble, number)
-    own = peers[number - 1].host if number and peers else LOOPBACK
-    more = dict(settings_in(settings))
-    server = ZooKeeperServer(
-        data_dir, port, more=more, host=host or own, number=number or 0, peers=peers,
-        jaas=jaas,
-    )  # fmt: skip
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: server.terminate())
-    with server:
-        server.wait_until_serving()
-        click.echo(f"ready zookeeper={server.address} data={shlex.quote(str(data_dir))}")
-        code = server.wait()
-    if code not in (0, 128 + signal.SIGTERM):
-        raise click.ClickException(f"ZooKeeper ended with code {code}")
 
 
 @main.command(cls=Command)

@@ -172,9 +172,18 @@ def test_asking_a_broker_does_not_load_one() -> None:
     found = subprocess.run([sys.executable, "-X", "importtime", "-c", code],
                            capture_output=True, text=True, check=False)
     assert "cannot be reached" in found.stderr
-    assert "appliance.cli.remote.broker" in found.stderr
+    assert "appliance.cli.remote.rest" in found.stderr
     for heavy in ("aiohttp", "appliance.protocol", "argon2", "re2", "kazoo"):
         assert not re.search(rf"\| +{re.escape(heavy)}\b", found.stderr), heavy
+
+
+def test_a_start_of_the_broker_loads_no_other_command() -> None:
+    """A start is imports, and these would be a twentieth of it."""
+    code = "import appliance.cli.main, appliance.server, sys; print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code],
+                           capture_output=True, text=True, check=True)
+    loaded = {each for each in found.stdout.split() if each.startswith("appliance.cli.")}
+    assert loaded == {"appliance.cli.main", "appliance.cli.settings_options"}
 
 
 RUNNING = {"serve", "zookeeper"}  # they answer nothing: they run, and log

@@ -153,7 +153,10 @@ def test_nothing_of_a_name_moves_the_terminal() -> None:
 def test_every_command_has_json() -> None:
     def commands(group: click.Group) -> list[click.Command]:
         found: list[click.Command] = []
-        for each in group.commands.values():
+        context = click.Context(group)
+        for name in group.list_commands(context):
+            each = group.get_command(context, name)
+            assert each is not None
             found += commands(each) if isinstance(each, click.Group) else [each]
         return found
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from test_layers import modules_of
 
 from appliance.api.handlers import HANDLERS
-from appliance.cli.main import LARGE
+from appliance.cli.main import PLACES
 from appliance.protocol import MODULES
 from tests.house.offenders import offenders
 from tests.sanitizers import ENGINE_TESTS, SANITIZERS
@@ -127,7 +127,7 @@ def test_no_file_is_an_orphan() -> None:
     imported = {f"protocol.messages.{name}" for name in MODULES.values()}  # when they are asked for
     # by their folder
     imported |= {each.__name__.removeprefix("appliance.") for each in HANDLERS.values()}
-    imported |= {name.removeprefix("appliance.") for name in LARGE.values()}
+    imported |= {name.removeprefix("appliance.") for name in PLACES.values()}
     for path in sources("py", "pyx", "pxd"):
         own = ".".join(path.relative_to(ROOT).with_suffix("").parts).removeprefix("appliance.")
         imported |= modules_of(path) - {own}

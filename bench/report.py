@@ -26,7 +26,9 @@ REPEAT = (
     "`python -m bench.planted_slowdown` shows that `python -m bench compare` detects an append "
     "that takes a fifth more instructions. "
     "Disks with platters, simulated: `python -m bench.disks`, "
-    "[disks as they are](decisions/disks-as-they-are.md)."
+    "[disks as they are](decisions/disks-as-they-are.md). "
+    "Both under the benchmark of others: `python -m bench.openmessaging`, "
+    "[OpenMessaging](decisions/openmessaging.md)."
 )
 PATH = re.compile(r"(?:/[\w.+-]+)+/")  # paths of the machine, which do not belong on the page
 BLOCK = re.compile(r"(<!-- benchmarks -->\n).*?(<!-- /benchmarks -->)", re.DOTALL)

@@ -21,16 +21,20 @@ from bench.peers.brokers import CPUCLOCK_SCHED, Broker
 from bench.peers.cost import measured
 from bench.peers.turns import Figures
 from tests.interop import kafka_jars
+from tests.interop.kafka_broker import wait_until
 
 MAIN = "io.openmessaging.benchmark.Benchmark"
 FLAGS = ("-server", "-Xms4g", "-Xmx4g", "-XX:+UseG1GC")  # those of its own start script
 NEEDED = ("benchmark-framework", "driver-api", "driver-kafka", "kafka-clients")
-# The tool says these on its standard output: the test begins, and a part of it has ended.
+# The tool says these on its standard output: the test begins, a part of it has ended, the result is
+# about to be written, and an exception is in the next line.
 BEGINS, ENDED = "Starting benchmark traffic", "Aggregated Pub Latency"
+WRITES, FAILS = "Writing test result", "Failed to run the workload"
 DRAINED = re.compile(r"Completed backlog draining in (\S+) s")
-WORDS_KEPT = 40  # lines of a run that failed
+LINES_KEPT = 40  # lines of a run that failed
 # What a run takes besides its minutes: starts, topics, consumers that join, the stop.
 STARTS_S, BACKLOG_S = 240, 600
+WRITTEN_S = 60
 CUTS = {"p50": "50pct", "p99": "99pct", "p99.9": "999pct"}
 
 
@@ -39,7 +43,7 @@ class NotBuilt(ValueError):
 
 
 class ToolFailed(RuntimeError):
-    """The tool ended without a result, or lost records."""
+    """The tool has no result, or lost records."""
 
 
 def jars(folder: Path) -> Path:
@@ -94,10 +98,8 @@ def turn(place: Path, workload: Workload, minutes: Minutes, broker: Broker,
         with measured(broker) as cost:
             said = tool.read_until(ENDED)
             took, spent = time.monotonic() - begin, tool.cpu_seconds() - spent
-        tool.read_until(None)
-        if not result.exists():
-            raise ToolFailed(f"no result:\n{tool.tail()}")
-    found = figures(json.loads(result.read_text()), workload, said)
+        tool.read_until(WRITES)
+        found = figures(written(result), workload, said)
     moved = round((found["MB/s"] or 0) * 1e6 * took)
     return {**found, **cost.per_byte(moved), "client's cpu s/GB": spent / (moved / 1e9),
             **client_limit.figures(spent, cost.cpu_seconds, took, False)}
@@ -108,23 +110,21 @@ class Tool:
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
-        self._last: deque[str] = deque(maxlen=WORDS_KEPT)
+        self._last: deque[str] = deque(maxlen=LINES_KEPT)
 
-    def read_until(self, mark: str | None) -> str:
-        """All lines to the one with the mark. None: to the end."""
+    def read_until(self, mark: str) -> str:
+        """All lines to the one with the mark."""
         assert self._process.stdout is not None
         said = []
         for line in self._process.stdout:
             said.append(line)
             self._last.append(line)
-            if mark is not None and mark in line:
+            if mark in line:
                 return "".join(said)
-        if mark is not None:
-            raise ToolFailed(f"it ended, or was ended, before it said {mark!r}:\n{self.tail()}")
-        return "".join(said)
-
-    def tail(self) -> str:
-        return "".join(self._last)
+            if FAILS in line:
+                raise ToolFailed(line + self._process.stdout.readline())
+        raise ToolFailed(f"it ended, or was ended, before it said {mark!r}:\n"
+                         + "".join(self._last))
 
     def cpu_seconds(self) -> float:
         return time.clock_gettime(~self._process.pid << 3 | CPUCLOCK_SCHED)
@@ -132,7 +132,8 @@ class Tool:
 
 @contextmanager
 def running(words: Sequence[str], folder: Path, seconds: float) -> Iterator[Tool]:
-    """Killed after these seconds: its threads may outlive an error. It logs into the folder."""
+    """Killed at the end, and after these seconds: a thread of its driver outlives its work, and so
+    it never ends. It logs into the folder."""
     with subprocess.Popen(words, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True) as process:
         guard = threading.Timer(seconds, process.kill)
@@ -142,6 +143,21 @@ def running(words: Sequence[str], folder: Path, seconds: float) -> Iterator[Tool
         finally:
             guard.cancel()
             process.kill()
+
+
+def written(result: Path) -> Any:
+    """Nothing says when the result is whole: it is when it can be read."""
+    found: list[Any] = []
+
+    def is_whole() -> bool:
+        try:
+            found.append(json.loads(result.read_text()))
+        except (FileNotFoundError, json.JSONDecodeError):
+            return False
+        return True
+
+    wait_until(is_whole, f"the tool's result in {result.name}", WRITTEN_S)
+    return found[0]
 
 
 def figures(result: Mapping[str, Any], workload: Workload, said: str) -> Figures:

@@ -54,7 +54,8 @@ class Workload:
 
     @property
     def title(self) -> str:
-        count, noun = max((self.topics, "topic"), (self.partitions, "partition"))
+        count, noun = ((self.topics, "topic") if self.topics > 1
+                       else (self.partitions, "partition"))
         places = f"{count} {noun}{'s' if count > 1 else ''}"
         rate = "at most" if self.is_at_most else f"{self.rate:,}/s"
         pace = f"backlog of {self.backlog_gb} GiB" if self.backlog_gb else rate

@@ -92,6 +92,12 @@ def test_what_is_durable_at_both_is_synced_by_kafka() -> None:
     durable = workloads.of_driver(WORKLOADS["hundred-rate"], "kafka", "")
     assert durable["topicConfig"] == "flush.messages=1\n"
     assert workloads.of_driver(RATE, "kafka", "")["topicConfig"] == ""
+
+
+def test_titles_are_short_for_a_chart_and_tell_workloads_apart() -> None:
+    titles = [WORKLOADS[name].title for name in ("one-most", "topics-rate", "backlog")]
+    assert titles == ["1 partition, 1000 B, at most", "100 topics, 1000 B, 10,000/s",
+                      "16 partitions, 1000 B, backlog of 2 GiB"]
     assert len(workloads.BY_TITLE) == len(WORKLOADS)
 
 

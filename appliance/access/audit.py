@@ -25,8 +25,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 
 from appliance.access.audit_rows import STRANGER, AuditRow, AuditRows
-from appliance.access.login_attempts import network_of
 from appliance.errors import ApplianceError
+from appliance.native._peer_network import network_of
 from appliance.process import event_log
 from appliance.process.detached_tasks import outcome
 from appliance.protocol import ErrorCode

@@ -24,8 +24,8 @@ NAME_BYTES_MAX = 1024
 # Memory of an object beside its texts: Python objects, table entries, a timer.
 THING_BYTES = 1024
 
-# The address of the current request, or none for an administrator's. Tasks that the request starts
-# inherit it.
+# What the address of the current request counts as (`native/_peer_network.pyx`), or none for an
+# administrator's. Tasks that the request starts inherit it.
 asker: ContextVar[str] = ContextVar("asker", default="")
 
 

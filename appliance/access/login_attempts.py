@@ -4,7 +4,6 @@ at a listener of Kafka's port by all together.
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import time
 from collections import OrderedDict
@@ -123,16 +122,3 @@ def told(key: tuple[str, ...]) -> str:
     texts = {"pair": pair, "place": pair, "address": "address {}", "name": "user {}"}
     text = texts.get(kind, "a user from where he had logged in before")
     return text.format(*(each[:80] for each in parts))
-
-
-def network_of(address: str | None) -> str:
-    """As what an address is counted: of IPv6 one machine has a network of them."""
-    try:
-        found = ipaddress.ip_address((address or "").partition("%")[0])
-    except ValueError:
-        return address or ""
-    if found.version == 4:
-        return str(found)
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(ipaddress.ip_network((found, 64), strict=False))

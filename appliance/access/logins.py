@@ -26,7 +26,7 @@ from typing import NamedTuple, Protocol
 
 from appliance.access import scram_keys
 from appliance.access.audit import Asking, AuditTrail
-from appliance.access.login_attempts import HERE, LoginAttempts, LoginRefused, network_of
+from appliance.access.login_attempts import HERE, LoginAttempts, LoginRefused
 from appliance.access.login_counts import LoginCounts
 from appliance.access.principal import ANONYMOUS, USER, Principal
 from appliance.access.sasl import Exchange, LoginFailed, Mechanism, Work
@@ -34,6 +34,7 @@ from appliance.config import AccessConfig
 from appliance.config.access import PLAIN
 from appliance.config.setting import limit_of
 from appliance.errors import ApplianceError, Refused
+from appliance.native._peer_network import network_of
 from appliance.process import event_log
 from appliance.protocol import ErrorCode
 

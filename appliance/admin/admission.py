@@ -21,10 +21,10 @@ from collections.abc import Callable, Coroutine
 from enum import Enum
 from typing import Any, Protocol
 
-from appliance.access.login_attempts import network_of
 from appliance.api.closed_connections import ClosureLog
 from appliance.config import AdminConfig
 from appliance.data_dir import descriptor_budget
+from appliance.native._peer_network import network_of
 from appliance.process import event_log
 
 log = event_log.named("admin")

@@ -13,7 +13,7 @@ from typing_extensions import NotRequired
 
 from appliance.access.acls import CLUSTER_NAME, Operation
 from appliance.access.audit import NAME_MAX
-from appliance.access.login_attempts import LoginRefused, network_of
+from appliance.access.login_attempts import LoginRefused
 from appliance.access.users import mechanisms_in_words
 from appliance.admin.body_schema import Limits, row_of
 from appliance.admin.guard import COOKIE, Denied, Guard
@@ -34,6 +34,7 @@ from appliance.admin.route import (
 from appliance.admin.token_rows import AdminToken
 from appliance.admin.users import FIRST_USER, Identity, Users
 from appliance.errors import ApplianceError
+from appliance.native._peer_network import network_of
 
 DAY_MS = 86_400_000
 DEVICE_COOKIE = "appliance_device"

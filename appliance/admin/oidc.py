@@ -27,7 +27,6 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
-from appliance.access.login_attempts import network_of
 from appliance.access.sasl import LoginFailed
 from appliance.admin.guard import Denied
 from appliance.admin.login import attempted, begun, noted, users_of
@@ -36,6 +35,7 @@ from appliance.admin.users import Identity
 from appliance.config import OidcConfig
 from appliance.config.oidc import BACK
 from appliance.errors import ApplianceError, Refused
+from appliance.native._peer_network import network_of
 from appliance.process import event_log
 from appliance.protocol import ErrorCode
 

@@ -1,7 +1,7 @@
 """Why connections were closed, in words and numbers: log lines for the operator.
 
-A broken or hostile client can be closed a thousand times a second. Each address gets one line per
-reason and minute; the next one says how many were left out.
+A broken or hostile client can be closed a thousand times a second. Each address, of IPv6 each
+network, gets one line per reason and minute; the next one says how many were left out.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from appliance.api.foreign_protocols import protocol_of
+from appliance.native._peer_network import network_of
 from appliance.network._tls_context import reason_of
 from appliance.process import event_log
 
@@ -95,13 +96,13 @@ class ClosureLog:
             log.warning("connections closed too fast to tell each", count=count)
 
     def say(self, peer: str, reason: object, why: str, **facts: Any) -> None:
-        now = self._clock()
-        then, left_out = self._said.get((peer, reason), (now - WINDOW_S, 0))
+        now, key = self._clock(), (network_of(peer), reason)
+        then, left_out = self._said.get(key, (now - WINDOW_S, 0))
         if now - then < WINDOW_S:
-            self._said[peer, reason] = then, left_out + 1
+            self._said[key] = then, left_out + 1
             return
         if len(self._said) >= PEERS_MAX:
             self._said.clear()
-        self._said[peer, reason] = now, 0
+        self._said[key] = now, 0
         more = {"left_out": left_out} if left_out else {}
         log.warning("connection closed", peer=peer, why=why, **facts, **more)

@@ -31,7 +31,6 @@ from weakref import WeakValueDictionary
 from appliance.access.audit import Asking
 from appliance.access.certificate_logins import CERTIFICATE
 from appliance.access.kept_per_address import asker
-from appliance.access.login_attempts import network_of
 from appliance.access.logins import Answer as LoginAnswer
 from appliance.access.logins import Asker
 from appliance.access.principal import ANONYMOUS
@@ -43,6 +42,7 @@ from appliance.api.handlers.call import Call, ConnectionDropped, Later
 from appliance.api.request_queue import SMALL_BYTES, RequestQueue
 from appliance.broker.broker import Broker
 from appliance.errors import ApplianceError
+from appliance.native._peer_network import network_of
 from appliance.process import event_log
 from appliance.protocol import API, ErrorCode, MalformedMessage
 from appliance.protocol.codec import decode, encode
@@ -281,7 +281,7 @@ class Dispatcher:
         )
         if key in ADMINISTRATIVE:
             call.request = request
-        asker.set(peer)
+        asker.set(network_of(peer))
         try:
             result = kind.handler.handle(broker, request, call)
         except ApplianceError as error:

@@ -57,8 +57,9 @@ class AdminConfig(Part):
     connections_per_ip: int = setting(
         "admin.max.connections.per.ip",
         256,
-        "Connections of one address at the admin port, and as many at that of bulk data. A browser "
-        "has six, a Spark worker one for each task. Behind a proxy all come from one address.",
+        "Connections of one address, of IPv6 of one network of 64 bits, at the admin port, and as "
+        "many at that of bulk data. A browser has six, a Spark worker one for each task. Behind a "
+        "proxy all come from one address.",
         minimum=1,
     )
     request_timeout_ms: int = setting(

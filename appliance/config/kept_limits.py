@@ -61,8 +61,9 @@ class KeptConfig(Part):
     percent_per_ip: int = setting(
         "max.kept.percent.per.ip",
         50,
-        "Largest share of each of these limits that the clients of one address may use between "
-        "two starts, which leaves space for others. 100 is no limit.",
+        "Largest share of each of these limits that the clients of one address, of IPv6 of one "
+        "network of 64 bits, may use between two starts, which leaves space for others. 100 is no "
+        "limit.",
         unit="percent",
         minimum=1,
         maximum=100,

@@ -91,15 +91,16 @@ class NetworkConfig(Part):
     max_connections_per_ip: int = setting(
         "max.connections.per.ip",
         10_000,
-        "Connections of one address, so that one broken client cannot take them all.",
+        "Connections of one address, of IPv6 of one network of 64 bits, so that one broken client "
+        "cannot take them all.",
         minimum=1,
     )
     connections_percent_per_ip: int = setting(
         "max.connections.percent.per.ip",
         50,
-        "Largest share of the allowed connections for one address, also if file descriptors allow "
-        "fewer: others can still connect. 100 is for a broker behind a proxy, or one that only "
-        "its own machine uses with thousands of connections.",
+        "Largest share of the allowed connections for one address, of IPv6 for one network of 64 "
+        "bits, also if file descriptors allow fewer: others can still connect. 100 is for a broker "
+        "behind a proxy, or one that only its own machine uses with thousands of connections.",
         unit="percent",
         minimum=1,
         maximum=100,
@@ -114,7 +115,8 @@ class NetworkConfig(Part):
     max_handshakes_per_ip: int = setting(
         "ssl.max.handshakes.per.ip",
         200,
-        "Handshakes of one address that are under way, so that others still get in.",
+        "Handshakes of one address, of IPv6 of one network of 64 bits, that are under way, so that "
+        "others still get in.",
         minimum=1,
     )
     handshake_timeout_ms: int = setting(

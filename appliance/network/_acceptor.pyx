@@ -13,6 +13,7 @@ from appliance.native._native cimport (
     EMFILE, ENFILE, ScopeLock, close, errno, monotonic_ns, pthread_create, pthread_join,
     pthread_setname_np,
 )
+from appliance.native._peer_network cimport peer_network
 from appliance.native._socket cimport (
     AF_INET, AF_INET6, EPOLLIN, EPOLL_CTL_ADD, INET6_ADDRSTRLEN, IPPROTO_TCP, SOCK_CLOEXEC,
     SOCK_NONBLOCK, TCP_CONGESTION, TCP_NODELAY, TCP_NOTSENT_LOWAT, accept4, epoll_ctl, epoll_event,
@@ -181,15 +182,16 @@ cdef bint _admit(Plane* plane, int listener, const string& peer) noexcept nogil:
 
 cdef bint _admit_connection(Plane* plane, int listener, const string& peer) noexcept nogil:
     cdef int64_t open, of_peer = 0, of_peer_max
+    cdef string network = peer_network(peer)
     cdef ScopeLock lock
     lock.hold(plane.peers.guard)
     open = plane.connections.open.load()
-    entry = plane.peers.count.find(peer)
+    entry = plane.peers.count.find(network)
     if entry != plane.peers.count.end():
         of_peer = dereference(entry).second
     of_peer_max = plane.limits.connections_per_ip
     if open < plane.limits.connections and of_peer < of_peer_max:
-        plane.peers.count[peer] = of_peer + 1
+        plane.peers.count[network] = of_peer + 1
         plane.connections.open.fetch_add(1)
         plane.listeners[listener].connections.open.fetch_add(1)
         return True
@@ -197,5 +199,5 @@ cdef bint _admit_connection(Plane* plane, int listener, const string& peer) noex
     if open >= plane.limits.connections:
         closure_put(plane, peer, CLOSURE_CONNECTIONS, open, plane.limits.connections)
     else:
-        closure_put(plane, peer, CLOSURE_CONNECTIONS_PER_IP, of_peer, of_peer_max)
+        closure_put(plane, network, CLOSURE_CONNECTIONS_PER_IP, of_peer, of_peer_max)
     return False

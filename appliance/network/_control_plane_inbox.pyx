@@ -5,6 +5,7 @@ from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 from appliance.native._native cimport ScopeLock
+from appliance.native._peer_network cimport peer_network
 from appliance.native._socket cimport eventfd_read, eventfd_write
 
 cdef enum:
@@ -127,20 +128,22 @@ cdef void arrivals_take(Plane* plane, vector[Arrival]* into) noexcept nogil:
 
 
 cdef void handshake_over(Plane* plane, string peer) noexcept nogil:
+    cdef string network = peer_network(peer)
     cdef ScopeLock lock
     lock.hold(plane.peers.guard)
     plane.counters.handshakes.fetch_add(-1)
-    plane.peers.handshakes[peer] -= 1
-    if plane.peers.handshakes[peer] <= 0:
-        plane.peers.handshakes.erase(peer)
+    plane.peers.handshakes[network] -= 1
+    if plane.peers.handshakes[network] <= 0:
+        plane.peers.handshakes.erase(network)
 
 
 cdef void connection_gone(Plane* plane, int listener, string peer) noexcept nogil:
+    cdef string network = peer_network(peer)
     cdef ScopeLock lock
     lock.hold(plane.peers.guard)
-    plane.peers.count[peer] -= 1
-    if plane.peers.count[peer] <= 0:
-        plane.peers.count.erase(peer)
+    plane.peers.count[network] -= 1
+    if plane.peers.count[network] <= 0:
+        plane.peers.count.erase(network)
     lock.release()
     plane.connections.open.fetch_add(-1)
     plane.listeners[listener].connections.open.fetch_add(-1)

@@ -14,6 +14,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libcpp.string cimport string
 
 from appliance.native._native cimport ScopeLock, monotonic_ns
+from appliance.native._peer_network cimport peer_network
 from appliance.native._socket cimport EPOLLIN, EPOLLOUT, MSG_PEEK, recv
 from appliance.network._connection cimport Connection, connection_set_interest
 from appliance.network._connection_life cimport connection_close
@@ -36,21 +37,22 @@ cdef enum:
 
 cdef bint handshake_admit(Plane* plane, const string& peer) noexcept nogil:
     cdef int64_t of_all, of_peer = 0
+    cdef string network = peer_network(peer)
     cdef ScopeLock lock
     lock.hold(plane.peers.guard)
     of_all = plane.counters.handshakes.load()
-    entry = plane.peers.handshakes.find(peer)
+    entry = plane.peers.handshakes.find(network)
     if entry != plane.peers.handshakes.end():
         of_peer = dereference(entry).second
     if of_all < plane.limits.handshakes and of_peer < plane.limits.handshakes_per_ip:
-        plane.peers.handshakes[peer] = of_peer + 1
+        plane.peers.handshakes[network] = of_peer + 1
         plane.counters.handshakes.fetch_add(1)
         return True
     lock.release()
     if of_all >= plane.limits.handshakes:
         closure_put(plane, peer, CLOSURE_HANDSHAKES, of_all, plane.limits.handshakes)
     else:
-        closure_put(plane, peer, CLOSURE_HANDSHAKES_PER_IP, of_peer,
+        closure_put(plane, network, CLOSURE_HANDSHAKES_PER_IP, of_peer,
                     plane.limits.handshakes_per_ip)
     return False
 

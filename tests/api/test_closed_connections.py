@@ -77,6 +77,13 @@ def test_an_address_gets_one_line_a_minute_for_each_reason(
     assert "left_out" not in facts(caplog)[4]
 
 
+def test_a_network_of_ipv6_counts_as_one_address(caplog: pytest.LogCaptureFixture) -> None:
+    closures = ClosureLog(Clock())
+    for peer in ("2001:db8::1", "2001:db8::2", "2001:db8:0:1::"):
+        closures.note(Closure(peer=peer))
+    assert [each["peer"] for each in facts(caplog)] == ["2001:db8::1", "2001:db8:0:1::"]
+
+
 def test_as_many_addresses_as_there_are_take_bounded_memory() -> None:
     closures = ClosureLog(Clock())
     for number in range(PEERS_MAX * 2 + 10):

@@ -11,6 +11,8 @@ import pytest
 from appliance.access.client_quotas import CONNECT, FETCH, PRODUCE, Rate
 from appliance.catalog.catalog import CatalogFailed
 from appliance.catalog.config_rows import ConfigRows
+from appliance.config import KeptConfig
+from appliance.protocol import ErrorCode
 from appliance.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from appliance.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 from tests.support.control import Control
@@ -75,6 +77,17 @@ def test_quotas_are_kept_changed_and_removed(tmp_path: Path, version: int) -> No
     control.close()
     control = Control(tmp_path)
     assert describe(control) == []
+    control.close()
+
+
+def test_addresses_of_one_network_have_one_share(tmp_path: Path) -> None:
+    control = Control(tmp_path, kept=KeptConfig(entities_max=4))
+    codes = []
+    for number, peer in enumerate(["2001:db8::1", "2001:db8::2", "2001:db8::3", "2001:db8:0:1::"]):
+        control.queue.peer = peer
+        (code, _), = alter(control, entry({"user": f"u{number}"}, producer_byte_rate=1.0))
+        codes.append(code)
+    assert codes == [0, 0, ErrorCode.POLICY_VIOLATION, 0]
     control.close()
 
 

@@ -127,6 +127,30 @@ def test_the_limit_of_an_address_may_change_and_ends_no_connection(make: Any) ->
             assert welcome.produce(batch())[0].error_code == 0
 
 
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_peers_are_counted_as_logins_are(make: Any) -> None:
+    """Of two texts of one address, as of two addresses of one network of IPv6, one machine would
+    have the room of two; `tests/native/test_peer_network.py` has what counts as one."""
+    plane = make(max_connections_per_ip=2)
+    both = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    port = both.getsockname()[1]
+    plane.data_plane.listen(both)
+    first = [plane.client(), WireClient(("127.0.0.1", port))]
+    for each in first:
+        each.produce(batch())
+    with WireClient(("127.0.0.1", port)) as refused, pytest.raises((EOFError, ConnectionError)):
+        refused.receive()
+    for each in first:
+        each.socket.close()
+    deadline = time.monotonic() + 5
+    while plane.data_plane.counters()["connections_open"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    for _ in range(2):  # what was counted is counted off
+        with plane.client() as welcome:
+            assert welcome.produce(batch())[0].error_code == 0
+
+
 def test_noise_is_answered_or_closes(plane: Plane) -> None:
     """Under a sanitizer this finds a byte that is read behind the end."""
     chance = random.Random(20261121)

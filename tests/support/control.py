@@ -18,6 +18,7 @@ from appliance.config import (
     ConsumerGroupsConfig,
     ControlConfig,
     GroupsConfig,
+    KeptConfig,
     LogConfig,
     ShareGroupsConfig,
     ShareStateConfig,
@@ -63,6 +64,7 @@ class PuntQueue(Recorder):
     closed: set[int] = field(default_factory=set)
     gone: list[int] = field(default_factory=list)
     begun: int = 0
+    peer: str = "127.0.0.1"
     generation: int = 0
     decided: dict[tuple[str, str, int], int] = field(default_factory=dict)
     on_answer: Callable[[], None] = lambda: None
@@ -70,7 +72,7 @@ class PuntQueue(Recorder):
     def put(self, frame: bytes, connection: int = 1) -> tuple[int, int]:
         self.begun += 1
         is_raw = connection in self.raw
-        self.waiting.append(Punt(connection, self.begun, "127.0.0.1", 0, is_raw, frame))
+        self.waiting.append(Punt(connection, self.begun, self.peer, 0, is_raw, frame))
         os.eventfd_write(self.punt_fd, 1)
         return connection, self.begun
 
@@ -130,6 +132,7 @@ class Control:
         share_state: ShareStateConfig | None = None,
         streams_groups: StreamsGroupsConfig | None = None,
         access: AccessConfig | None = None,
+        kept: KeptConfig | None = None,
         listeners: Listeners | None = None,
         **topics: Any,
     ) -> None:
@@ -147,6 +150,7 @@ class Control:
             share_state=share_state or ShareStateConfig(),
             streams_groups=streams_groups or StreamsGroupsConfig(initial_rebalance_delay_ms=0),
             access=access or AccessConfig(),
+            kept=kept or KeptConfig(),
         )
         self.broker = Broker.open(config)
         self.queue = PuntQueue()

@@ -1,0 +1,3 @@
+from libcpp.string cimport string
+
+cdef string peer_network(const string& peer) noexcept nogil

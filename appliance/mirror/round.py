@@ -127,6 +127,8 @@ class Round:
     def _arrange(self) -> list[Topic]:
         self._source.refresh()
         self._target_site.refresh()
+        self._progress.unread.forget_gone(self._source.topics)
+        self._progress.unwritten.forget_gone(self._target_site.topics)
         self._keeps_offsets = topics.can_keep_offsets(self._target_site, self._config)
         if self._config.groups:
             self._groups = self._group_offsets()

@@ -7,8 +7,9 @@ holds up no other. It is asked again with each refresh of topics.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
-from appliance.mirror.site import TopicPartition
+from appliance.mirror.site import Topic, TopicPartition
 
 
 class Unserved:
@@ -19,6 +20,14 @@ class Unserved:
 
     def serves(self, partition: TopicPartition) -> None:
         self._since.pop(partition, None)
+
+    def forget_gone(self, topics: Mapping[str, Topic]) -> None:
+        """`topics` are those of the cluster now."""
+        self._since = {
+            each: since
+            for each, since in self._since.items()
+            if each.topic in topics and each.partition in topics[each.topic].leaders
+        }
 
     def lasts(self, partition: TopicPartition, patience_ms: int) -> bool:
         """Told of each refusal."""

@@ -292,6 +292,22 @@ def test_a_partition_whose_disk_fails_holds_up_no_other(
         until(lambda: read_values(target, TopicPartition("t", 1)) == ["b", "c"], "and goes on")
 
 
+def test_of_a_partition_that_is_deleted_no_refusal_is_kept(
+    source: RunningBroker, target: RunningBroker
+) -> None:
+    make(source, "t")
+    make(source, "u")
+    produce(source, "a")
+    (path,) = (source.data_dir / "t-0").glob("*.log")
+    break_open(path, by=source.data_dir)
+    with running(config(source, target, refresh_interval_ms=500)) as mirror:
+        until(lambda: "t-0" in mirror.progress.totals()["refused"], "it is passed by")
+        assert [*mirror.progress.unread._since] == [T0]
+        asked = admin(source)
+        asked.delete_topics(["t"])["t"].result(20)
+        until(lambda: not mirror.progress.unread._since, "it is forgotten")
+
+
 @pytest.mark.parametrize(
     ("where", "end"), [("source", EARLIEST), ("source", LATEST), ("target", LATEST)]
 )

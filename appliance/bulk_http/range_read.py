@@ -23,7 +23,7 @@ from appliance.broker.partition_leaders import COMMITTED, EARLIEST, LATEST, LED,
 from appliance.bulk._range_reader import Frame, RangeReader
 from appliance.bulk.bounds import LIMITS
 from appliance.bulk.line import Buffer
-from appliance.bulk.sending import Body
+from appliance.bulk.sending import Body, Reader
 from appliance.bulk_http.formats import FORMATS, Decoded
 from appliance.bulk_http.leader_range import LeaderFrame, LeaderRange
 from appliance.errors import RequestInvalid
@@ -121,6 +121,13 @@ def range_asked(call: Call, found: Log) -> tuple[int, int]:
     end = readable if end is None else min(end, readable)
     check_start(found.name, start, found.log_start_offset, found.log_end_offset)
     return start, max(start, end)
+
+
+def check_again(reader: Reader) -> None:
+    """Retention may overtake who reads: asked now, the rest of the range has this answer."""
+    if isinstance(reader, RangeReader):
+        log = reader.log
+        check_start(log.name, reader.next_offset, log.log_start_offset, log.log_end_offset)
 
 
 def check_start(name: str, start: int, log_start: int, log_end: int) -> None:

@@ -23,9 +23,9 @@ from appliance.bulk.line import Buffer
 from appliance.bulk.sending import Body, Sending
 from appliance.bulk_http.connection import Connection, Headers
 from appliance.bulk_http.plans import make_plan, topic_names
-from appliance.bulk_http.range_read import body_of
+from appliance.bulk_http.range_read import body_of, check_again
 from appliance.bulk_http.request import Request
-from appliance.errors import ApplianceError, StorageIoFailed
+from appliance.errors import ApplianceError, OffsetOutOfRange, StorageIoFailed
 from appliance.native.loopback_congestion import choose_congestion
 from appliance.process import event_log
 
@@ -122,14 +122,16 @@ async def send_batches(call: Call, line: Connection, may_go_on: Callable[[], boo
 
 
 async def with_first_piece(call: Call, body: Body) -> Body:
-    """What cannot be read is told in the answer's status. Damaged batches break the answer off: the
-    read has noted them, and a program that asks again is told of the hole."""
+    """What cannot be read, or is gone, is told in the answer's status. Damaged batches break the
+    answer off: the read has noted them, and a program that asks again is told of the hole."""
     waiting: list[Buffer | None] = []
     try:
         waiting.append(await call.reading.on_thread(body.piece))
     except StorageIoFailed:
         raise
     except ApplianceError as error:
+        if isinstance(error, OffsetOutOfRange):
+            check_again(body.reader)
         if body.media != bulk_read.BATCHES_MEDIA:
             raise Denied(HTTPStatus.SERVICE_UNAVAILABLE, "unreadable", str(error)) from error
     return replace(body, piece=lambda: waiting.pop() if waiting else body.piece())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import csv
 import ctypes
@@ -21,7 +22,8 @@ from contextlib import closing, contextmanager
 from datetime import datetime
 from http.client import HTTPConnection, HTTPResponse, IncompleteRead
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from urllib.parse import urlencode
 
 import pyarrow
@@ -29,10 +31,17 @@ import pytest
 from confluent_kafka import Producer
 from pyarrow import parquet
 
+from appliance.admin.bulk_read import BATCHES_MEDIA
+from appliance.admin.route import Call
 from appliance.bulk import sending
+from appliance.bulk._range_reader import RangeReader
+from appliance.bulk.sending import Body
+from appliance.bulk_http.formats import Decoded
+from appliance.bulk_http.range_read import OffsetsDeleted, framed
+from appliance.bulk_http.routes import with_first_piece
 from appliance.testing import RunningBroker, running_broker
 from tests.support.export_stream import Stream, StreamCut, batches, read_stream
-from tests.support.logs import break_open
+from tests.support.logs import batch, break_open, one_log
 from tests.support.rest import Answer, Rest
 
 DEADLINE_S = 20.0
@@ -366,6 +375,24 @@ def test_offsets_that_retention_deleted_are_told(
     assert (answer.status, answer.body["error"]["code"]) == (410, "offset_out_of_range")
     assert "7" in answer.body["error"]["message"]
     assert str(begin) in answer.body["error"]["message"]
+
+
+@pytest.mark.parametrize("kind", ["batches", "jsonl"])
+def test_a_read_that_retention_overtakes_at_its_beginning_is_told(
+    kind: str, tmp_path: Path
+) -> None:
+    with one_log(tmp_path) as log:
+        for _ in range(10):
+            log.append_durable(batch("v"))
+        reader = RangeReader(log, 0, 10, "end")
+        log.delete_before(7)
+        read = framed(reader, list) if kind == "batches" else (
+            Decoded(reader, kind, ("t", 0), (0, 10), []).piece)
+        media = BATCHES_MEDIA if kind == "batches" else "application/x-ndjson"
+        threads = SimpleNamespace(on_thread=asyncio.to_thread)
+        with pytest.raises(OffsetsDeleted, match="t-0: got start 0, the log starts at 7"):
+            asyncio.run(with_first_piece(
+                cast(Call, SimpleNamespace(reading=threads)), Body(media, reader, read, 1)))
 
 
 # Transactions

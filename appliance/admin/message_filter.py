@@ -8,7 +8,8 @@
     VALUE   a word, or text in double quotes with \\ before a quote
 
 A number is compared as one where both sides are; other values as text. What is not there, or is no
-JSON, fits no condition, not even !=.
+JSON, fits no condition, not even !=. What is too large to be shown as JSON is none: all other
+threads wait while it is read.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from appliance.record._records import Record
 
 TEXT_MAX = 2000  # of a filter; a person writes less
 CONDITIONS_MAX = 20
+JSON_MAX = 4 << 20  # of a text that is looked at for JSON: as objects it takes twenty times as much
 
 # A quote that is not closed goes to the end: were it no token, the next quote would be tried, and
 # the next, each up to the end.
@@ -34,10 +36,13 @@ STEP = re.compile(r"\.([^.\[\]]+)|\[(\d{1,6})\]")
 PLAIN = ("partition", "offset", "timestamp", "size")
 NOTHING = object()  # no such field
 
+Parsed = dict[str, Any]  # keys and values of one record, as JSON
+Read = Callable[[int, Record, Parsed], Any]
+
 
 @dataclass(frozen=True)
 class Condition:
-    read: Callable[[int, Record], Any]  # the field's value, or NOTHING
+    read: Read  # the field's value, or NOTHING
     fits: Callable[[Any], bool]
 
 
@@ -46,8 +51,9 @@ class Filter:
     conditions: tuple[Condition, ...] = ()
 
     def fits(self, partition: int, record: Record) -> bool:
+        parsed: Parsed = {}
         for each in self.conditions:
-            value = each.read(partition, record)
+            value = each.read(partition, record, parsed)
             if value is NOTHING or not each.fits(value):
                 return False
         return True
@@ -92,7 +98,7 @@ def _unquoted(token: str) -> str:
 # Fields
 
 
-def _field(name: str) -> Callable[[int, Record], Any]:
+def _field(name: str) -> Read:
     if name in PLAIN:
         return _plain(name)
     if name.startswith("header.") and len(name) > len("header."):
@@ -106,22 +112,22 @@ def _field(name: str) -> Callable[[int, Record], Any]:
         )
     which = head[0]
     if not steps:
-        return lambda _, record: _text(getattr(record, which))
-    return lambda _, record: _at(getattr(record, which), steps)
+        return lambda _, record, __: _text(getattr(record, which))
+    return lambda _, record, parsed: _at(_json(record, which, parsed), steps)
 
 
-def _plain(name: str) -> Callable[[int, Record], Any]:
-    readers: dict[str, Callable[[int, Record], Any]] = {
-        "partition": lambda partition, _: partition,
-        "offset": lambda _, record: record.offset,
-        "timestamp": lambda _, record: record.timestamp,
-        "size": lambda _, record: len(record.key or b"") + len(record.value or b""),
+def _plain(name: str) -> Read:
+    readers: dict[str, Read] = {
+        "partition": lambda partition, _, __: partition,
+        "offset": lambda _, record, __: record.offset,
+        "timestamp": lambda _, record, __: record.timestamp,
+        "size": lambda _, record, __: len(record.key or b"") + len(record.value or b""),
     }
     return readers[name]
 
 
-def _header(name: str) -> Callable[[int, Record], Any]:
-    def read(_: int, record: Record) -> Any:
+def _header(name: str) -> Read:
+    def read(_: int, record: Record, __: Parsed) -> Any:
         found = [value for key, value in record.headers if key == name]
         return _text(found[-1]) if found else NOTHING
 
@@ -144,11 +150,17 @@ def _text(data: bytes | None) -> str | None:
     return None if data is None else data.decode("utf-8", "backslashreplace")
 
 
-def _at(data: bytes | None, steps: list[str | int]) -> Any:
-    try:
-        value = json.loads(data or b"")
-    except (ValueError, RecursionError):
-        return NOTHING
+def _json(record: Record, which: str, parsed: Parsed) -> Any:
+    if which not in parsed:
+        data = getattr(record, which) or b""
+        try:
+            parsed[which] = json.loads(data) if len(data) <= JSON_MAX else NOTHING
+        except (ValueError, RecursionError):
+            parsed[which] = NOTHING
+    return parsed[which]
+
+
+def _at(value: Any, steps: list[str | int]) -> Any:
     for step in steps:
         if isinstance(step, int):
             is_there = isinstance(value, list) and step < len(value)

@@ -87,8 +87,13 @@ class Look:
         return (
             self.bytes >= bounds.bytes
             or self.kept_bytes >= bounds.kept_bytes
-            or time.monotonic() >= self.deadline
+            or self.is_late
         )
+
+    @property
+    def is_late(self) -> bool:
+        """Asked within a batch, too: a filter may take long for each of its records."""
+        return time.monotonic() >= self.deadline
 
     def add(self, piece: Look) -> None:
         self.found += piece.found
@@ -101,6 +106,8 @@ class Look:
 
 class PieceLook(Look):
     """Of a piece of a search backwards, which is read to its end, or again as a smaller one."""
+
+    is_late = False
 
     def is_over(self, bounds: Bounds) -> bool:
         return max(self.bytes, self.opened_bytes) >= bounds.kept_bytes
@@ -248,11 +255,13 @@ def _take(
         end = min(info.next_offset, piece.end)
         seen.problems.append(Problem(piece.partition, piece.first, str(error), end))
         return None
+    looked_at = 0
     for record in found:
         if not piece.first <= record.offset < piece.end:
             continue
-        if len(seen.found) >= bounds.messages:
+        if len(seen.found) >= bounds.messages or (looked_at and seen.is_late):
             return record.offset
+        looked_at += 1
         size = size_of(record)
         seen.opened_bytes += size
         if wanted.fits(piece.partition, record):

@@ -8,6 +8,7 @@ from typing import TypedDict, overload
 from typing_extensions import NotRequired
 
 from appliance.admin.decoding import Decoder, Decoders
+from appliance.admin.message_filter import JSON_MAX
 from appliance.admin.message_scan import ScannedRecord
 from appliance.admin.registry_look import Kept
 from appliance.admin.route import Param
@@ -17,7 +18,6 @@ from appliance.schemas.registry_ids import Named
 from appliance.schemas.schema_limits import DecodeFailed
 
 TEXT_MAX = 64 << 10  # shown characters of a key or value, unless all is requested
-JSON_MAX = 4 << 20  # of a text that is looked at for JSON: as objects it takes twenty times as much
 AS_IT_IS = Decoders()
 
 

@@ -3,16 +3,20 @@ it, and tells what it left."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from appliance._log import Log
 from appliance.admin import message_filter, message_scan
+from appliance.admin.message_filter import JSON_MAX, Condition, Filter
 from appliance.admin.message_ranges import Range
 from appliance.admin.message_scan import Bounds, Look, look
+from appliance.record._records import Record
 from tests.support.logs import batch, one_log
 
 COUNT, SIZE = 40, 1 << 20
@@ -81,3 +85,45 @@ def test_a_batch_of_too_many_records_is_told_of(
     seen = looked(log, Bounds(1, 32 << 20, LATE_S), is_backward=True, end=COUNT + 3)
     assert [(each.offset, each.end_offset) for each in seen.problems] == [(COUNT, COUNT + 3)]
     assert "3 records" in seen.problems[0].what
+
+
+def test_a_value_is_read_once_for_all_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+    loads = json.loads
+
+    def counted(text: bytes) -> Any:
+        read.append(text)
+        return loads(text)
+
+    monkeypatch.setattr(message_filter.json, "loads", counted)
+    wanted = message_filter.parse("value.a = 1 and value.b exists and key.c = 2 and value.a < 3")
+    assert wanted.fits(0, Record(0, b'{"c": 2}', b'{"a": 1, "b": 2}'))
+    assert len(read) == 2
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_value_that_is_too_large_is_not_read_as_json(more: int) -> None:
+    value = json.dumps({"a": "x"}).encode().ljust(JSON_MAX + more)
+    assert message_filter.parse("value.a = x").fits(0, Record(0, None, value)) == (not more)
+    assert message_filter.parse("value contains x").fits(0, Record(0, None, value))
+
+
+def test_a_look_ends_in_time_also_within_a_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first record is looked at whenever it is: each look comes further."""
+    now = [0.0]
+    monkeypatch.setattr(message_scan, "time", SimpleNamespace(
+        monotonic=lambda: now[0], sleep=lambda _: None))
+
+    def slow(*_: object) -> bool:
+        now[0] += LATE_S
+        return False
+
+    wanted = Filter((Condition(slow, bool),))
+    with one_log(tmp_path) as log:
+        log.append_durable(batch("a", "b", "c"))
+        left = [Range(0, 0, 3)]
+        for first in (1, 2):
+            left = look(lambda _: log, left, wanted, Bounds(10, 1 << 20, LATE_S)).left
+            assert left == [Range(0, first, 3)]

@@ -41,6 +41,11 @@ if TYPE_CHECKING:
 LENGTH_SIZE = 4
 DAMAGED = ("are damaged or gone (failOnDataLoss=false passes over them, and --accept-loss of an "
            "export)")  # fmt: skip
+# The code of the broker's answer, and what becomes of the place (`repair/refused_reads.py`).
+STORAGE_FAILED = "kafka_storage_error"
+UNREADABLE = (". The broker's disk refuses it: the broker looks again after a minute, and what is "
+              "refused then it marks as damaged, unless the whole disk fails. Try again then: "
+              "failOnDataLoss=false passes over the marked range, and --accept-loss of an export")
 
 # Of one Arrow batch, decompressed: it stays in the processor's cache on its way to Spark, and a
 # compression of 100 to 1 does not fill the memory.
@@ -89,6 +94,7 @@ class Fetching:
                 if attempt > endpoint.retries:
                     raise ConnectionError(
                         f"{self}: {attempt} tries without a byte, the last: {error!r}"
+                        + (UNREADABLE if STORAGE_FAILED in str(error) else "")
                     ) from error
                 pause(attempt)
             except Refused as error:

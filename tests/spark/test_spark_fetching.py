@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from appliance.errors import ApplianceError
 from appliance_spark import fetching
 from appliance_spark.columns import Column
-from appliance_spark.endpoint import Endpoint, Refused, check_safe
+from appliance_spark.endpoint import Busy, Endpoint, Refused, check_safe
 from appliance_spark.fetching import Fetching, Source, StreamDamaged
 from appliance_spark.planning import DataLost, Split
 from tests.support.warm_broker import WarmBroker as Broker
@@ -126,6 +126,20 @@ def test_a_line_that_stays_broken_ends_the_task(broker: Broker) -> None:
             offsets(reading(line.url, "plain", RECORDS))
     finally:
         line.close()
+
+
+@pytest.mark.parametrize("code", ["kafka_storage_error", "not_leader_or_follower"])
+def test_a_disk_that_cannot_be_read_is_told_with_what_there_is_to_do(
+    code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Fetching) -> Iterator[None]:
+        raise Busy(f'GET http://x: 503 Service Unavailable: {{"error": {{"code": "{code}"}}}}')
+        yield
+
+    monkeypatch.setattr(Fetching, "_stream", refuse)
+    with pytest.raises(ConnectionError) as told:
+        list(reading("http://x", "plain", 1, retries=0).batches())
+    assert ("--accept-loss of an export" in str(told.value)) == (code == "kafka_storage_error")
 
 
 def test_a_byte_that_changed_on_the_way_is_found(broker: Broker) -> None:

@@ -154,9 +154,10 @@ def are_led(admin: AdminClient, partitions: Mapping[TopicPartition, OffsetSpec])
 class Appliance(Broker):
     name = "appliance"
 
-    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str],
+                 python: Sequence[str] = (sys.executable,)) -> None:
         self.directory = directory
-        self._command = [sys.executable, "-m", "appliance", "serve", "--data-dir", str(directory),
+        self._command = [*python, "-m", "appliance", "serve", "--data-dir", str(directory),
                          "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
         for name, value in settings.items():
             self._command += ["--set", f"{name}={value}"]

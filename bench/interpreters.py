@@ -20,6 +20,7 @@ import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -43,7 +44,7 @@ FIND_COORDINATOR, FIND_COORDINATOR_ERROR = (10, 1), 4 + 4 + 4
 ANY_PAGE = "/api/v1/groups?limit=10"
 BATCHES, RECORDS = 40, 1000  # of the topic that is downloaded
 DOWNLOADS = 2
-RECORD = (1_700_000_000_000, b"key", b'{"name": "value", "number": 12345}')
+KEY, VALUE = b"key", b'{"name": "value", "number": 12345}'
 
 
 def asked(broker: Broker, topic: str, key_version: tuple[int, int], request: object,
@@ -76,16 +77,17 @@ def rest(broker: Broker, topic: str, seconds: float) -> Figures:
     return {"requests/s": count / took, "cpu us/request": cpu / count * 1e6}
 
 
-def fetched(connection: http.client.HTTPConnection, path: str) -> int:
+def fetched(connection: http.client.HTTPConnection, path: str) -> bytes:
     connection.request("GET", path)
     answer = connection.getresponse()
     assert answer.status == 200, f"{path}: got {answer.status}"
-    return len(answer.read())
+    return answer.read()
 
 
 def fill(broker: Broker, topic: str) -> None:
     host, _, port = broker.address.partition(":")
-    batch = _batch_builder.batch([RECORD] * RECORDS)
+    now_ms = time.time_ns() // 1_000_000  # retention deletes what is older than a week
+    batch = _batch_builder.batch([(now_ms, KEY, VALUE)] * RECORDS)
     with WireClient((host, int(port))) as client:
         for _ in range(BATCHES):
             (part,) = client.produce(batch, topic=topic, acks=1)
@@ -111,19 +113,19 @@ def downloading(broker: Broker, topic: str) -> Iterator[list[int]]:
     def work(admin: str) -> None:
         connection = http.client.HTTPConnection(admin, timeout=60)
         while not over.is_set():
-            fetched(connection, f"/api/v1/topics/{topic}/export")
+            count = fetched(connection, f"/api/v1/topics/{topic}/export").count(b"\n")
+            assert count == BATCHES * RECORDS, f"got {count} records"
             if not over.is_set():
-                counts.append(BATCHES * RECORDS)
+                counts.append(count)
 
-    threads = [threading.Thread(target=work, args=(broker.admin,)) for _ in range(DOWNLOADS)]
-    for each in threads:
-        each.start()
-    try:
-        yield counts
-    finally:
-        over.set()
-        for each in threads:
-            each.join()
+    with ThreadPoolExecutor(DOWNLOADS) as threads:
+        begun = [threads.submit(work, broker.admin) for _ in range(DOWNLOADS)]
+        try:
+            yield counts
+        finally:
+            over.set()
+    for each in begun:
+        each.result()  # a download that failed was no load
 
 
 def started(broker: Broker, topic: str) -> Figures:

@@ -157,6 +157,7 @@ cdef cppclass Connection:
     int64_t sent_of_span
     int64_t warm_of_span           # bytes of it that are in the page cache, sent or not
     ColdReadRef cold               # what reads the next ones; empty: nothing does
+    ColdReadRef ahead              # what begins those behind them; nobody waits for it
     int64_t lookups                # fetches that wait for the disk to tell where records are, or
                                    # for the control plane to tell what may be read
     ColdReadRef left_out           # reads what an answer left out; empty, or done: nothing does

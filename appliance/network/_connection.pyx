@@ -19,8 +19,10 @@ from appliance.native._socket cimport (
 from appliance.network._quota cimport Quota, quota_charge
 from appliance.network._tls cimport tls_interest
 from appliance.protocol._frame cimport put_i32, put_room, put_tags
-from appliance.storage._cold_reads cimport COLD_BYTES, cold_read_new, cold_read_put
-from appliance.storage._partition_waits cimport MAIL_READ
+from appliance.storage._cold_reads cimport (
+    AHEAD_BYTES, COLD_BYTES, ColdReadRef, cold_read_new, cold_read_put,
+)
+from appliance.storage._partition_waits cimport MAIL_READ, InboxRef
 from appliance.storage._read cimport log_note_fault
 
 cdef enum:
@@ -184,6 +186,7 @@ cdef bint answer_span_is_at_hand(Connection* connection, Slot* slot) noexcept no
     cdef Span* span = &slot.answer.spans[connection.sent_spans]
     cdef int64_t position = span.position + connection.sent_of_span
     cdef int64_t size = min(span.size - connection.sent_of_span, <int64_t>COLD_BYTES)
+    cdef InboxRef nobody
     if connection.sent_of_span < connection.warm_of_span:
         return True
     if connection.cold.get() != NULL:
@@ -191,14 +194,25 @@ cdef bint answer_span_is_at_hand(Connection* connection, Slot* slot) noexcept no
             return False
         connection.cold.reset()
     elif not is_cached(span.file.get().fd, position, size):
-        connection.cold = cold_read_new(connection.inbox, MAIL_READ, connection.id, -1)
-        connection.cold.get().file = span.file
-        connection.cold.get().position = position
-        connection.cold.get().size = size
-        cold_read_put(&connection.plane.cold, connection.cold)
+        connection.cold = _read_begun(connection, connection.inbox, span, position, size)
         return False
+    elif not is_cached(span.file.get().fd, position + size + AHEAD_BYTES - 1, 1):
+        # A reader of old records goes on. If only misses began what is behind them, every other
+        # megabyte would wait for the disk. Not less at once than a miss begins: a disk that turns
+        # would seek twice as often.
+        connection.ahead = _read_begun(connection, nobody, span, position + size, COLD_BYTES)
     connection.warm_of_span = connection.sent_of_span + size
     return True
+
+
+cdef ColdReadRef _read_begun(Connection* connection, const InboxRef& inbox, Span* span,
+                             int64_t position, int64_t size) noexcept nogil:
+    cdef ColdReadRef read = cold_read_new(inbox, MAIL_READ, connection.id, -1)
+    read.get().file = span.file
+    read.get().position = position
+    read.get().size = size
+    cold_read_put(&connection.plane.cold, read)
+    return read
 
 
 cdef int64_t _send_span(Connection* connection, Slot* slot) noexcept nogil:

@@ -20,6 +20,7 @@ cdef enum:
     COLD_BYTES = 1048576           # read at once: on a disk that turns, a seek costs about as much
     LOOKUP_BYTES = 65536           # of what a lookup found: a small answer needs no second read
     LOOKUPS_MAX = 16               # of a read: their bytes are as many as those of any other
+    AHEAD_BYTES = 1048576          # begun behind what is read: the disk works while that is sent
 
 # Where a partition's records for a fetch are: to be found out, which reads index and headers.
 cdef cppclass Lookup:
@@ -30,8 +31,8 @@ cdef cppclass Lookup:
 
 # Who asked holds it, the queue does not: what was asked for a connection that ended is not read.
 cdef cppclass ColdRead:
-    InboxRef inbox
-    int kind                       # of the mail that tells of its end
+    InboxRef inbox                 # is told of its end; empty: nobody waits for it
+    int kind                       # of that mail
     int64_t connection
     int64_t slot
     vector[Lookup] lookups

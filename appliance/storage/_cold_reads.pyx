@@ -1,6 +1,6 @@
 """The queue of cold reads, and the threads that execute them, the oldest first.
 
-Each connection has one cold read at a time (`_connection.pyx`, `_fetch_park.pyx`).
+Each connection waits for one cold read at a time (`_connection.pyx`, `_fetch_park.pyx`).
 """
 
 from libc.stdint cimport int64_t
@@ -12,10 +12,6 @@ from appliance.native._native cimport (
 )
 from appliance.storage._partition_waits cimport Mail, inbox_put
 from appliance.storage._read cimport Slice, log_read
-
-
-cdef enum:
-    AHEAD_BYTES = 1048576          # begun behind what is read: the disk works while that is sent
 
 
 # ---- without the GIL ----
@@ -33,8 +29,8 @@ cdef ColdReadRef cold_read_new(const InboxRef& inbox, int kind, int64_t connecti
 cdef void cold_read_put(ColdReaders* readers, const ColdReadRef& read) noexcept nogil:
     readers.guard.lock()
     readers.queue.push_back(weak_ptr[ColdRead](read))
-    readers.wake.notify_one()
     readers.guard.unlock()
+    readers.wake.notify_one()  # who wakes up wants the lock
 
 
 cdef void* _run(void* argument) noexcept nogil:
@@ -67,8 +63,9 @@ cdef void _do(const ColdReadRef& held) noexcept nogil:
     cdef ColdRead* read = held.get()
     cdef Slice slice
     cdef size_t i
+    cdef int64_t waited = 0 if read.inbox.get() == NULL else read.size
     if read.file.get() != NULL:
-        fill_cache(read.file.get().fd, read.position, read.size, AHEAD_BYTES)
+        fill_cache(read.file.get().fd, read.position, waited, read.size - waited + AHEAD_BYTES)
         return
     for i in range(read.lookups.size()):
         if held.use_count() == 1:
@@ -88,7 +85,8 @@ cdef void _tell(ColdRead* read) noexcept nogil:
     mail.connection = read.connection
     mail.slot = read.slot
     read.is_done.store(True)
-    inbox_put(read.inbox.get(), &mail)
+    if read.inbox.get() != NULL:
+        inbox_put(read.inbox.get(), &mail)
 
 
 cdef int cold_readers_start(ColdReaders* readers, int32_t threads) noexcept nogil:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,40 @@ def forget_pages(path: Path) -> bool:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             return True
         return False
+
+
+def is_resident(path: Path, position: int) -> bool:
+    """Asked of the kernel; a read, even one that does not wait, would begin to read."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    found = ctypes.c_ubyte()
+    with path.open("rb") as file:
+        first = position // mmap.PAGESIZE * mmap.PAGESIZE
+        place = libc.mmap(None, mmap.PAGESIZE, mmap.PROT_READ, mmap.MAP_SHARED, file.fileno(), first)
+        assert libc.mincore(ctypes.c_void_p(place), mmap.PAGESIZE, ctypes.byref(found)) == 0
+        libc.munmap(ctypes.c_void_p(place), mmap.PAGESIZE)
+    return bool(found.value & 1)
+
+
+def test_behind_what_is_sent_from_the_page_cache_the_disk_is_asked_for_more(
+    make: Any, tmp_path: Path
+) -> None:
+    """Else a reader of old records waits for the disk at every other megabyte."""
+    plane, size = make(), 400_000
+    with plane.client() as client:
+        for _ in range(10):
+            client.produce(batch(os.urandom(size)), acks=-1)
+        path = next((tmp_path / "0").glob("t-0/*.log"))
+        if not forget_pages(path):
+            return  # a file system in memory
+        with path.open("rb") as file:  # these alone are there, for the kernel reads no more
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+            os.preadv(file.fileno(), [bytearray(3 * size)], 0)
+        behind = 4 * size
+        assert not is_resident(path, behind)
+        client.fetch_one(0, partition_max_bytes=2 * size + 1000)
+        until(lambda: is_resident(path, behind))
 
 
 @pytest.mark.parametrize("size", [1000, 300_000])

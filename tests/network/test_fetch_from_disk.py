@@ -41,7 +41,8 @@ def is_resident(path: Path, position: int) -> bool:
     found = ctypes.c_ubyte()
     with path.open("rb") as file:
         first = position // mmap.PAGESIZE * mmap.PAGESIZE
-        place = libc.mmap(None, mmap.PAGESIZE, mmap.PROT_READ, mmap.MAP_SHARED, file.fileno(), first)
+        asked = mmap.PAGESIZE, mmap.PROT_READ, mmap.MAP_SHARED, file.fileno(), first
+        place = libc.mmap(None, *asked)
         assert libc.mincore(ctypes.c_void_p(place), mmap.PAGESIZE, ctypes.byref(found)) == 0
         libc.munmap(ctypes.c_void_p(place), mmap.PAGESIZE)
     return bool(found.value & 1)
@@ -57,7 +58,7 @@ def test_behind_what_is_sent_from_the_page_cache_the_disk_is_asked_for_more(
             client.produce(batch(os.urandom(size)), acks=-1)
         path = next((tmp_path / "0").glob("t-0/*.log"))
         if not forget_pages(path):
-            return  # a file system in memory
+            pytest.skip("a file system in memory has nothing to read ahead")
         with path.open("rb") as file:  # these alone are there, for the kernel reads no more
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
             os.preadv(file.fileno(), [bytearray(3 * size)], 0)

@@ -54,6 +54,7 @@ class Reading:
         self.config = config
         self.pace = Pace(config)
         self.streams = 0  # open now
+        self.decoded_streams = 0  # of these
         self.bytes = 0  # of batches sent, as are the next two
         self.passed_bytes = 0  # of those, dropped from the page cache again
         self.streams_ended = {"complete": 0, "cut": 0}
@@ -68,16 +69,24 @@ class Reading:
             await asyncio.wait([future])
             raise
 
-    def begin(self) -> None:
+    def begin(self, is_decoded: bool) -> None:
         if self.streams >= self.config.streams_max:
             raise StreamsExhausted(
                 f"{self.streams} bulk reads are under way, wanted at most "
                 f"{self.config.streams_max} (export.streams.max); ask again later"
             )
+        if is_decoded and self.decoded_streams >= self.config.decoded_streams_max:
+            raise StreamsExhausted(
+                f"{self.decoded_streams} bulk reads are decoded here, wanted at most "
+                f"{self.config.decoded_streams_max} (export.decoded.streams.max); ask again later, "
+                "or for batches"
+            )
         self.streams += 1
+        self.decoded_streams += is_decoded
 
-    def end(self, is_complete: bool) -> None:
+    def end(self, is_complete: bool, is_decoded: bool) -> None:
         self.streams -= 1
+        self.decoded_streams -= is_decoded
         self.streams_ended["complete" if is_complete else "cut"] += 1
 
     def close(self) -> None:

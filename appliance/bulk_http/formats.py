@@ -16,10 +16,12 @@ from appliance.admin.download import Csv, FormatNotInstalled, JsonLines, Sink, t
 from appliance.bulk._range_reader import RangeReader
 from appliance.errors import ApplianceError
 from appliance.record import arrow
-from appliance.record._columns import Aborted, columns
+from appliance.record._columns import Aborted, Columns, columns
 
-# Per read: decompressed it is several times as large, and a stream has that in memory.
-FRAME_BYTES = 256 << 10
+FRAME_BYTES = 256 << 10  # of a read
+# Of records that a stream has in memory, decompressed, until they are sent: a frame of more is
+# opened in parts. A batch is whole, and may have 128 MiB.
+PIECE_BYTES = 4 << 20
 # Of Parquet, uncompressed. A row group is in memory until it is complete.
 ROW_GROUP_BYTES = 16 << 20
 
@@ -154,28 +156,35 @@ class Decoded:
         self._bounds = bounds
         self._aborted = Aborted(aborted) if aborted else None
         self._writer = FORMATS[kind][1](self._schema)
+        self._batches = memoryview(b"")  # that were read, and are not decoded
+        self._begin = 0  # of these
         self._has_ended = False
 
     def piece(self) -> bytes | None:
         """None: that was all. Maybe empty, though more is to come."""
         if self._has_ended:
             return None
-        begin = self._reader.next_offset
-        frame = self._reader.read(FRAME_BYTES)
-        if not len(frame):
+        if not len(self._batches):
+            self._begin = self._reader.next_offset
+            self._batches = self._reader.read(FRAME_BYTES).batches
+        if not len(self._batches):
             self._has_ended = True
             return self._writer.end()
-        first, end = self._bounds
-        try:
-            filled = columns(
-                frame.batches, first_offset=first, end_offset=end, aborted=self._aborted
-            )
-        except ApplianceError:
-            self._reader.log.note_damaged(begin, frame.batches)
-            raise
+        filled = self._opened()
         return self._writer.piece(self._batch(filled)) if len(filled) else b""
 
-    def _batch(self, filled: Any) -> Any:
+    def _opened(self) -> Columns:
+        first, end = self._bounds
+        try:
+            filled = columns(self._batches, first_offset=first, end_offset=end,
+                             aborted=self._aborted, enough=PIECE_BYTES)  # fmt: skip
+        except ApplianceError:
+            self._reader.log.note_damaged(self._begin, self._batches)
+            raise
+        self._batches, self._begin = self._batches[filled.size :], filled.next_offset
+        return filled
+
+    def _batch(self, filled: Columns) -> Any:
         import pyarrow as pa
 
         count = len(filled)

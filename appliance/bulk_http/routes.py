@@ -108,7 +108,8 @@ def routes_at(request: Request) -> Iterator[tuple[Route, Request]]:
 
 
 async def send_batches(call: Call, line: Connection, may_go_on: Callable[[], bool]) -> None:
-    call.reading.begin()
+    is_decoded = call.params["format"] != "batches"
+    call.reading.begin(is_decoded)
     is_complete = False
     try:
         body = await with_first_piece(call, await body_of(call))
@@ -118,7 +119,7 @@ async def send_batches(call: Call, line: Connection, may_go_on: Callable[[], boo
         await line.finish()
         is_complete = True
     finally:
-        call.reading.end(is_complete)
+        call.reading.end(is_complete, is_decoded)
 
 
 async def with_first_piece(call: Call, body: Body) -> Body:

@@ -64,6 +64,15 @@ class ExportConfig(Part):
         minimum=1,
         maximum=10_000,
     )
+    decoded_streams_max: int = setting(
+        "export.decoded.streams.max",
+        32,
+        "Exports of those that the broker decodes (format=jsonl, parquet, ...) at a time. Each has "
+        "some 4 MiB of records in memory until its reader takes them, and at most the largest "
+        "batch, decompressed: 128 MiB.",
+        minimum=1,
+        maximum=10_000,
+    )
 
     hold_bytes: int = setting(
         "export.hold.bytes",

@@ -39,6 +39,7 @@ cdef class Columns:
     cdef bint with_keys, with_values, with_headers
     cdef list owners
     cdef readonly int64_t next_offset  # behind the last batch; -1: there was none
+    cdef readonly int64_t size     # bytes of the batches that were taken
     cdef readonly BinaryColumn key
     cdef readonly BinaryColumn value
     cdef readonly BinaryColumn header_key

@@ -23,6 +23,7 @@ class Aborted:
 @disjoint_base
 class Columns:
     next_offset: int
+    size: int
     key: BinaryColumn
     value: BinaryColumn
     header_key: BinaryColumn
@@ -49,4 +50,5 @@ def columns(
     keys: bool = True,
     values: bool = True,
     headers: bool = True,
+    enough: int = ...,
 ) -> Columns: ...

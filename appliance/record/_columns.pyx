@@ -272,10 +272,11 @@ cdef bint _is_wanted(
 def columns(
     const unsigned char[::1] data not None, *, bint partial_tail=False, int64_t first_offset=0,
     int64_t end_offset=INT64_MAX, int64_t size_max=COLUMNS_SIZE_MAX, Aborted aborted=None,
-    bint keys=True, bint values=True, bint headers=True,
+    bint keys=True, bint values=True, bint headers=True, int64_t enough=INT64_MAX,
 ):
     """The records in `data` from `first_offset` up to `end_offset`, control batches left out, and
-    batches of `aborted` transactions. Keys, values and headers that nobody wants are not copied."""
+    batches of `aborted` transactions. Keys, values and headers that nobody wants are not copied.
+    With `enough` bytes of records the batches behind them stay for another call, from `size` on."""
     cdef vector[BatchHeader] batches = scan_batches(data, partial_tail)
     cdef Columns filled = Columns()
     cdef BatchHeader header
@@ -297,5 +298,8 @@ def columns(
             copied, opened = copied + opened, 0
         position += header.size
         filled.next_offset = header.base_offset + header.last_offset_delta + 1
+        if copied + opened >= enough:
+            break
+    filled.size = position
     _copy_opened(filled, data)
     return filled

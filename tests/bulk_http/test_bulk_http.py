@@ -36,7 +36,7 @@ from appliance.admin.route import Call
 from appliance.bulk import sending
 from appliance.bulk._range_reader import RangeReader
 from appliance.bulk.sending import Body
-from appliance.bulk_http.formats import Decoded
+from appliance.bulk_http.formats import PIECE_BYTES, Decoded
 from appliance.bulk_http.range_read import OffsetsDeleted, framed
 from appliance.bulk_http.routes import with_first_piece
 from appliance.testing import RunningBroker, running_broker
@@ -628,6 +628,33 @@ def test_so_many_streams_and_no_more(tmp_path: Path) -> None:
             answer = rest.raw("GET", path.partition(broker.admin)[2])
             assert (answer.status, answer.body["error"]["code"]) == (
                 429, "throttling_quota_exceeded")
+
+
+def test_so_many_are_decoded_and_no_more(tmp_path: Path) -> None:
+    given = {"export.decoded.streams.max": "1", "export.bytes.per.second": "1000"}
+    with running_broker(tmp_path, given) as broker:
+        produce(broker, 3000)
+        path = "/export/v1/topics/t/partitions/0/batches"
+        url, told = f"http://{broker.admin}{path}", "1 bulk reads are decoded here, wanted"
+        with urllib.request.urlopen(f"{url}?format=jsonl", timeout=DEADLINE_S):
+            answer = Rest(broker.admin).raw("GET", f"{path}?format=csv")
+            assert answer.status == 429
+            assert told in answer.body["error"]["message"]
+            with urllib.request.urlopen(url, timeout=DEADLINE_S) as found:
+                assert found.status == 200
+
+
+def test_what_packs_much_is_decoded_in_parts(tmp_path: Path) -> None:
+    """Until its reader takes it, a piece is in memory."""
+    with one_log(tmp_path) as log:
+        for number in range(40):
+            log.append_durable(batch(f"{number:02}" + "v" * 1_000_000, codec="zstd"))
+        decoded = Decoded(RangeReader(log, 0, 40, "end"), "arrow", ("t", 0), (0, 40), [])
+        pieces = list(iter(decoded.piece, None))
+        assert max(map(len, pieces)) < PIECE_BYTES + 1_100_000
+        table = pyarrow.ipc.open_stream(b"".join(pieces)).read_all()
+        assert [each[:2] for each in table["value"].to_pylist()] == [
+            f"{number:02}".encode() for number in range(40)]  # fmt: skip
 
 
 libc = ctypes.CDLL(None)

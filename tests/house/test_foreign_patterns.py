@@ -54,11 +54,16 @@ TWICE = re.compile(rf"(\[[^\]]+\]|\\\w|(?<!\\)\.)[+*](?:(?:{ATOM})[?*])*\1[+*]")
 def twice(text: str) -> Iterator[str]:
     """Literals of our own that take time in proportion to the square of the text."""
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("re.") and node.args:
+        if isinstance(node, ast.Call) and is_of_re(node.func) and node.args:
             for each in ast.walk(node.args[0]):
                 value = each.value if isinstance(each, ast.Constant) else None
                 if isinstance(value, str) and TWICE.search(value):
                     yield value
+
+
+def is_of_re(node: ast.expr) -> bool:
+    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and (
+        node.value.id == "re")
 
 
 def is_literal(node: ast.expr) -> bool:

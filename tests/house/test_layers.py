@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -93,7 +94,9 @@ def modules_of_python(text: str) -> set[str]:
     return {name.removeprefix("appliance.") for name in found if name.startswith("appliance.")}
 
 
+@functools.cache
 def modules_of(path: Path) -> set[str]:
+    """Kept: several tests ask, and to parse a file is what they take their time for."""
     text = path.read_text()
     return modules_of_python(text) if path.suffix == ".py" else modules_of_cython(text)
 

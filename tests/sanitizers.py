@@ -27,6 +27,7 @@ REPOSITORY = TESTS.parent
 CACHE = TESTS / ".cache"
 ENGINE_TESTS = (
     "bulk_http/test_bulk_http.py",
+    "bulk_http/test_decoded_reads.py",
     "record/test_batch.py",
     "storage/test_group_commit.py",
     "network/test_data_plane.py",

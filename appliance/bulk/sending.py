@@ -59,12 +59,13 @@ class Sending:
     def step(self) -> None:
         """Reads and sends until the socket is full, the range ends, or it was enough for once."""
         reader = self._body.reader
-        begin = reader.bytes
+        begin, has_read = reader.bytes, False
         while self._send_left() and not self.has_ended:
-            done = reader.bytes - begin
-            if done >= self._body.step_bytes or (done > 0 and not reader.is_quiet):
+            is_enough = reader.bytes - begin >= self._body.step_bytes
+            if has_read and (is_enough or not reader.is_quiet):
                 return
             self._read()
+            has_read = True
 
     @property
     def is_blocked(self) -> bool:

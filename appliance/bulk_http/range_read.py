@@ -34,8 +34,8 @@ from appliance.topics.topic import Topic
 FRAME_BYTES = 1 << 20
 # Handing over to a thread and back is 0.1 ms.
 STEP_BYTES = 4 << 20
-# A piece is up to a tenth of a second of work, and others wait for the thread.
-DECODED_STEP_BYTES = 1
+# A piece is up to a tenth of a second of work, and others wait for the thread: each is a step.
+DECODED_STEP_BYTES = 0
 LENGTH_SIZE = 4
 
 

@@ -68,8 +68,8 @@ class ExportConfig(Part):
         "export.decoded.streams.max",
         32,
         "Exports of those that the broker decodes (format=jsonl, parquet, ...) at a time. Each has "
-        "some 4 MiB of records in memory until its reader takes them, and at most the largest "
-        "batch, decompressed: 128 MiB.",
+        "some 4 MiB of records in memory until its reader takes them, Parquet 20 MiB; or the "
+        "largest batch, decompressed: 128 MiB.",
         minimum=1,
         maximum=10_000,
     )

@@ -66,6 +66,7 @@ cdef void _do(const ColdReadRef& held) noexcept nogil:
     cdef int64_t waited = 0 if read.inbox.get() == NULL else read.size
     if read.file.get() != NULL:
         fill_cache(read.file.get().fd, read.position, waited, read.size - waited + AHEAD_BYTES)
+        read.file.reset()  # a connection at rest may hold the read, and no deleted segment
         return
     for i in range(read.lookups.size()):
         if held.use_count() == 1:

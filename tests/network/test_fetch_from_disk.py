@@ -48,6 +48,11 @@ def is_resident(path: Path, position: int) -> bool:
     return bool(found.value & 1)
 
 
+def is_open(path: Path) -> bool:
+    with os.scandir("/proc/self/fd") as entries:
+        return any(os.path.realpath(each.path) == str(path) for each in entries)
+
+
 def test_behind_what_is_sent_from_the_page_cache_the_disk_is_asked_for_more(
     make: Any, tmp_path: Path
 ) -> None:
@@ -66,6 +71,8 @@ def test_behind_what_is_sent_from_the_page_cache_the_disk_is_asked_for_more(
         assert not is_resident(path, behind)
         client.fetch_one(0, partition_max_bytes=2 * size + 1000)
         until(lambda: is_resident(path, behind))
+        plane.logs[0].close()
+        until(lambda: not is_open(path))  # the connection holds it no longer, though it lives on
 
 
 @pytest.mark.parametrize("size", [1000, 300_000])

@@ -61,6 +61,7 @@ from appliance.config.dynamic_broker_config import BrokerConfigs
 from appliance.data_dir import data_format, unfinished_restore
 from appliance.data_dir.control_dir import ControlDir
 from appliance.data_dir.log_dirs import LogDirs
+from appliance.data_dir.log_writes import LogWrites
 from appliance.data_dir.recovery import RecoveryProgress
 from appliance.errors import ApplianceError
 from appliance.export.definitions_and_runs import Book
@@ -125,6 +126,7 @@ class Broker:
         self.bulk_peers: Peers | None = None  # for what is large
         self.leaders = PartitionLeaders(self)
         self.data_plane: Plane | None = None  # no clients are let in yet
+        self.log_writes = LogWrites()
         self._own_topics()
         self._own_groups()
         self._own_access()
@@ -176,7 +178,8 @@ class Broker:
         )
         self.transactions = transactions.Coordinator(
             config.transactions, self.transaction_places, self.groups.loading.known,
-            self.groups.commits.end_transaction, clock, Kept.of_transactions(kept),
+            self.groups.commits.end_transaction, self.log_writes, clock,
+            Kept.of_transactions(kept),
         )  # fmt: skip
         sources: list[Source] = [self.groups.progress, self.share_groups]
         self.zookeeper_groups: ZooKeeperGroups | None = None  # with a ZooKeeper
@@ -410,6 +413,7 @@ class Broker:
         await self.delegation_tokens.settled()
         await self.audit.close()
         await self.change.settled()
+        self.log_writes.close()
         await asyncio.to_thread(self.scrubber.close)
         try:
             await asyncio.to_thread(self.log_dir.close)

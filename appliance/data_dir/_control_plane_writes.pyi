@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from typing_extensions import disjoint_base
 
@@ -7,11 +8,22 @@ from appliance.errors import ApplianceError
 
 _Bytes = bytes | bytearray | memoryview
 
+class Written(NamedTuple):
+    error: ApplianceError | None
+    base_offset: int
+    last_offset: int
+    append_time: int
+    election: int
+
 @disjoint_base
 class LogWriter:
     def __new__(cls) -> LogWriter: ...
     @property
     def fd(self) -> int: ...
-    def begin(self, batches: Sequence[tuple[Log, _Bytes, int]], timeout_s: float) -> None: ...
-    def take(self) -> list[tuple[ApplianceError | None, int]] | None: ...
+    def begin(
+        self,
+        batches: Sequence[tuple[Log, _Bytes, int] | tuple[Log, _Bytes, int, str]],
+        timeout_s: float | None,
+    ) -> None: ...
+    def take(self) -> list[Written] | None: ...
     def close(self) -> None: ...

@@ -5,7 +5,11 @@ the disk.
     begin   starts a round: batches in order, each with its log
     (the thread appends all of them before it waits for the disk: one commit covers them)
     take    returns the result of each, once `fd` is readable
+
+A round without a timeout is over when all is appended: `_durable_waits.pyx` has the waits.
 """
+
+from collections import namedtuple
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -21,7 +25,9 @@ from appliance.native._socket cimport (
     EFD_CLOEXEC, EFD_NONBLOCK, eventfd, eventfd_read, eventfd_write,
 )
 from appliance.native._wake_soon cimport wake_soon
-from appliance.storage._append cimport ORIGIN_COORDINATOR, AppendOptions, Appended
+from appliance.storage._append cimport (
+    ORIGIN_CLIENT, ORIGIN_COORDINATOR, ORIGIN_UNVERIFIED, AppendOptions, Appended,
+)
 from appliance.storage._append_from_python cimport append_checked
 from appliance.storage._commit_requests cimport CommitterRef
 from appliance.storage._partition_log cimport LogRef
@@ -30,11 +36,22 @@ from appliance.storage._storage cimport storage_now
 
 from appliance.errors import from_code
 
+cdef enum:
+    NO_WAIT = -1
+
+# `error` None: it was written, and in that election; otherwise there is none of the others.
+Written = namedtuple("Written", "error base_offset last_offset append_time election")
+
+_ORIGINS = {
+    "client": ORIGIN_CLIENT, "coordinator": ORIGIN_COORDINATOR, "unverified": ORIGIN_UNVERIFIED,
+}
+
 
 cdef cppclass Write:
     CommitterRef committer
     LogRef log
     vector[uint8_t] batch
+    int origin
     int32_t election               # it is refused in a later one; -1: in none
     Appended appended
     int append_code
@@ -46,7 +63,7 @@ cdef cppclass Writer:
     mutex guard
     condition wake
     vector[Write] writes           # the thread's own during a round
-    int64_t timeout_ns
+    int64_t timeout_ns             # NO_WAIT: the round ends with the appends
     bint is_given                  # guard; the thread has not seen the new round
     bint is_stopping               # guard
 
@@ -76,15 +93,16 @@ cdef void _write_all(Writer* writer) noexcept nogil:
     cdef Write* write
     cdef AppendOptions options
     cdef size_t i
-    # Our own records are appended even at low disk space: readers who cannot commit read twice.
-    options.origin = ORIGIN_COORDINATOR
     options.is_awaited = True
     for i in range(writer.writes.size()):
         write = &writer.writes[i]
+        options.origin = write.origin
         options.leader_epoch = write.election
         storage_now(write.log.get().storage.get(), &options.earliest_ms, &options.latest_ms)
         write.append_code = append_checked(write.committer.get(), write.log, write.batch.data(),
                                            write.batch.size(), &options, &write.appended)
+    if writer.timeout_ns == NO_WAIT:
+        return
     for i in range(writer.writes.size()):
         write = &writer.writes[i]
         if write.append_code == OK:
@@ -136,32 +154,27 @@ cdef class LogWriter:
         """Readable once `take` has a result."""
         return self.writer.event_fd
 
-    def begin(self, list batches not None, double timeout_s):
+    def begin(self, list batches not None, object timeout_s):
         """Starts to write each batch to its log. One round at a time. A batch comes with the
-        election in which its log is led, or -1: who wrote it has lost its say with the next."""
-        cdef const unsigned char[::1] data
-        cdef Write* write
-        cdef Log log
+        election in which its log is led, or -1: who wrote it has lost its say with the next. It may
+        come with an origin of its own. The broker's own records (coordinator) are appended even at
+        low disk space: readers who cannot commit read twice."""
         cdef size_t i
         if self.batches is not None:
             raise ValueError(f"a round of {len(self.batches)} batches is in progress")
         self.writer.writes.resize(len(batches))
-        for i, (log, data, election) in enumerate(batches):
-            write = &self.writer.writes[i]
-            write.committer, write.log = log.committer, log.log
-            write.batch.assign(&data[0], &data[0] + data.shape[0])
-            write.election = election
-            write.append_code = write.await_code = OK
-        self.batches, self.timeout_s = batches, timeout_s
-        self.writer.timeout_ns = <int64_t>(timeout_s * 1e9)
+        for i, (log, data, election, *origin) in enumerate(batches):
+            _fill(&self.writer.writes[i], log, data, election,
+                  origin[0] if origin else "coordinator")
+        self.batches, self.timeout_s = batches, timeout_s or 0
+        self.writer.timeout_ns = NO_WAIT if timeout_s is None else <int64_t>(timeout_s * 1e9)
         self.writer.guard.lock()
         self.writer.is_given = True
         self.writer.wake.notify_one()
         self.writer.guard.unlock()
 
     def take(self):
-        """The result of each batch: an error or None, and the offset of its first record, or -1.
-        None without a round, or before its end."""
+        """A `Written` for each batch. None without a round, or before its end."""
         cdef uint64_t count
         if eventfd_read(self.writer.event_fd, &count) < 0:
             return None
@@ -172,13 +185,25 @@ cdef class LogWriter:
 
     cdef _told(self, size_t i):
         cdef Write* write = &self.writer.writes[i]
+        cdef Appended* appended = &write.appended
         cdef Log log = self.batches[i][0]
-        cdef const unsigned char[::1] batch
         if write.append_code != OK:
-            batch = self.batches[i][1]
-            facts = log._refused(write.append_code, &batch[0], batch.shape[0])
-            return from_code(write.append_code, facts), -1
+            facts = log._refused(write.append_code, write.batch.data(), write.batch.size())
+            return Written(from_code(write.append_code, facts), -1, -1, -1, -1)
         if write.await_code != OK:
-            facts = log._not_durable(write.appended.last_offset, self.timeout_s)
-            return from_code(write.await_code, facts), -1
-        return None, write.appended.base_offset
+            facts = log._not_durable(appended.last_offset, self.timeout_s)
+            return Written(from_code(write.await_code, facts), -1, -1, -1, -1)
+        return Written(None, appended.base_offset, appended.last_offset, appended.append_time,
+                       appended.election)
+
+
+cdef int _fill(Write* write, Log log, const unsigned char[::1] data, int32_t election,
+               str origin) except -1:
+    write.committer, write.log = log.committer, log.log
+    write.batch.resize(data.shape[0])
+    if data.shape[0]:
+        write.batch.assign(&data[0], &data[0] + data.shape[0])
+    write.election = election
+    write.origin = _ORIGINS[origin]
+    write.append_code = write.await_code = OK
+    return 0

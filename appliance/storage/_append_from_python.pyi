@@ -14,6 +14,8 @@ class Appended(NamedTuple):
 
 @disjoint_base
 class LogAppender(LogReader):
+    @property
+    def is_compacted(self) -> bool: ...
     def append(
         self,
         batch: _Bytes,

@@ -85,6 +85,11 @@ cdef int64_t _max_message_bytes(PartitionLog* log) noexcept nogil:
 cdef class LogAppender(LogReader):
     """A partition's log, as far as it can be read and appended to."""
 
+    @property
+    def is_compacted(self):
+        """Compressed batches of clients are decompressed here, to see that records have keys."""
+        return self.log.get().is_compacted.load()
+
     def append(self, const unsigned char[::1] batch not None, *, object leader_epoch=None,
                str origin="client", object now_ms=None):
         """Validates, stamps and writes one record batch. Not durable yet: see await_durable."""

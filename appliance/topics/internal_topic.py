@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from appliance._log import Log
-from appliance.data_dir._control_plane_writes import LogWriter
+from appliance.data_dir._control_plane_writes import LogWriter, Written
 from appliance.errors import ApplianceError, BatchCorrupt, BatchTorn, DataNewer
 from appliance.process import event_log
 from appliance.protocol.codec import decode, encode
@@ -59,8 +59,6 @@ class Record(NamedTuple):
 
 
 Together = Callable[[Callable[[], None]], None]
-
-Told = tuple[ApplianceError | None, int]  # of a batch: why not, or the offset of its first record
 
 
 class Transaction(NamedTuple):
@@ -186,9 +184,9 @@ class InternalTopic:
         if outcomes is not None:
             self._written(outcomes)
 
-    def _written(self, outcomes: list[Told]) -> None:
-        for (batch, _), (error, first_offset) in zip(self._batches, outcomes, strict=True):
-            _place(batch.writes, error, first_offset)
+    def _written(self, outcomes: list[Written]) -> None:
+        for (batch, _), each in zip(self._batches, outcomes, strict=True):
+            _place(batch.writes, each.error, each.base_offset)
         if self._queue:  # what comes in this turn of the loop belongs to the next round
             asyncio.get_running_loop().call_soon(self._end)
         else:

@@ -26,6 +26,7 @@ from weakref import WeakValueDictionary
 from appliance._log import Log
 from appliance.access.kept_per_address import Kept, check_name
 from appliance.config import KeptConfig, TransactionsConfig
+from appliance.data_dir.log_writes import LogWrites
 from appliance.groups.states import GroupRefused
 from appliance.machine.believed_time import WallClock
 from appliance.process import event_log
@@ -81,6 +82,7 @@ class Coordinator:
         places: Places,
         offsets_loaded: Callable[[], Awaitable[None]],
         end_offsets: EndOffsets,
+        writes: LogWrites,
         clock: WallClock | None = None,
         kept: Kept | None = None,
     ) -> None:
@@ -93,7 +95,7 @@ class Coordinator:
         self.tasks = LoggedTasks(logger, "a transaction")
         kept = Kept.of_transactions(KeptConfig()) if kept is None else kept
         self.table = TransactionTable(places, config.write_timeout_ms, self._wall_ms, kept)
-        self.markers = Markers(config.write_timeout_ms, self._wall_ms, end_offsets)
+        self.markers = Markers(writes, config.write_timeout_ms, self._wall_ms, end_offsets)
         self.decided_ends = DecidedEnds(self.table, places, self.markers, self._wall_ms, self.tasks)
         self.adoption = Adoption(self.table, places, self.markers, self._clock)
         self.loading = Loading(self._load, TransactionRefused, WORDS, logger)
@@ -176,7 +178,6 @@ class Coordinator:
             self.tasks.run(self.table.record_ongoing())
         await self.tasks.settled()
         await self.table.close()
-        await self.markers.close()
 
     # What handlers ask
 

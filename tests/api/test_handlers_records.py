@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from appliance.api.handlers import HANDLERS
 from appliance.errors import TimedOut
 from appliance.protocol import NO_UUID
 from appliance.protocol.messages.produce import ProduceRequest
@@ -189,11 +188,11 @@ def test_durability_is_waited_for_no_longer_than_the_client_does(
 ) -> None:
     waits = []
 
-    def never_durable(job: Any, seconds: float) -> None:
+    async def never_durable(log: Any, written: Any, seconds: float) -> None:
         waits.append(seconds)
         raise TimedOut("the disk sleeps")
 
-    monkeypatch.setattr(HANDLERS[0], "_await_durable", never_durable)
+    monkeypatch.setattr(control.broker.log_writes, "durable", never_durable)
     control.create("t")
     part = produce(control, batch("a"), timeout_ms=2000)
     assert (part.error_code, part.error_message) == (7, "the disk sleeps")

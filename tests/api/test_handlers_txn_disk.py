@@ -8,9 +8,7 @@ import pytest
 
 from appliance.errors import LogFailed
 from appliance.protocol import ErrorCode
-from appliance.txn import markers
 from appliance.txn.adoption import now_ms
-from appliance.txn.markers import write_markers
 from appliance.txn.states import TransactionRefused
 from appliance.txn.transaction_log import replay
 from tests.support.control import Control
@@ -77,14 +75,16 @@ def die_at(point: str, patch: pytest.MonkeyPatch, control: Control) -> None:
         await done(name, row)
         stored.append(name)
 
-    def mark(logs: Any, marker: Any, wall: int, timeout_s: float) -> list[Any]:
+    mark = transactions.markers.write
+
+    async def mark_some(logs: Any, marker: Any) -> list[Any]:
         if point == POINTS[1]:
             return [LogFailed("dead")]
-        written = write_markers([*logs][: 1 if point == POINTS[2] else 9], marker, wall, 9)
-        return [LogFailed("dead")] if point == POINTS[2] else written
+        failed = await mark([*logs][: 1 if point == POINTS[2] else 9], marker)
+        return [LogFailed("dead")] if point == POINTS[2] else failed
 
     patch.setattr(transactions.table, "_write", write)
-    patch.setattr(markers, "write_markers", mark)
+    patch.setattr(transactions.markers, "write", mark_some)
 
 
 @TV
@@ -112,8 +112,12 @@ def test_a_log_that_cannot_be_written_holds_up_the_end_and_no_more(
     control: Control, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = begun(control, "a")
+
+    async def fail(*given: Any) -> list[LogFailed]:
+        return [LogFailed("no disk")]
+
     with monkeypatch.context() as patch:
-        patch.setattr(markers, "write_markers", lambda *given: [LogFailed("no disk")])
+        patch.setattr(control.broker.transactions.markers, "write", fail)
         ended = control.answer(one.send_end())
         assert ended.error_code == 0
         one._is(ended.producer_id, ended.producer_epoch)

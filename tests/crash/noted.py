@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
-from appliance.record import _batch
-from appliance.topics.internal_topic import Batch, InternalTopic, Told
+from appliance.data_dir import log_writes
+from appliance.data_dir.log_writes import LogWrites, Written
+from appliance.topics.internal_topic import Batch, InternalTopic
 
 
 class NotedLog:
@@ -39,22 +40,42 @@ class NotedTopic(InternalTopic):
     ) -> None:
         super().__init__(logs, timeout_ms)
         self._session = session
-        self._begun: list[tuple[int, Any, bytes]] = []  # act, log, batch
+        self._begun: list[tuple[int, Any]] = []  # act, log
 
     def _hand_over(self) -> None:
         self._begun = [
-            (self._session.begin_append(log, each.data), log, each.data)
-            for each, log in self._batches
+            (self._session.begin_append(log, each.data), log) for each, log in self._batches
         ]
         noted: list[tuple[Batch, Any]] = [*self._batches]
         self._batches = [(each, log._log) for each, log in noted]
         super()._hand_over()
 
-    def _written(self, outcomes: list[Told]) -> None:
-        for (act_id, log, batch), (error, base) in zip(self._begun, outcomes, strict=True):
-            if error is None:
-                (info,) = _batch.headers(batch)
-                last = base + info.last_offset - info.base_offset
-                self._session.end_append(log, act_id, base, last)
-                self._session.waited(log, last)
+    def _written(self, outcomes: list[Written]) -> None:
+        for (act_id, log), each in zip(self._begun, outcomes, strict=True):
+            if each.error is None:
+                self._session.end_append(log, act_id, each.base_offset, each.last_offset)
+                self._session.waited(log, each.last_offset)
         super()._written(outcomes)
+
+
+class NotedWrites(LogWrites):
+    """Its appends and waits become notes of the session."""
+
+    def __init__(self, session: Any) -> None:
+        super().__init__()
+        self._session = session
+
+    async def append(self, batches: Sequence[log_writes.Batch]) -> list[Written]:
+        noted: list[Any] = [each.log for each in batches]
+        acts = [self._session.begin_append(each.log, each.data) for each in batches]
+        written = await super().append(
+            [each._replace(log=log._log) for each, log in zip(batches, noted, strict=True)]
+        )
+        for log, act_id, each in zip(noted, acts, written, strict=True):
+            if each.error is None:
+                self._session.end_append(log, act_id, each.base_offset, each.last_offset)
+        return written
+
+    async def durable(self, log: Any, written: Written, timeout_s: float) -> None:
+        await super().durable(log._log, written, timeout_s)
+        self._session.waited(log, written.last_offset)

@@ -16,6 +16,7 @@ from typing import Any
 
 from appliance.config import TransactionsConfig
 from appliance.data_dir.log_dir import LogDir
+from appliance.data_dir.log_writes import LogWrites
 from appliance.errors import ApplianceError
 from appliance.record import _batch
 from appliance.topics.topic import OFFSETS, TRANSACTIONS
@@ -24,7 +25,7 @@ from appliance.txn.decided_ends import DecidedEnds
 from appliance.txn.markers import Marker, Markers
 from appliance.txn.transaction import TV1, TV2, Partition, Producer, Transaction
 
-from .noted import NotedLog, NotedTopic
+from .noted import NotedLog, NotedTopic, NotedWrites
 from .trace import NEVER, Note
 
 START_MS = 1_700_000_000_000
@@ -89,7 +90,8 @@ def sound(transactions: Coordinator) -> None:
 
 def coordinator(logs: Logs, plant: Plant = sound) -> Coordinator:
     config = TransactionsConfig()
-    made = Coordinator(config, logs, nothing, lambda producer_id, is_commit: None)
+    writes = NotedWrites(logs.session) if logs.session else LogWrites()
+    made = Coordinator(config, logs, nothing, lambda producer_id, is_commit: None, writes)
     plant(made)
     if logs.session:
         timeout_ms = config.write_timeout_ms
@@ -189,7 +191,7 @@ def plant_markers_first(transactions: Coordinator) -> None:
 class MarkersNotAwaited(Markers):
     """Planted: the end is on disk before the markers."""
 
-    async def write(self, logs: list[Any], marker: Marker) -> list[ApplianceError]:
+    async def write(self, logs: Iterable[Any], marker: Marker) -> list[ApplianceError]:
         for each in logs:
             each.append(marker.batch(START_MS), origin="coordinator")
         return []

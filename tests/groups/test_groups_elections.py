@@ -132,8 +132,8 @@ def test_a_write_of_an_election_that_is_over_is_refused(pair: TwoBrokers) -> Non
     writer.begin([(log, batch("stale"), epoch), (log, batch("good"), log.election)], 10)
     found = until(writer.take)
     writer.close()
-    assert isinstance(found[0][0], LeaderEpochOld)
-    assert found[1] == (None, end_offset)
+    assert isinstance(found[0].error, LeaderEpochOld)
+    assert (found[1].error, found[1].base_offset) == (None, end_offset)
 
 
 def test_one_that_pauses_reads_anew_what_it_leads_in_the_same_election(pair: TwoBrokers) -> None:

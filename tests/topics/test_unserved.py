@@ -24,7 +24,7 @@ from appliance.storage._log_description import ProducerInfo
 from appliance.topics import internal_topic_loading, topic_directories
 from appliance.topics.internal_topic import partition_of
 from appliance.topics.topic import OFFSETS, SHARE_STATE, TRANSACTIONS, Topic, TopicUnavailable
-from appliance.txn import adoption, markers, timeouts
+from appliance.txn import adoption, timeouts
 from appliance.txn.adoption import now_ms
 from appliance.txn.markers import open_transactions
 from tests.support.control import Control
@@ -108,8 +108,12 @@ def begun(control: Control, is_v2: bool, name: str = "tx") -> TxnClient:
 
 def decided(control: Control, one: TxnClient, patch: pytest.MonkeyPatch) -> None:
     """Its commit is on disk, and no marker is."""
+
+    async def fail(*given: Any) -> list[LogFailed]:
+        return [LogFailed("dead")]
+
     with patch.context() as held:
-        held.setattr(markers, "write_markers", lambda *given: [LogFailed("dead")])
+        held.setattr(control.broker.transactions.markers, "write", fail)
         ended = control.answer(one.send_end())
     assert ended.error_code == 0
     one._is(ended.producer_id, ended.producer_epoch)

@@ -61,6 +61,7 @@ from appliance.api.handlers.authorization import (
 from appliance.api.handlers.call import Call, ConnectionDropped
 from appliance.api.handlers.partition_lookup import find_log
 from appliance.broker.broker import Broker
+from appliance.data_dir.log_writes import Batch, LogWrites, Written
 from appliance.errors import (
     ApplianceError,
     BatchInvalid,
@@ -97,6 +98,8 @@ LATER = {
     ErrorCode.OPERATION_NOT_ATTEMPTED,
 }
 
+TOO_FEW_AFTER_APPEND = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
 # A batch may hold a record a byte: an answer names no more of them than a person would read.
 RECORD_ERRORS_MAX = 100
 
@@ -113,10 +116,20 @@ class Job:
     given: Given
     log: Log | ApplianceError
     answer: Answer
-    last_offset: int = -1
-    election: int = -1  # in which it was appended
+    written: Written | None = None
     origin: str = "unverified"  # until the transaction coordinator was asked
     is_mirrored: bool = False
+
+    @property
+    def batch(self) -> bytes:
+        return self.given.records or b""
+
+    def take(self, written: Written) -> None:
+        assert isinstance(self.log, Log)
+        self.written = written
+        self.answer.base_offset = written.base_offset
+        self.answer.log_append_time_ms = written.append_time
+        self.answer.log_start_offset = self.log.log_start_offset
 
     def refuse(self, error: ApplianceError) -> None:
         self.answer.error_code, self.answer.error_message = error.kafka_code, str(error)
@@ -134,9 +147,9 @@ async def handle(broker: Broker, request: ProduceRequest, call: Call) -> Produce
     _check_transaction(request.transactional_id, jobs, call)
     async with call.turn(), AsyncExitStack() as held:
         await _verify(broker, request.transactional_id or "", jobs, call.version, held)
-        await call.on_thread(_append_all, jobs, call.version)
+        await _append_all(broker.log_writes, jobs, call)
     if request.acks == ALL_ACKS:
-        await call.on_thread(_await_all, jobs, request.timeout_ms, call)
+        await _await_all(broker.log_writes, jobs, request.timeout_ms, call)
     failed = [job.answer for job in jobs if job.answer.error_code]
     if request.acks == NO_ACK and failed:
         raise ConnectionDropped(
@@ -195,7 +208,7 @@ def _check_transaction(name: str | None, jobs: list[Job], call: Call) -> None:
     """One batch of a transaction, and its right is wanted for all: otherwise nothing is written."""
     if not call.authorizer.is_enforced:
         return
-    if not any(_writer(job.given.records or b"") for job in jobs):
+    if not any(_writer(job.batch) for job in jobs):
         return
     if name is not None and call.may(Operation.WRITE, TRANSACTIONAL_ID, name):
         return
@@ -212,7 +225,7 @@ async def _verify(
     for job in jobs:
         if not isinstance(job.log, Log) or job.is_mirrored:
             continue
-        if producer := _writer(job.given.records or b""):
+        if producer := _writer(job.batch):
             writers[Partition(job.log.topic, job.log.partition)] = producer
     if not writers:
         return
@@ -252,56 +265,65 @@ def _refusal(error: TransactionRefused, version: int) -> ApplianceError:
     return Refused(code, str(error))
 
 
-def _append_all(jobs: list[Job], version: int) -> None:
+async def _append_all(writes: LogWrites, jobs: list[Job], call: Call) -> None:
+    """What is decompressed, or has many batches, needs a thread of its own."""
+    together, alone = [], []
     for job in jobs:
+        if isinstance(job.log, ApplianceError):
+            job.refuse(job.log)
+        elif call.version < FIRST_WITH_ZSTD and _is_zstd(job.batch):
+            job.refuse(_zstd_refusal(call.version))
+        elif job.is_mirrored or job.log.is_compacted:
+            alone.append(job)
+        else:
+            together.append((job, Batch(job.log, job.batch, origin=job.origin)))
+    if alone:
+        await call.on_thread(_append_alone, alone)
+    outcomes = await writes.append([each for _, each in together])
+    for (job, _), written in zip(together, outcomes, strict=True):
+        if written.error is None:
+            job.take(written)
+        else:
+            job.refuse(written.error)
+
+
+def _append_alone(jobs: list[Job]) -> None:
+    for job in jobs:
+        assert isinstance(job.log, Log)
+        election = job.log.election
         try:
-            _append(job, version)
+            if job.is_mirrored:
+                appended = job.log.append_mirrored(job.batch)
+            else:
+                appended = job.log.append(job.batch, origin=job.origin)
         except ApplianceError as error:
             job.refuse(error)
+            if isinstance(error, BatchInvalid):
+                job.answer.record_errors = _without_key(job.batch)
+        else:
+            job.take(Written(None, *appended[:3], election))
 
 
-def _await_all(jobs: list[Job], timeout_ms: int, call: Call) -> None:
+async def _await_all(writes: LogWrites, jobs: list[Job], timeout_ms: int, call: Call) -> None:
     """After everything is written: one commit covers all."""
     for job in jobs:
+        if job.written is None:
+            continue
+        assert isinstance(job.log, Log)
         try:
-            if not job.answer.error_code:
-                _await_durable(job, call.seconds_left(timeout_ms))
+            await writes.durable(job.log, job.written, call.seconds_left(timeout_ms))
+        except TimedOut as error:
+            short = job.log.lacks_in_sync
+            job.refuse(Refused(TOO_FEW_AFTER_APPEND, str(error)) if short else error)
         except ApplianceError as error:
             job.refuse(error)
 
 
-def _append(job: Job, version: int) -> None:
-    if isinstance(job.log, ApplianceError):
-        raise job.log
-    batch = job.given.records or b""
-    if version < FIRST_WITH_ZSTD and _is_zstd(batch):
-        raise Refused(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-            f"zstd begins with version {FIRST_WITH_ZSTD}, this is {version}",
-        )
-    job.election = job.log.election
-    try:
-        if job.is_mirrored:
-            appended = job.log.append_mirrored(batch)
-        else:
-            appended = job.log.append(batch, origin=job.origin)
-    except BatchInvalid:
-        job.answer.record_errors = _without_key(batch)
-        raise
-    job.last_offset = appended.last_offset
-    job.answer.base_offset = appended.base_offset
-    job.answer.log_append_time_ms = appended.append_time
-    job.answer.log_start_offset = job.log.log_start_offset
-
-
-def _await_durable(job: Job, seconds: float) -> None:
-    assert isinstance(job.log, Log)
-    try:
-        job.log.await_durable(job.last_offset, seconds, job.election)
-    except TimedOut as error:
-        if job.log.lacks_in_sync:
-            raise Refused(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, str(error)) from None
-        raise
+def _zstd_refusal(version: int) -> ApplianceError:
+    return Refused(
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        f"zstd begins with version {FIRST_WITH_ZSTD}, this is {version}",
+    )
 
 
 def _is_zstd(batch: bytes) -> bool:

@@ -1,0 +1,149 @@
+"""Tells the control plane that records are on disk, and on those of all replicas that must have
+them. Nobody waits in a thread: who moves the log's offsets sends a mail, as to the data plane.
+
+A wait has the caller's number. `add` begins it, `take` returns those that are over, once `fd` is
+readable, and `give_up` ends one whose time is over. Each ends by exactly one of the three.
+"""
+
+cimport cython
+from libc.stdint cimport int64_t
+from libcpp.unordered_map cimport unordered_map
+from libcpp.vector cimport vector
+
+from appliance._log cimport Log
+from appliance.native._codes cimport LOG_CLOSED, LOG_FAILED, NOT_LEADER, OK, TIMED_OUT
+from appliance.native._native cimport errno
+from appliance.native._socket cimport EFD_CLOEXEC, EFD_NONBLOCK, eventfd
+from appliance.storage._commit_requests cimport CommitterRef, committer_ask
+from appliance.storage._last_stable_offset cimport log_acknowledged_offset
+from appliance.storage._partition_log cimport LogRef, PartitionLog
+from appliance.storage._partition_waits cimport (
+    WATCH_DURABLE, Inbox, InboxRef, Mail, Watch, inbox_may_sleep, inbox_new, inbox_take, watch_add,
+    watch_rearm, watch_remove,
+)
+
+from appliance.errors import from_code
+
+cdef enum:
+    NOT_YET = 1                    # beside the codes
+
+
+cdef cppclass Wait:
+    Watch watch                    # in the list of `log` as long as this exists
+    LogRef log
+    int64_t election               # of the append
+
+
+# ---- without the GIL ----
+
+cdef int _found(Wait* wait) noexcept nogil:
+    cdef PartitionLog* log = wait.log.get()
+    cdef bint is_reached
+    # Watched first: what happens after the look sends a mail.
+    watch_rearm(&log.watches, &wait.watch, wait.watch.offset)
+    is_reached = log_acknowledged_offset(log) >= wait.watch.offset
+    # Looked at last: what counts in a later election may be another record at this offset.
+    if log.replicas.epoch.load() != wait.election:
+        return NOT_LEADER
+    if is_reached:
+        return OK
+    if log.failed.load() != OK:
+        return LOG_FAILED
+    return LOG_CLOSED if log.is_closed.load() else NOT_YET
+
+
+cdef void _take_mail(Inbox* inbox, vector[int64_t]* numbers) noexcept nogil:
+    cdef vector[Mail] mails
+    cdef size_t i
+    inbox_take(inbox, &mails)
+    while not mails.empty() or not inbox_may_sleep(inbox):
+        for i in range(mails.size()):
+            numbers.push_back(mails[i].slot)
+        inbox_take(inbox, &mails)
+
+
+# ---- with the GIL ----
+
+@cython.no_gc  # never part of a cycle
+cdef class DurableWaits:
+    cdef InboxRef inbox
+    cdef unordered_map[int64_t, Wait*] waits
+    cdef dict logs                 # by number: what an error tells of
+
+    def __cinit__(self):
+        cdef int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
+        if fd < 0:
+            raise OSError(errno, "no descriptor is free for waits for the disk")
+        self.inbox = inbox_new(fd, NULL)
+        self.logs = {}
+        inbox_may_sleep(self.inbox.get())
+
+    def __dealloc__(self):
+        for entry in self.waits:
+            watch_remove(&entry.second.log.get().watches, &entry.second.watch)
+            del entry.second
+
+    @property
+    def fd(self):
+        """Readable when `take` has something."""
+        return self.inbox.get().event_fd
+
+    def __len__(self):
+        return self.waits.size()
+
+    def add(self, int64_t number, Log log not None, int64_t last_offset, int64_t election):
+        """Asks for a commit, too. False: it is over already, well. Raises what it ended with."""
+        cdef Wait* wait = new Wait()
+        cdef int code
+        wait.log = log.log
+        wait.election = election
+        wait.watch.kind = WATCH_DURABLE
+        wait.watch.offset = last_offset + 1
+        wait.watch.is_told = wait.watch.is_listed = False
+        wait.watch.inbox = self.inbox.get()
+        wait.watch.connection = -1
+        wait.watch.slot = number
+        with nogil:
+            watch_add(&wait.log.get().watches, &wait.watch)
+            code = _found(wait)
+            if code == NOT_YET:
+                committer_ask(log.committer.get(), wait.log, 0)
+        self.waits[number] = wait
+        self.logs[number] = log
+        if code == NOT_YET:
+            return True
+        error = self._ended(number, code, 0)
+        if error is not None:
+            raise error
+        return False
+
+    def take(self):
+        """Of each that is over: its number, and an error or None."""
+        cdef vector[int64_t] numbers
+        cdef size_t i
+        cdef int code
+        with nogil:
+            _take_mail(self.inbox.get(), &numbers)
+        over = []
+        for i in range(numbers.size()):
+            if self.waits.count(numbers[i]):  # it was not given up meanwhile
+                code = _found(self.waits[numbers[i]])
+                if code != NOT_YET:
+                    over.append((numbers[i], self._ended(numbers[i], code, 0)))
+        return over
+
+    def give_up(self, int64_t number, double waited_s):
+        """What became of it by now: an error, or None. It was not over when it was taken last."""
+        cdef int code = _found(self.waits.at(number))
+        return self._ended(number, TIMED_OUT if code == NOT_YET else code, waited_s)
+
+    cdef _ended(self, int64_t number, int code, double waited_s):
+        cdef Wait* wait = self.waits[number]
+        cdef Log log = self.logs.pop(number)
+        self.waits.erase(number)
+        watch_remove(&wait.log.get().watches, &wait.watch)
+        last_offset = wait.watch.offset - 1
+        del wait
+        if code == OK:
+            return None
+        return from_code(code, log._not_durable(last_offset, waited_s))

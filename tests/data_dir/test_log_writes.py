@@ -1,0 +1,247 @@
+"""Many callers write to logs: each is told what became of its own, no sooner than it counts."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from appliance._log import Log
+from appliance.data_dir.log_writes import Batch, LogWrites, Written
+from appliance.errors import (
+    ApplianceError,
+    BatchTorn,
+    LeaderEpochOld,
+    LogClosed,
+    LogFailed,
+    NotLeader,
+    TimedOut,
+)
+from tests.support.logs import batch, break_file, marker, one_log, opened, produced, values
+from tests.support.replicated_log import LIFE, leading
+
+Result = TypeVar("Result")
+LONG_S = 20.0
+
+
+def on_loop(job: Callable[[LogWrites], Awaitable[Result]]) -> Result:
+    async def run() -> Result:
+        writes = LogWrites()
+        try:
+            return await job(writes)
+        finally:
+            writes.close()
+
+    return asyncio.run(run())
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    with one_log(tmp_path) as each:
+        yield each
+
+
+async def written(writes: LogWrites, log: Log, data: bytes, **given: str) -> Written:
+    (found,) = await writes.append([Batch(log, data, **given)])
+    return found
+
+
+def test_each_is_told_of_its_own_batches(log: Log) -> None:
+    async def job(writes: LogWrites) -> None:
+        asked = [
+            writes.append([Batch(log, batch(f"{each}.a")), Batch(log, batch(f"{each}.b"))])
+            for each in range(50)
+        ]
+        found = await asyncio.gather(*asked)
+        for number, (first, second) in enumerate(found):
+            assert (first.error, second.error) == (None, None)
+            assert values(log.read(first.base_offset, 100, "end"))[0] == f"{number}.a"
+            assert second.base_offset == second.last_offset == first.base_offset + 1
+        await writes.durable(log, found[-1][1], LONG_S)
+        assert log.durable_offset == 100
+
+    on_loop(job)
+
+
+def test_one_that_is_refused_keeps_none_of_the_others(log: Log) -> None:
+    async def job(writes: LogWrites) -> None:
+        good = batch("a")
+        found = await writes.append([Batch(log, good[:-1]), Batch(log, b""), Batch(log, good)])
+        assert [type(each.error) for each in found] == [BatchTorn, BatchTorn, type(None)]
+        assert [each.base_offset for each in found] == [-1, -1, 0]
+
+    on_loop(job)
+
+
+def test_no_batches_take_no_turn(log: Log) -> None:
+    assert on_loop(lambda writes: writes.append([])) == []
+
+
+def test_what_it_may_do_is_by_its_origin(log: Log) -> None:
+    """A client cannot end a transaction, and begins none before the coordinator knows of it."""
+
+    async def job(writes: LogWrites) -> None:
+        first = produced(0, txn=True)
+        assert (await written(writes, log, first, origin="unverified")).error is not None
+        assert (await written(writes, log, first, origin="client")).error is None
+        assert (await written(writes, log, marker("commit"), origin="client")).error is not None
+        assert (await written(writes, log, marker("commit"))).error is None
+        assert log.log_end_offset == 2
+
+    on_loop(job)
+
+
+def test_a_batch_of_an_election_that_is_over_is_refused(tmp_path: Path) -> None:
+    async def job(writes: LogWrites) -> None:
+        stale, good = await writes.append([Batch(log, batch("a"), 4), Batch(log, batch("b"), 5)])
+        assert isinstance(stale.error, LeaderEpochOld)
+        assert (good.error, good.election) == (None, 5)
+
+    with leading(tmp_path) as log:
+        on_loop(job)
+
+
+def test_who_waits_is_told_once_it_is_on_disk(log: Log) -> None:
+    async def job(writes: LogWrites) -> None:
+        for _ in range(200):
+            await writes.durable(log, await written(writes, log, batch("a")), LONG_S)
+            assert log.durable_offset == log.log_end_offset
+
+    on_loop(job)
+
+
+def test_a_thousand_wait_and_no_thread_does(log: Log) -> None:
+    async def one(writes: LogWrites) -> None:
+        await writes.durable(log, await written(writes, log, batch("a")), LONG_S)
+
+    async def job(writes: LogWrites) -> int:
+        waiting = asyncio.gather(*[one(writes) for _ in range(1000)])
+        await asyncio.sleep(0)
+        threads = threading.active_count()
+        await waiting
+        assert log.durable_offset == 1000
+        return threads
+
+    before = threading.active_count()
+    assert on_loop(job) == before, "those of the writer and the committer are not Python's"
+
+
+def test_a_record_counts_once_all_in_sync_have_it(tmp_path: Path) -> None:
+    async def job(writes: LogWrites) -> None:
+        found = await written(writes, log, batch("a"))
+        log.flush()
+        waiting = asyncio.ensure_future(writes.durable(log, found, LONG_S))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        log.fetched_by(2, LIFE, 5, 1)
+        await waiting
+
+    with leading(tmp_path, in_sync=(2,)) as log:
+        on_loop(job)
+
+
+def test_who_waits_through_an_election_is_told_that_it_lost(tmp_path: Path) -> None:
+    """Also when this broker leads again: what counts then may be another record."""
+
+    async def job(writes: LogWrites) -> None:
+        found = await written(writes, log, batch("a"))
+        waiting = asyncio.ensure_future(writes.durable(log, found, LONG_S))
+        await asyncio.sleep(0.05)
+        log.follow(6, 2)
+        log.lead(7, 1, [2], [2], 1)
+        with pytest.raises(NotLeader):
+            await waiting
+        with pytest.raises(NotLeader):
+            await writes.durable(log, found, LONG_S)
+
+    with leading(tmp_path, in_sync=(2,)) as log:
+        on_loop(job)
+
+
+def test_a_leader_that_rests_and_leads_on_in_the_same_election_keeps_who_waits(
+    tmp_path: Path,
+) -> None:
+    async def job(writes: LogWrites) -> None:
+        found = await written(writes, log, batch("a"))
+        log.flush()
+        waiting = asyncio.ensure_future(writes.durable(log, found, LONG_S))
+        await asyncio.sleep(0.05)
+        log.follow(5, -1)
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        log.lead(5, 1, [2], [2], 1)
+        log.fetched_by(2, LIFE, 5, 1)
+        await waiting
+
+    with leading(tmp_path, in_sync=(2,)) as log:
+        on_loop(job)
+
+
+def test_a_time_that_is_over_is_told_with_what_is_missing(tmp_path: Path) -> None:
+    async def job(writes: LogWrites) -> None:
+        found = await written(writes, log, batch("a"))
+        with pytest.raises(TimedOut, match=r"offset 0 is not durable after 0.05 s; .*all replicas"):
+            await writes.durable(log, found, 0.05)
+        log.flush()
+        log.fetched_by(2, LIFE, 5, 1)
+        await writes.durable(log, found, 0)  # it is over already, so it takes no time
+
+    with leading(tmp_path, in_sync=(2,)) as log:
+        on_loop(job)
+
+
+def test_who_is_gone_is_not_told(tmp_path: Path) -> None:
+    async def job(writes: LogWrites) -> None:
+        found = await written(writes, log, batch("a"))
+        waits = [asyncio.ensure_future(writes.durable(log, found, LONG_S)) for _ in range(3)]
+        await asyncio.sleep(0.05)
+        waits[1].cancel()
+        await asyncio.sleep(0)
+        assert writes.waiting == 2
+        log.flush()
+        log.fetched_by(2, LIFE, 5, 1)
+        await asyncio.gather(waits[0], waits[2])
+        assert writes.waiting == 0
+        asked = asyncio.ensure_future(written(writes, log, batch("b")))
+        await asyncio.sleep(0)
+        asked.cancel()
+        third = await written(writes, log, batch("c"))
+        assert third.base_offset == 2, "the second was written all the same"
+
+    with leading(tmp_path, in_sync=(2,)) as log:
+        on_loop(job)
+
+
+def test_a_disk_that_fails_is_told_to_all_who_wait(tmp_path: Path) -> None:
+    async def job(writes: LogWrites) -> list[ApplianceError | BaseException | None]:
+        await writes.durable(log, await written(writes, log, batch("a")), LONG_S)
+        break_file(log)
+        found = await written(writes, log, batch("b"))
+        waits = [writes.durable(log, found, LONG_S) for _ in range(3)]
+        told = await asyncio.gather(*waits, return_exceptions=True)
+        assert (await written(writes, log, batch("c"))).error is not None
+        return [*told]
+
+    with opened(tmp_path) as log_dir:
+        log = log_dir.create("t", 0)
+        assert {type(each) for each in on_loop(job)} == {LogFailed}
+        log_dir.abandon()
+
+
+def test_the_end_of_a_log_is_told_to_who_waits(tmp_path: Path) -> None:
+    async def job(writes: LogWrites, log: Log) -> None:
+        found = await written(writes, log, batch("a"))
+        log.flush()
+        waiting = asyncio.ensure_future(writes.durable(log, found, LONG_S))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        log.close()
+        with pytest.raises(LogClosed):
+            await waiting
+
+    with leading(tmp_path, in_sync=(2,)) as log:
+        on_loop(lambda writes: job(writes, log))

@@ -14,7 +14,7 @@ from appliance._log cimport Log
 from appliance.native._codes cimport LOG_CLOSED, LOG_FAILED, NOT_LEADER, OK, TIMED_OUT
 from appliance.native._native cimport errno
 from appliance.native._socket cimport EFD_CLOEXEC, EFD_NONBLOCK, eventfd
-from appliance.storage._commit_requests cimport CommitterRef, committer_ask
+from appliance.storage._commit_requests cimport committer_ask
 from appliance.storage._last_stable_offset cimport log_acknowledged_offset
 from appliance.storage._partition_log cimport LogRef, PartitionLog
 from appliance.storage._partition_waits cimport (

@@ -413,7 +413,7 @@ class Broker:
         await self.delegation_tokens.settled()
         await self.audit.close()
         await self.change.settled()
-        self.log_writes.close()
+        await self.log_writes.close()
         await asyncio.to_thread(self.scrubber.close)
         try:
             await asyncio.to_thread(self.log_dir.close)

@@ -6,8 +6,6 @@ from typing_extensions import disjoint_base
 from appliance._log import Log
 from appliance.errors import ApplianceError
 
-_Bytes = bytes | bytearray | memoryview
-
 class Written(NamedTuple):
     error: ApplianceError | None
     base_offset: int
@@ -22,7 +20,7 @@ class LogWriter:
     def fd(self) -> int: ...
     def begin(
         self,
-        batches: Sequence[tuple[Log, _Bytes, int] | tuple[Log, _Bytes, int, str]],
+        batches: Sequence[tuple[Log, bytes, int] | tuple[Log, bytes, int, str, bool]],
         timeout_s: float | None,
     ) -> None: ...
     def take(self) -> list[Written] | None: ...

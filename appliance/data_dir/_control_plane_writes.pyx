@@ -50,8 +50,11 @@ _ORIGINS = {
 cdef cppclass Write:
     CommitterRef committer
     LogRef log
-    vector[uint8_t] batch
+    const uint8_t* data            # kept by the round's list of batches
+    size_t size
+    vector[uint8_t] batch          # a copy, which the append stamps
     int origin
+    bint is_awaited                # somebody waits for the disk: committed at once
     int32_t election               # it is refused in a later one; -1: in none
     Appended appended
     int append_code
@@ -93,10 +96,10 @@ cdef void _write_all(Writer* writer) noexcept nogil:
     cdef Write* write
     cdef AppendOptions options
     cdef size_t i
-    options.is_awaited = True
     for i in range(writer.writes.size()):
         write = &writer.writes[i]
-        options.origin = write.origin
+        write.batch.assign(write.data, write.data + write.size)
+        options.origin, options.is_awaited = write.origin, write.is_awaited
         options.leader_epoch = write.election
         storage_now(write.log.get().storage.get(), &options.earliest_ms, &options.latest_ms)
         write.append_code = append_checked(write.committer.get(), write.log, write.batch.data(),
@@ -157,15 +160,16 @@ cdef class LogWriter:
     def begin(self, list batches not None, object timeout_s):
         """Starts to write each batch to its log. One round at a time. A batch comes with the
         election in which its log is led, or -1: who wrote it has lost its say with the next. It may
-        come with an origin of its own. The broker's own records (coordinator) are appended even at
-        low disk space: readers who cannot commit read twice."""
+        come with an origin of its own, and with whether anybody waits for the disk. The broker's
+        own records (coordinator) are appended even at low disk space: readers who cannot commit
+        read twice."""
         cdef size_t i
         if self.batches is not None:
             raise ValueError(f"a round of {len(self.batches)} batches is in progress")
         self.writer.writes.resize(len(batches))
-        for i, (log, data, election, *origin) in enumerate(batches):
-            _fill(&self.writer.writes[i], log, data, election,
-                  origin[0] if origin else "coordinator")
+        for i, (log, data, election, *more) in enumerate(batches):
+            origin, is_awaited = more or ("coordinator", True)
+            _fill(&self.writer.writes[i], log, data, election, origin, is_awaited)
         self.batches, self.timeout_s = batches, timeout_s or 0
         self.writer.timeout_ns = NO_WAIT if timeout_s is None else <int64_t>(timeout_s * 1e9)
         self.writer.guard.lock()
@@ -178,15 +182,14 @@ cdef class LogWriter:
         cdef uint64_t count
         if eventfd_read(self.writer.event_fd, &count) < 0:
             return None
-        outcomes = [self._told(i) for i in range(len(self.batches))]
+        batches, self.batches = self.batches, None
+        outcomes = [self._told(each[0], i) for i, each in enumerate(batches)]
         self.writer.writes.clear()
-        self.batches = None
         return outcomes
 
-    cdef _told(self, size_t i):
+    cdef _told(self, Log log, size_t i):
         cdef Write* write = &self.writer.writes[i]
         cdef Appended* appended = &write.appended
-        cdef Log log = self.batches[i][0]
         if write.append_code != OK:
             facts = log._refused(write.append_code, write.batch.data(), write.batch.size())
             return Written(from_code(write.append_code, facts), -1, -1, -1, -1)
@@ -197,13 +200,11 @@ cdef class LogWriter:
                        appended.election)
 
 
-cdef int _fill(Write* write, Log log, const unsigned char[::1] data, int32_t election,
-               str origin) except -1:
+cdef int _fill(Write* write, Log log, bytes data, int32_t election, str origin,
+               bint is_awaited) except -1:
     write.committer, write.log = log.committer, log.log
-    write.batch.resize(data.shape[0])
-    if data.shape[0]:
-        write.batch.assign(&data[0], &data[0] + data.shape[0])
+    write.data, write.size = <const uint8_t*><char*>data, len(data)
     write.election = election
-    write.origin = _ORIGINS[origin]
+    write.origin, write.is_awaited = _ORIGINS[origin], is_awaited
     write.append_code = write.await_code = OK
     return 0

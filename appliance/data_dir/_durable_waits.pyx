@@ -11,8 +11,10 @@ from libcpp.unordered_map cimport unordered_map
 from libcpp.vector cimport vector
 
 from appliance._log cimport Log
-from appliance.native._codes cimport LOG_CLOSED, LOG_FAILED, NOT_LEADER, OK, TIMED_OUT
-from appliance.native._native cimport errno
+from appliance.native._codes cimport (
+    LOG_CLOSED, LOG_FAILED, NOT_LEADER, OFFSET_OUT_OF_RANGE, OK, TIMED_OUT,
+)
+from appliance.native._native cimport errno, monotonic_ns
 from appliance.native._socket cimport EFD_CLOEXEC, EFD_NONBLOCK, eventfd
 from appliance.storage._commit_requests cimport committer_ask
 from appliance.storage._last_stable_offset cimport log_acknowledged_offset
@@ -32,6 +34,8 @@ cdef cppclass Wait:
     Watch watch                    # in the list of `log` as long as this exists
     LogRef log
     int64_t election               # of the append
+    int64_t truncations            # of the log when the wait began
+    int64_t began_ns
 
 
 # ---- without the GIL ----
@@ -42,9 +46,11 @@ cdef int _found(Wait* wait) noexcept nogil:
     # Watched first: what happens after the look sends a mail.
     watch_rearm(&log.watches, &wait.watch, wait.watch.offset)
     is_reached = log_acknowledged_offset(log) >= wait.watch.offset
-    # Looked at last: what counts in a later election may be another record at this offset.
+    # Looked at last: what counts in a later election, or after a cut, may be another record.
     if log.replicas.epoch.load() != wait.election:
         return NOT_LEADER
+    if log.truncations.load() != wait.truncations:
+        return OFFSET_OUT_OF_RANGE
     if is_reached:
         return OK
     if log.failed.load() != OK:
@@ -97,6 +103,8 @@ cdef class DurableWaits:
         cdef int code
         wait.log = log.log
         wait.election = election
+        wait.truncations = wait.log.get().truncations.load()
+        wait.began_ns = monotonic_ns()
         wait.watch.kind = WATCH_DURABLE
         wait.watch.offset = last_offset + 1
         wait.watch.is_told = wait.watch.is_listed = False
@@ -112,7 +120,7 @@ cdef class DurableWaits:
         self.logs[number] = log
         if code == NOT_YET:
             return True
-        error = self._ended(number, code, 0)
+        error = self._ended(number, code)
         if error is not None:
             raise error
         return False
@@ -129,20 +137,21 @@ cdef class DurableWaits:
             if self.waits.count(numbers[i]):  # it was not given up meanwhile
                 code = _found(self.waits[numbers[i]])
                 if code != NOT_YET:
-                    over.append((numbers[i], self._ended(numbers[i], code, 0)))
+                    over.append((numbers[i], self._ended(numbers[i], code)))
         return over
 
-    def give_up(self, int64_t number, double waited_s):
+    def give_up(self, int64_t number):
         """What became of it by now: an error, or None. It was not over when it was taken last."""
         cdef int code = _found(self.waits.at(number))
-        return self._ended(number, TIMED_OUT if code == NOT_YET else code, waited_s)
+        return self._ended(number, TIMED_OUT if code == NOT_YET else code)
 
-    cdef _ended(self, int64_t number, int code, double waited_s):
+    cdef _ended(self, int64_t number, int code):
         cdef Wait* wait = self.waits[number]
         cdef Log log = self.logs.pop(number)
         self.waits.erase(number)
         watch_remove(&wait.log.get().watches, &wait.watch)
         last_offset = wait.watch.offset - 1
+        waited_s = (monotonic_ns() - wait.began_ns) // 1000000 / 1000.0
         del wait
         if code == OK:
             return None

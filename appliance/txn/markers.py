@@ -81,8 +81,8 @@ class Markers:
 
     async def _write(self, batches: list[Batch]) -> list[ApplianceError | None]:
         """All are appended before any is waited for."""
-        deadline = time.monotonic() + self._timeout_s
         written = await self._writes.append(batches)
+        deadline = time.monotonic() + self._timeout_s
         return [
             each.error or await self._durable(batch.log, each, deadline)
             for batch, each in zip(batches, written, strict=True)

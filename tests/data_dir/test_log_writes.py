@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import pytest
 
 from appliance._log import Log
+from appliance.data_dir import log_writes
+from appliance.data_dir._control_plane_writes import LogWriter
 from appliance.data_dir.log_writes import Batch, LogWrites, Written
 from appliance.errors import (
     ApplianceError,
@@ -21,7 +24,16 @@ from appliance.errors import (
     NotLeader,
     TimedOut,
 )
-from tests.support.logs import batch, break_file, marker, one_log, opened, produced, values
+from tests.support.logs import (
+    batch,
+    break_file,
+    marker,
+    one_log,
+    opened,
+    produced,
+    until,
+    values,
+)
 from tests.support.replicated_log import LIFE, leading
 
 Result = TypeVar("Result")
@@ -34,7 +46,7 @@ def on_loop(job: Callable[[LogWrites], Awaitable[Result]]) -> Result:
         try:
             return await job(writes)
         finally:
-            writes.close()
+            await writes.close()
 
     return asyncio.run(run())
 
@@ -181,10 +193,88 @@ def test_a_leader_that_rests_and_leads_on_in_the_same_election_keeps_who_waits(
         on_loop(job)
 
 
+class HeldWriter(LogWriter):
+    """What is to be written below a directory of this name comes to its turn when it is let go."""
+
+    held: ClassVar[list[Callable[[], None]]] = []
+    below = ""
+
+    def begin(self, batches: Any, timeout_s: float | None) -> None:
+        begin = partial(super().begin, batches, timeout_s)
+        if self.below and f"/{self.below}/" in batches[0][0].directory:
+            self.held.append(begin)
+        else:
+            begin()
+
+
+def test_a_disk_that_hangs_keeps_those_of_others_from_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_writes, "LogWriter", HeldWriter)
+    monkeypatch.setattr(HeldWriter, "below", "one")
+
+    async def job(writes: LogWrites) -> None:
+        asked = [Batch(two, batch("a")), Batch(one, batch("b"))]
+        both = asyncio.ensure_future(writes.append(asked))
+        await asyncio.sleep(0)
+        found = await written(writes, two, batch("c"))
+        assert (found.base_offset, both.done()) == (1, False)
+        HeldWriter.held.pop()()
+        assert [each.base_offset for each in await both] == [0, 0]
+        assert (one.log_end_offset, two.log_end_offset) == (1, 2)
+
+    with one_log(tmp_path / "one") as one, one_log(tmp_path / "two") as two:
+        on_loop(job)
+
+
+def test_a_round_that_cannot_begin_is_told_and_the_next_one_begins(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(batches: Any, timeout_s: float | None) -> None:
+        raise MemoryError("no room")
+
+    async def job(writes: LogWrites) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(HeldWriter, "begin", lambda self, *given: fail(*given))
+            asked = [written(writes, log, batch("a")), written(writes, log, batch("b"))]
+            told = await asyncio.gather(*asked, return_exceptions=True)
+        assert [type(each) for each in told] == [MemoryError, MemoryError]
+        assert (await written(writes, log, batch("c"))).base_offset == 0
+
+    monkeypatch.setattr(log_writes, "LogWriter", HeldWriter)
+    on_loop(job)
+
+
+def test_nobody_waits_for_a_broker_that_has_stopped(tmp_path: Path) -> None:
+    async def job(writes: LogWrites) -> None:
+        found = await written(writes, log, batch("a"))
+        waiting = asyncio.ensure_future(writes.durable(log, found, LONG_S))
+        await asyncio.sleep(0.05)
+        await writes.close()
+        for each in (waiting, written(writes, log, batch("b")), writes.durable(log, found, 1)):
+            with pytest.raises(LogClosed, match="the broker stops"):
+                await each
+
+    with leading(tmp_path, in_sync=(2,)) as log:
+        on_loop(job)
+
+
+def test_what_nobody_waits_for_is_not_committed_at_once(log: Log) -> None:
+    async def job(writes: LogWrites) -> None:
+        await writes.append([Batch(log, batch("a"), is_awaited=False)])
+        await asyncio.sleep(0.1)
+        assert (log.log_end_offset, log.durable_offset) == (1, 0)
+        await writes.append([Batch(log, batch("b"))])
+        await asyncio.to_thread(until, lambda: log.durable_offset == 2)
+
+    on_loop(job)
+
+
 def test_a_time_that_is_over_is_told_with_what_is_missing(tmp_path: Path) -> None:
     async def job(writes: LogWrites) -> None:
         found = await written(writes, log, batch("a"))
-        with pytest.raises(TimedOut, match=r"offset 0 is not durable after 0.05 s; .*all replicas"):
+        why = r"offset 0 is not durable after 0\.\d+ s; .*all replicas"
+        with pytest.raises(TimedOut, match=why):
             await writes.durable(log, found, 0.05)
         log.flush()
         log.fetched_by(2, LIFE, 5, 1)

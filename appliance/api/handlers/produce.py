@@ -147,7 +147,7 @@ async def handle(broker: Broker, request: ProduceRequest, call: Call) -> Produce
     _check_transaction(request.transactional_id, jobs, call)
     async with call.turn(), AsyncExitStack() as held:
         await _verify(broker, request.transactional_id or "", jobs, call.version, held)
-        await _append_all(broker.log_writes, jobs, call)
+        await _append_all(broker.log_writes, jobs, request.acks == ALL_ACKS, call)
     if request.acks == ALL_ACKS:
         await _await_all(broker.log_writes, jobs, request.timeout_ms, call)
     failed = [job.answer for job in jobs if job.answer.error_code]
@@ -265,7 +265,7 @@ def _refusal(error: TransactionRefused, version: int) -> ApplianceError:
     return Refused(code, str(error))
 
 
-async def _append_all(writes: LogWrites, jobs: list[Job], call: Call) -> None:
+async def _append_all(writes: LogWrites, jobs: list[Job], is_awaited: bool, call: Call) -> None:
     """What is decompressed, or has many batches, needs a thread of its own."""
     together, alone = [], []
     for job in jobs:
@@ -276,7 +276,8 @@ async def _append_all(writes: LogWrites, jobs: list[Job], call: Call) -> None:
         elif job.is_mirrored or job.log.is_compacted:
             alone.append(job)
         else:
-            together.append((job, Batch(job.log, job.batch, origin=job.origin)))
+            batch = Batch(job.log, job.batch, origin=job.origin, is_awaited=is_awaited)
+            together.append((job, batch))
     if alone:
         await call.on_thread(_append_alone, alone)
     outcomes = await writes.append([each for _, each in together])

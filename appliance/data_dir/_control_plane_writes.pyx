@@ -16,7 +16,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libcpp.vector cimport vector
 
 from appliance._log cimport Log
-from appliance.native._codes cimport OK
+from appliance.native._codes cimport OK, TIMED_OUT
 from appliance.native._native cimport (
     close, condition, errno, monotonic_ns, mutex, pthread_create, pthread_join, pthread_setname_np,
     pthread_t,
@@ -104,6 +104,8 @@ cdef void _write_all(Writer* writer) noexcept nogil:
         storage_now(write.log.get().storage.get(), &options.earliest_ms, &options.latest_ms)
         write.append_code = append_checked(write.committer.get(), write.log, write.batch.data(),
                                            write.batch.size(), &options, &write.appended)
+        if writer.timeout_ns == NO_WAIT:
+            write.await_code = OK
     if writer.timeout_ns == NO_WAIT:
         return
     for i in range(writer.writes.size()):
@@ -206,5 +208,6 @@ cdef int _fill(Write* write, Log log, bytes data, int32_t election, str origin,
     write.data, write.size = <const uint8_t*><char*>data, len(data)
     write.election = election
     write.origin, write.is_awaited = _ORIGINS[origin], is_awaited
-    write.append_code = write.await_code = OK
+    # A thread that memory fails returns early: what it has not come to must not count as written.
+    write.append_code = write.await_code = TIMED_OUT
     return 0

@@ -25,9 +25,7 @@ from appliance.native._socket cimport (
     EFD_CLOEXEC, EFD_NONBLOCK, eventfd, eventfd_read, eventfd_write,
 )
 from appliance.native._wake_soon cimport wake_soon
-from appliance.storage._append cimport (
-    ORIGIN_CLIENT, ORIGIN_COORDINATOR, ORIGIN_UNVERIFIED, AppendOptions, Appended,
-)
+from appliance.storage._append cimport AppendOptions, Appended
 from appliance.storage._append_from_python cimport append_checked
 from appliance.storage._commit_requests cimport CommitterRef
 from appliance.storage._partition_log cimport LogRef
@@ -35,16 +33,13 @@ from appliance.storage._replication cimport log_await
 from appliance.storage._storage cimport storage_now
 
 from appliance.errors import from_code
+from appliance.storage._append_from_python import ORIGINS as _ORIGINS
 
 cdef enum:
     NO_WAIT = -1
 
 # `error` None: it was written, and in that election; otherwise there is none of the others.
 Written = namedtuple("Written", "error base_offset last_offset append_time election")
-
-_ORIGINS = {
-    "client": ORIGIN_CLIENT, "coordinator": ORIGIN_COORDINATOR, "unverified": ORIGIN_UNVERIFIED,
-}
 
 
 cdef cppclass Write:
@@ -104,8 +99,6 @@ cdef void _write_all(Writer* writer) noexcept nogil:
         storage_now(write.log.get().storage.get(), &options.earliest_ms, &options.latest_ms)
         write.append_code = append_checked(write.committer.get(), write.log, write.batch.data(),
                                            write.batch.size(), &options, &write.appended)
-        if writer.timeout_ns == NO_WAIT:
-            write.await_code = OK
     if writer.timeout_ns == NO_WAIT:
         return
     for i in range(writer.writes.size()):
@@ -123,7 +116,7 @@ cdef class LogWriter:
     cdef Writer* writer
     cdef pthread_t thread
     cdef list batches              # of the current round; None: no round
-    cdef double timeout_s
+    cdef object timeout_s          # None: it ends with the appends
 
     def __cinit__(self):
         self.writer = new Writer()
@@ -172,7 +165,7 @@ cdef class LogWriter:
         for i, (log, data, election, *more) in enumerate(batches):
             origin, is_awaited = more or ("coordinator", True)
             _fill(&self.writer.writes[i], log, data, election, origin, is_awaited)
-        self.batches, self.timeout_s = batches, timeout_s or 0
+        self.batches, self.timeout_s = batches, timeout_s
         self.writer.timeout_ns = NO_WAIT if timeout_s is None else <int64_t>(timeout_s * 1e9)
         self.writer.guard.lock()
         self.writer.is_given = True
@@ -195,7 +188,7 @@ cdef class LogWriter:
         if write.append_code != OK:
             facts = log._refused(write.append_code, write.batch.data(), write.batch.size())
             return Written(from_code(write.append_code, facts), -1, -1, -1, -1)
-        if write.await_code != OK:
+        if self.timeout_s is not None and write.await_code != OK:
             facts = log._not_durable(appended.last_offset, self.timeout_s)
             return Written(from_code(write.await_code, facts), -1, -1, -1, -1)
         return Written(None, appended.base_offset, appended.last_offset, appended.append_time,

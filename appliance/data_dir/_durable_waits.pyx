@@ -11,17 +11,17 @@ from libcpp.unordered_map cimport unordered_map
 from libcpp.vector cimport vector
 
 from appliance._log cimport Log
+from appliance.data_dir._loop_mail cimport loop_mail_take
 from appliance.native._codes cimport (
     LOG_CLOSED, LOG_FAILED, NOT_LEADER, OFFSET_OUT_OF_RANGE, OK, TIMED_OUT,
 )
 from appliance.native._native cimport errno, monotonic_ns
 from appliance.native._socket cimport EFD_CLOEXEC, EFD_NONBLOCK, eventfd
-from appliance.storage._commit_requests cimport committer_ask
 from appliance.storage._last_stable_offset cimport log_acknowledged_offset
 from appliance.storage._partition_log cimport LogRef, PartitionLog
 from appliance.storage._partition_waits cimport (
-    WATCH_DURABLE, Inbox, InboxRef, Mail, Watch, inbox_may_sleep, inbox_new, inbox_take, watch_add,
-    watch_rearm, watch_remove,
+    WATCH_DURABLE, InboxRef, Watch, inbox_may_sleep, inbox_new, watch_add, watch_rearm,
+    watch_remove,
 )
 
 from appliance.errors import from_code
@@ -58,16 +58,6 @@ cdef int _found(Wait* wait) noexcept nogil:
     return LOG_CLOSED if log.is_closed.load() else NOT_YET
 
 
-cdef void _take_mail(Inbox* inbox, vector[int64_t]* numbers) noexcept nogil:
-    cdef vector[Mail] mails
-    cdef size_t i
-    inbox_take(inbox, &mails)
-    while not mails.empty() or not inbox_may_sleep(inbox):
-        for i in range(mails.size()):
-            numbers.push_back(mails[i].slot)
-        inbox_take(inbox, &mails)
-
-
 # ---- with the GIL ----
 
 @cython.no_gc  # never part of a cycle
@@ -98,7 +88,8 @@ cdef class DurableWaits:
         return self.waits.size()
 
     def add(self, int64_t number, Log log not None, int64_t last_offset, int64_t election):
-        """Asks for a commit, too. False: it is over already, well. Raises what it ended with."""
+        """Whoever appended it has asked for its commit. False: it is over already, well. Raises
+        what it ended with."""
         cdef Wait* wait = new Wait()
         cdef int code
         wait.log = log.log
@@ -114,8 +105,6 @@ cdef class DurableWaits:
         with nogil:
             watch_add(&wait.log.get().watches, &wait.watch)
             code = _found(wait)
-            if code == NOT_YET:
-                committer_ask(log.committer.get(), wait.log, 0)
         self.waits[number] = wait
         self.logs[number] = log
         if code == NOT_YET:
@@ -131,7 +120,7 @@ cdef class DurableWaits:
         cdef size_t i
         cdef int code
         with nogil:
-            _take_mail(self.inbox.get(), &numbers)
+            loop_mail_take(self.inbox.get(), &numbers)
         over = []
         for i in range(numbers.size()):
             if self.waits.count(numbers[i]):  # it was not given up meanwhile

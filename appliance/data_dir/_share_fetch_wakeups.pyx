@@ -10,13 +10,14 @@ from libcpp.unordered_map cimport unordered_map
 from libcpp.vector cimport vector
 
 from appliance._log cimport Log
+from appliance.data_dir._loop_mail cimport loop_mail_take
 from appliance.native._native cimport errno
 from appliance.native._socket cimport EFD_CLOEXEC, EFD_NONBLOCK, eventfd
 from appliance.storage._last_stable_offset cimport log_high_watermark, log_last_stable_offset
 from appliance.storage._partition_log cimport LogRef
 from appliance.storage._partition_waits cimport (
-    WATCH_STABLE, WATCH_VISIBLE, InboxRef, Mail, Watch, inbox_may_sleep, inbox_new, inbox_take,
-    watch_add, watch_rearm, watch_remove,
+    WATCH_STABLE, WATCH_VISIBLE, InboxRef, Watch, inbox_may_sleep, inbox_new, watch_add,
+    watch_rearm, watch_remove,
 )
 
 
@@ -96,13 +97,7 @@ cdef class LogWaits:
 
     def take(self):
         """The numbers that fired since the last call; some may have been removed."""
-        cdef vector[Mail] mails
         cdef vector[int64_t] numbers
-        cdef size_t i
         with nogil:
-            inbox_take(self.inbox.get(), &mails)
-            while not mails.empty() or not inbox_may_sleep(self.inbox.get()):
-                for i in range(mails.size()):
-                    numbers.push_back(mails[i].slot)
-                inbox_take(self.inbox.get(), &mails)
+            loop_mail_take(self.inbox.get(), &numbers)
         return list(numbers)

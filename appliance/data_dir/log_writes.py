@@ -12,14 +12,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from itertools import count, islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from appliance._log import Log
 from appliance.data_dir._control_plane_writes import LogWriter, Written
 from appliance.data_dir._durable_waits import DurableWaits
-from appliance.errors import FilesExhausted, LogClosed
+from appliance.errors import ApplianceError, FilesExhausted, LogClosed
+from appliance.process import event_log
 
 __all__ = ["Batch", "LogWrites", "Written"]
+
+logger = event_log.named("log_writes")
 
 
 class Batch(NamedTuple):
@@ -43,24 +46,28 @@ class LogWrites:
         self._is_closed = False
 
     async def append(self, batches: Sequence[Batch]) -> list[Written]:
-        """What became of each, in their order. None is durable yet."""
-        if self._is_closed:
-            raise closed()
-        by_directory: dict[str, list[Batch]] = {}
-        for each in batches:
-            by_directory.setdefault(directory_of(each), []).append(each)
-        asked = {place: self._rounds_of(place).append(own) for place, own in by_directory.items()}
+        """What became of each, in their order. None is durable yet. One that cannot be written
+        keeps none of the others."""
+        places = [each.log.directory.rpartition("/")[0] for each in batches]
+        of_place: dict[str, list[Batch]] = {}
+        for place, each in zip(places, batches, strict=True):
+            of_place.setdefault(place, []).append(each)
+        asked = {place: self._ask(place, own) for place, own in of_place.items()}
         told = {place: iter(await each) for place, each in asked.items()}
-        return [next(told[directory_of(each)]) for each in batches]
+        return [next(told[place]) for place in places]
 
-    def _rounds_of(self, directory: str) -> Rounds:
-        found = self._rounds.get(directory)
-        if found is None:
+    def _ask(self, directory: str, batches: Sequence[Batch]) -> Told:
+        error: ApplianceError | None = closed() if self._is_closed else None
+        if error is None and directory not in self._rounds:
             try:
-                found = self._rounds[directory] = Rounds()
-            except OSError as error:
-                raise FilesExhausted(f"{directory}: {error.strerror}") from error
-        return found
+                self._rounds[directory] = Rounds()
+            except OSError as cause:
+                error = FilesExhausted(f"{directory}: {cause.strerror}")
+        if error is None:
+            return self._rounds[directory].append(batches)
+        told: Told = asyncio.get_running_loop().create_future()
+        told.set_result(refused(batches, error))
+        return told
 
     async def durable(self, log: Log, written: Written, timeout_s: float) -> None:
         """Returns once it is on disk, and on those of all replicas that must have it."""
@@ -131,23 +138,23 @@ class Rounds:
     async def close(self) -> None:
         self._loop.remove_reader(self._writer.fd)
         await asyncio.to_thread(self._writer.close)
-        left, self._round, self._queue = [*self._round, *self._queue], [], []
-        for _, told in left:
-            _tell(told, closed())
+        self._round += self._queue
+        self._queue = []
+        self._fail(closed())
 
     def _begin(self) -> None:
         """A round, with all that came until now."""
         self._round, self._queue = self._queue, []
         try:
             self._writer.begin([each for batches, _ in self._round for each in batches], None)
-        except Exception as error:  # noqa: BLE001 - who asked is told
-            self._fail(error)
+        except Exception as error:  # noqa: BLE001 - it is logged there
+            self._fail_unexpectedly(error)
 
     def _take(self) -> None:
         try:
             outcomes = self._writer.take()
-        except Exception as error:  # noqa: BLE001 - who asked is told
-            self._fail(error)
+        except Exception as error:  # noqa: BLE001 - it is logged there
+            self._fail_unexpectedly(error)
             return
         if outcomes is None:
             return
@@ -165,21 +172,26 @@ class Rounds:
             self._loop.call_soon(self._begin)
         return ended
 
-    def _fail(self, error: Exception) -> None:
+    def _fail_unexpectedly(self, error: Exception) -> None:
+        logger.exception("writing failed unexpectedly")
+        self._fail(ApplianceError(type(error).__name__))
+
+    def _fail(self, error: ApplianceError) -> None:
         """Who comes later must not wait for a round that never ends."""
-        for _, told in self._end():
-            _tell(told, error)
+        for batches, told in self._end():
+            if not told.done():
+                told.set_result(refused(batches, error))
 
 
-def directory_of(batch: Batch) -> str:
-    return batch.log.directory.rpartition("/")[0]
+def refused(batches: Sequence[Batch], error: ApplianceError) -> list[Written]:
+    return [Written(error, -1, -1, -1, -1)] * len(batches)
 
 
 def closed() -> LogClosed:
     return LogClosed("the broker stops: nothing is written any more")
 
 
-def _tell(told: asyncio.Future[Any], error: Exception | None) -> None:
+def _tell(told: asyncio.Future[None], error: Exception | None) -> None:
     if told.done():
         return
     if error is None:

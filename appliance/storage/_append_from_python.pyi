@@ -6,6 +6,8 @@ from appliance.storage._read_from_python import LogReader
 
 _Bytes = bytes | bytearray | memoryview
 
+ORIGINS: dict[str, int]
+
 class Appended(NamedTuple):
     base_offset: int
     last_offset: int

@@ -30,7 +30,7 @@ from appliance.record._batch_check import check
 
 Appended = namedtuple("Appended", "base_offset last_offset append_time duplicate")
 
-_ORIGINS = {
+ORIGINS = {
     "client": ORIGIN_CLIENT, "coordinator": ORIGIN_COORDINATOR, "unverified": ORIGIN_UNVERIFIED,
 }
 
@@ -211,7 +211,7 @@ cdef class LogAppender(LogReader):
 
 cdef int _fill_options(AppendOptions* options, PartitionLog* log, object leader_epoch, str origin,
                        object now_ms) except -1:
-    options.origin = _ORIGINS[origin]
+    options.origin = ORIGINS[origin]
     options.leader_epoch = -1 if leader_epoch is None else leader_epoch
     options.is_awaited = False
     if now_ms is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
@@ -14,6 +15,7 @@ import pytest
 from appliance._log import Log
 from appliance.data_dir import log_writes
 from appliance.data_dir._control_plane_writes import LogWriter
+from appliance.data_dir._durable_waits import DurableWaits
 from appliance.data_dir.log_writes import Batch, LogWrites, Written
 from appliance.errors import (
     ApplianceError,
@@ -22,6 +24,7 @@ from appliance.errors import (
     LogClosed,
     LogFailed,
     NotLeader,
+    OffsetOutOfRange,
     TimedOut,
 )
 from tests.support.logs import (
@@ -237,8 +240,8 @@ def test_a_round_that_cannot_begin_is_told_and_the_next_one_begins(
         with monkeypatch.context() as patch:
             patch.setattr(HeldWriter, "begin", lambda self, *given: fail(*given))
             asked = [written(writes, log, batch("a")), written(writes, log, batch("b"))]
-            told = await asyncio.gather(*asked, return_exceptions=True)
-        assert [type(each) for each in told] == [MemoryError, MemoryError]
+            told = await asyncio.gather(*asked)
+        assert [str(each.error) for each in told] == ["MemoryError", "MemoryError"]
         assert (await written(writes, log, batch("c"))).base_offset == 0
 
     monkeypatch.setattr(log_writes, "LogWriter", HeldWriter)
@@ -251,7 +254,9 @@ def test_nobody_waits_for_a_broker_that_has_stopped(tmp_path: Path) -> None:
         waiting = asyncio.ensure_future(writes.durable(log, found, LONG_S))
         await asyncio.sleep(0.05)
         await writes.close()
-        for each in (waiting, written(writes, log, batch("b")), writes.durable(log, found, 1)):
+        late = await written(writes, log, batch("b"))
+        assert isinstance(late.error, LogClosed)
+        for each in (waiting, writes.durable(log, found, 1)):
             with pytest.raises(LogClosed, match="the broker stops"):
                 await each
 
@@ -335,3 +340,41 @@ def test_the_end_of_a_log_is_told_to_who_waits(tmp_path: Path) -> None:
 
     with leading(tmp_path, in_sync=(2,)) as log:
         on_loop(lambda writes: job(writes, log))
+
+
+def test_a_record_that_was_cut_is_not_taken_for_the_one_that_came_in_its_place(log: Log) -> None:
+    waits = DurableWaits()
+    log.append_durable(batch("a"))
+    assert waits.add(7, log, 1, log.election)
+    log.truncate(0)
+    for value in "bc":
+        log.append_durable(batch(value))
+    assert is_told(waits.fd)
+    ((number, error),) = waits.take()
+    assert (number, type(error)) == (7, OffsetOutOfRange)
+    assert len(waits) == 0
+
+
+def is_told(fd: int) -> bool:
+    poll = select.poll()  # select.select ends at descriptor 1023, and a test run may have more
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(20_000))
+
+
+def test_one_round_at_a_time_and_what_cannot_be_written_is_told(log: Log) -> None:
+    writer = LogWriter()
+    try:
+        assert writer.take() is None
+        good = batch("v")
+        writer.begin([(log, good, -1), (log, good[:-1], -1), (log, good, -1)], 10)
+        with pytest.raises(ValueError, match="a round of 3 batches is in progress"):
+            writer.begin([(log, good, -1)], 10)
+        assert is_told(writer.fd)
+        found = writer.take()
+        assert found is not None
+        assert [each.base_offset for each in found] == [0, -1, 1]
+        assert [type(each.error) for each in found] == [type(None), BatchTorn, type(None)]
+        assert log.durable_offset == 2
+        assert writer.take() is None
+    finally:
+        writer.close()

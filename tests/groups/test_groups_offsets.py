@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import select
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,7 @@ import pytest
 
 from appliance._log import Log
 from appliance.config import GroupsConfig
-from appliance.data_dir._control_plane_writes import LogWriter
-from appliance.errors import ApplianceError, BatchTorn, DataNewer, LogClosed, TimedOut
+from appliance.errors import ApplianceError, DataNewer, LogClosed, TimedOut
 from appliance.groups.group import Group
 from appliance.groups.offsets import Offsets
 from appliance.groups.offsets_topic_replay import ReplayedGroups, replay
@@ -25,7 +23,7 @@ from appliance.groups.records import (
     group_record,
     offset_record,
 )
-from appliance.record import _batch, _batch_builder
+from appliance.record import _batch
 from appliance.topics.internal_topic import (
     BATCH_BYTES,
     InternalTopic,
@@ -319,31 +317,6 @@ def test_a_commit_that_the_disk_does_not_take_in_time_is_told(log: Log) -> None:
     assert isinstance(write.error, TimedOut)
     why = r"t-0: offset \d+ is not durable after 0 s; durable up to \d+, "  # maybe a moment later
     assert re.match(why, str(write.error))
-
-
-def is_told(fd: int) -> bool:
-    poll = select.poll()  # select.select ends at descriptor 1023, and a test run may have more
-    poll.register(fd, select.POLLIN)
-    return bool(poll.poll(20_000))
-
-
-def test_one_round_at_a_time_and_what_cannot_be_written_is_told(log: Log) -> None:
-    writer = LogWriter()
-    try:
-        assert writer.take() is None
-        good = _batch_builder.batch([(NOW, b"k", b"v")])
-        writer.begin([(log, good, -1), (log, good[:-1], -1), (log, good, -1)], 10)
-        with pytest.raises(ValueError, match="a round of 3 batches is in progress"):
-            writer.begin([(log, good, -1)], 10)
-        assert is_told(writer.fd)
-        found = writer.take()
-        assert found is not None
-        assert [each.base_offset for each in found] == [0, -1, 1]
-        assert [type(each.error) for each in found] == [type(None), BatchTorn, type(None)]
-        assert log.durable_offset == 2
-        assert writer.take() is None
-    finally:
-        writer.close()
 
 
 def test_writes_are_done_in_order_and_share_commits(log: Log) -> None:

@@ -98,8 +98,6 @@ LATER = {
     ErrorCode.OPERATION_NOT_ATTEMPTED,
 }
 
-TOO_FEW_AFTER_APPEND = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-
 # A batch may hold a record a byte: an answer names no more of them than a person would read.
 RECORD_ERRORS_MAX = 100
 
@@ -279,7 +277,7 @@ async def _append_all(writes: LogWrites, jobs: list[Job], is_awaited: bool, call
             batch = Batch(job.log, job.batch, origin=job.origin, is_awaited=is_awaited)
             together.append((job, batch))
     if alone:
-        await call.on_thread(_append_alone, alone)
+        await call.on_thread(_append_alone, alone, is_awaited)
     outcomes = await writes.append([each for _, each in together])
     for (job, _), written in zip(together, outcomes, strict=True):
         if written.error is None:
@@ -288,7 +286,7 @@ async def _append_all(writes: LogWrites, jobs: list[Job], is_awaited: bool, call
             job.refuse(written.error)
 
 
-def _append_alone(jobs: list[Job]) -> None:
+def _append_alone(jobs: list[Job], is_awaited: bool) -> None:
     for job in jobs:
         assert isinstance(job.log, Log)
         election = job.log.election
@@ -303,6 +301,8 @@ def _append_alone(jobs: list[Job]) -> None:
                 job.answer.record_errors = _without_key(job.batch)
         else:
             job.take(Written(None, *appended[:3], election))
+            if is_awaited:
+                job.log.ask_commit()
 
 
 async def _await_all(writes: LogWrites, jobs: list[Job], timeout_ms: int, call: Call) -> None:
@@ -314,8 +314,10 @@ async def _await_all(writes: LogWrites, jobs: list[Job], timeout_ms: int, call: 
         try:
             await writes.durable(job.log, job.written, call.seconds_left(timeout_ms))
         except TimedOut as error:
-            short = job.log.lacks_in_sync
-            job.refuse(Refused(TOO_FEW_AFTER_APPEND, str(error)) if short else error)
+            if job.log.lacks_in_sync:
+                job.refuse(Refused(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, str(error)))
+            else:
+                job.refuse(error)
         except ApplianceError as error:
             job.refuse(error)
 

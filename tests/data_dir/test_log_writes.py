@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import select
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -40,14 +40,15 @@ from tests.support.logs import (
 from tests.support.replicated_log import LIFE, leading
 
 Result = TypeVar("Result")
-LONG_S = 20.0
+DEADLINE_S = 40.0
+LONG_S = 3 * DEADLINE_S  # of a wait: one that is told by its end alone is too late
 
 
-def on_loop(job: Callable[[LogWrites], Awaitable[Result]]) -> Result:
+def on_loop(job: Callable[[LogWrites], Coroutine[Any, Any, Result]]) -> Result:
     async def run() -> Result:
         writes = LogWrites()
         try:
-            return await job(writes)
+            return await asyncio.wait_for(job(writes), DEADLINE_S)
         finally:
             await writes.close()
 

@@ -30,6 +30,11 @@ REPEAT = (
     "Both under the benchmark of others: `python -m bench.openmessaging`, "
     "[OpenMessaging](decisions/openmessaging.md)."
 )
+FLOOR = (
+    "A floor's: the same client with a program that does only the least of a broker's work, in our "
+    "place; it reads a batch, writes it to a file, sends it from there "
+    "(`bench/peers/floor_broker.c`). It says what is left for a broker to win on this machine."
+)
 PATH = re.compile(r"(?:/[\w.+-]+)+/")  # paths of the machine, which do not belong on the page
 BLOCK = re.compile(r"(<!-- benchmarks -->\n).*?(<!-- /benchmarks -->)", re.DOTALL)
 
@@ -94,14 +99,36 @@ def goals_table(run: Run) -> Iterator[str]:
     met = sum(bool(each.is_met) for each in rows)
     compared = [each for each in run.comparisons if not each.is_explaining]
     behind = sum(is_behind(each) for each in compared)
-    yield (f"{met} of {len(rows)} goals are met; of {len(compared)} figures "
-           f"{behind} are behind the peer's.")
-    yield from ("", "| case | figure | ours to theirs, with its spread | goal | met |",
-                "|---|---|---|---|---|")
+    beyond = sum(each.is_met is False and is_beyond(each, floor_of(each, run)) for each in rows)
+    yield (f"{met} of {len(rows)} goals are met, and a floor misses {beyond} of the others, too; "
+           f"of {len(compared)} figures {behind} are behind the peer's.")
+    yield from ("", "| case | figure | ours to theirs, with its spread | goal | met | a floor's |",
+                "|---|---|---|---|---|---|")
     for each in rows:
         sign = "≥" if each.is_more_better else "≤"
         yield (f"| {each.case} | {each.figure} | {ratio(each)} | {sign} {each.goal:.3g} | "
-               f"{'yes' if each.is_met else '**no**'} |")
+               f"{'yes' if each.is_met else '**no**'} | {floors(each, run)} |")
+    yield from ("", FLOOR)
+
+
+def floors(each: Comparison, run: Run) -> str:
+    floor = floor_of(each, run)
+    return f"{floor:.2f}" if isfinite(floor) else ""
+
+
+def floor_of(each: Comparison, run: Run) -> float:
+    """The ratio to the peer of a program that does the least of a broker's work; nan: nobody
+    measured it."""
+    for other in run.comparisons:
+        if (other.case, other.figure) == (f"{each.case}, floor", each.figure) and other.ratio:
+            return each.ratio / other.ratio
+    return float("nan")
+
+
+def is_beyond(each: Comparison, floor: float) -> bool:
+    """Whether not even the floor meets the goal."""
+    assert each.goal is not None
+    return floor < each.goal if each.is_more_better else floor > each.goal
 
 
 def table(rows: Iterable[Comparison], run: Run) -> Iterator[str]:

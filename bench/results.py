@@ -67,7 +67,8 @@ class Comparison:
 
     @property
     def is_explaining(self) -> bool:
-        return self.figure in EXPLAINING
+        """It tells why other figures are as they are: nobody can be ahead of it."""
+        return self.figure in EXPLAINING or self.peer.startswith("floor")
 
     @property
     def is_won(self) -> bool:

@@ -18,6 +18,7 @@ from appliance.network._quota cimport ClientQuotas, Quota
 from appliance.network._rights cimport ClientRights
 from appliance.network._tls cimport Tls
 from appliance.network._topic_table cimport TopicRef
+from appliance.protocol._frame cimport Piece
 from appliance.storage._cold_reads cimport ColdReadRef
 from appliance.storage._partition_log cimport LogRef
 from appliance.storage._partition_waits cimport InboxRef, Watch
@@ -49,6 +50,37 @@ cdef cppclass DurableWait:
     vector[LogRef] logs
     vector[Watch] watches
     vector[ErrorPlace] places
+
+ctypedef shared_ptr[DurableWait] DurableWaitRef
+
+cdef cppclass ProduceTarget:
+    int32_t partition
+    LogRef log
+    Piece batch
+
+cdef cppclass ProduceTopic:
+    TopicRef topic
+    vector[ProduceTarget] targets
+    bint is_mirrored               # by who sends this: batches keep their offsets
+
+cdef cppclass Produce:
+    int version
+    bint is_flexible
+    int16_t acks
+    int32_t timeout_ms
+    bint is_for_control
+    bint is_in_transaction         # a batch says so
+    Piece transactional_id         # null: none
+    int32_t throttle_ms
+    vector[ProduceTopic] topics
+    Piece body                     # in which its batches stand
+    size_t topic                   # the next target to append, as is the next
+    size_t target
+    DurableWaitRef durable         # acks=-1: what is appended; its slot gets it with the last
+    int64_t slot                   # of one that takes several turns, as is the next
+    RawBytes frame                 # what keeps its body
+
+ctypedef shared_ptr[Produce] ProduceRef
 
 cdef cppclass FetchTarget:
     TopicRef topic
@@ -109,7 +141,6 @@ cdef cppclass Fetch:
     int64_t generation             # of the rules it was looked at by; 0: none
 
 ctypedef shared_ptr[Fetch] FetchRef
-ctypedef shared_ptr[DurableWait] DurableWaitRef
 
 # Requests are answered in the order in which they came, whatever is ready first.
 cdef cppclass Slot:
@@ -143,6 +174,7 @@ cdef cppclass Connection:
     int64_t first_slot             # number of slots.front()
     int waiting                    # slots that hold watches
     int64_t handed_produce         # slot of the last Produce that the control plane got; -1: none
+    ProduceRef produce             # one that has more to append in the next turns; empty: none
     int64_t passed                 # slots that the control plane answers, until they are sent
     int64_t passed_bytes           # their requests
     int64_t waiting_partitions     # of fetches that wait
@@ -213,7 +245,7 @@ cdef int64_t answer_advance(Connection* connection, int64_t sent) noexcept nogil
 cdef void answer_note_fault(Connection* connection, Slot* slot, int error) noexcept nogil
 
 cdef enum:
-    TURN_BYTES = 1048576           # of one connection; then others have their turn
+    TURN_BYTES = 1048576           # sent, read or appended of one; then others have their turn
 
 # Sends what is ready, at most about one turn's worth.
 cdef int connection_send(Connection* connection) noexcept nogil

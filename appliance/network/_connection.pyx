@@ -75,7 +75,7 @@ cdef bint connection_has_room(Connection* connection) noexcept nogil:
             and connection.passed < connection.plane.limits.passed_per_connection
             and connection.held_bytes < HELD_MAX and connection.lookups == 0
             and connection.mute_until_ns == 0 and connection.barred == 0
-            and not connection.is_arriving)
+            and connection.produce.get() == NULL and not connection.is_arriving)
 
 
 cdef void connection_set_interest(Connection* connection, int epoll_fd,

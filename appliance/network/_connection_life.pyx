@@ -15,7 +15,7 @@ from appliance.network._control_plane_inbox cimport (
 from appliance.network._fetch_park cimport fetch_forget
 from appliance.network._fetch_session cimport session_end
 from appliance.network._processor cimport Processor, processor_list
-from appliance.network._produce cimport produce_forget
+from appliance.network._produce cimport produce_finish, produce_forget
 from appliance.network._tls cimport TlsListener, tls_free, tls_new
 from appliance.storage._partition_waits cimport MAIL_CONNECTION, Mail, inbox_put
 
@@ -101,6 +101,8 @@ cdef void connection_refuse(Processor* processor, Connection* connection, int ki
 cdef void connection_close(Processor* processor, Connection* connection) noexcept nogil:
     cdef Slot* slot
     cdef size_t i
+    if connection.produce.get() != NULL:
+        produce_finish(processor, connection)
     for i in range(connection.slots.size()):
         slot = &connection.slots[i]
         if slot.durable.get() != NULL:

@@ -153,7 +153,7 @@ cdef cppclass Plane:
     RightsTable rights
     Counters counters
     ColdReaders cold
-    atomic_i64 queued_bytes        # room promised to frames that arrive, and requests passed on
+    atomic_i64 queued_bytes        # frames that arrive or are partly appended, requests passed on
     atomic_i64 held_bytes          # answers in memory
     atomic_i64 fetch_partitions    # of sessions and of fetches that wait
     atomic_i64 serial              # of connections and of fetch sessions

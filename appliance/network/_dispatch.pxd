@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int64_t, uint8_t
 
+from appliance.native._native cimport RawBytes
 from appliance.network._connection cimport Connection
 from appliance.network._processor cimport Processor
 
@@ -11,6 +12,7 @@ cdef enum Handled:
     PUNTED = 1                     # nothing was done: the control plane answers
     MALFORMED = 2                  # nothing was done: the frame is not such a request
 
-# One request, a frame without its length; False: the connection is gone.
-cdef bint dispatch(Processor* processor, Connection* connection, uint8_t* data,
-                   int64_t size) noexcept nogil
+# One request, a frame without its length; False: the connection is gone. `frame` is the memory that
+# it stands in, which a request that takes several turns keeps; NULL: others need that memory.
+cdef bint dispatch(Processor* processor, Connection* connection, uint8_t* data, int64_t size,
+                   RawBytes* frame) noexcept nogil

@@ -9,6 +9,7 @@ from libc.string cimport memcmp
 
 from appliance.native._bytes cimport Cursor
 from appliance.native._histogram cimport traffic_row
+from appliance.native._native cimport RawBytes
 from appliance.network._connection cimport Connection, Slot, slot_new
 from appliance.network._connection_life cimport connection_refuse
 from appliance.network._control_plane_inbox cimport (
@@ -33,8 +34,8 @@ cdef enum:
 
 # ---- without the GIL ----
 
-cdef bint dispatch(Processor* processor, Connection* connection, uint8_t* data,
-                   int64_t size) noexcept nogil:
+cdef bint dispatch(Processor* processor, Connection* connection, uint8_t* data, int64_t size,
+                   RawBytes* frame) noexcept nogil:
     cdef Cursor cursor
     cdef Piece client_id
     cdef int key, version, correlation_id, handled = PUNTED
@@ -64,7 +65,9 @@ cdef bint dispatch(Processor* processor, Connection* connection, uint8_t* data,
                    &connection.quotas)
     if key == PRODUCE_KEY and PRODUCE_MIN <= version <= PRODUCE_MAX:
         skip_tags(&cursor, version >= 9)
-        handled = produce(connection, number, version, correlation_id, &cursor)
+        handled = produce(connection, number, version, correlation_id, &cursor, frame)
+        if connection.produce.get() != NULL:
+            processor.producing.push_back(connection.id)
     elif key == FETCH_KEY and FETCH_MIN <= version <= FETCH_MAX:
         skip_tags(&cursor, version >= 12)
         handled = fetch(connection, number, version, correlation_id, &cursor)

@@ -13,11 +13,13 @@ from appliance.native._bytes cimport load_i32
 from appliance.native._native cimport EAGAIN, EINTR, RawBytes, errno
 from appliance.native._socket cimport iovec, readv
 from appliance.network._connection cimport (
-    NOT_LOGGED_IN, Connection, connection_has_room, connection_set_interest,
+    NOT_LOGGED_IN, TURN_BYTES, Connection, connection_has_room, connection_set_interest,
 )
 from appliance.network._connection_life cimport connection_close
 from appliance.network._dispatch cimport dispatch
-from appliance.network._processor cimport Processor, processor_find, processor_list
+from appliance.network._processor cimport (
+    Processor, processor_find, processor_list, processor_spare,
+)
 from appliance.network._request_size cimport (
     UNRESERVED_MAX, request_admit, request_is_whole, request_may_go_on, request_size_min,
 )
@@ -27,7 +29,6 @@ from appliance.storage._partition_waits cimport inboxes_keep
 
 cdef enum:
     HEAD_BYTES = 4096              # read behind a large frame, of what is likely another
-    SPARE_MAX = 4194304            # larger memory is given back after its frame
 
 
 # ---- without the GIL ----
@@ -37,17 +38,18 @@ cdef void frames_read(Processor* processor, Connection* connection) noexcept nog
     cdef size_t used = connection.partial.size(), room = 0
     cdef int64_t got
     cdef int count = 0
-    if not connection_has_room(connection) or used >= 4 and connection.frame_size == 0:
-        # What is pipelined behind a login is run (`frames_resume`) before more is read.
+    if (not connection_has_room(connection)
+            or used >= 4 and <int64_t>used >= connection.frame_size):
+        # What was held back is run (`frames_resume`) before more is read.
         connection_set_interest(connection, processor.epoll_fd, processor.now_ns)
         return
     if used > 0:
         room = _room(connection) - used
         parts[count].iov_base = connection.partial.data() + used
-        parts[count].iov_len = room
+        parts[count].iov_len = min(room, <size_t>TURN_BYTES)
         count += 1
     # What follows a collected frame may come along, but only once it is known where that one ends.
-    if used == 0 or 0 < connection.frame_size <= <int64_t>(used + room):
+    if used == 0 or connection.frame_size > 0 and room <= <size_t>TURN_BYTES:
         parts[count].iov_base = processor.scratch.data()
         # The beginning of a large frame is copied once more, so let it be short.
         # Nor is much kept for one that has not logged in.
@@ -72,8 +74,8 @@ cdef void frames_read(Processor* processor, Connection* connection) noexcept nog
     if connection.tls != NULL and connection.tls.has_more:
         processor_list(processor, connection)  # it is read again when this turn sends
     if used > 0:
-        connection.partial.resize(used + min(got, <int64_t>room))
-        got -= min(got, <int64_t>room)
+        connection.partial.resize(used + min(got, <int64_t>parts[0].iov_len))
+        got -= min(got, <int64_t>parts[0].iov_len)
         if not _run_partial(processor, connection):
             return
     _run_frames(processor, connection, processor.scratch.data(), got)
@@ -100,9 +102,8 @@ cdef bint _run_partial(Processor* processor, Connection* connection) noexcept no
     frame.swap(connection.partial)
     request_is_whole(connection)
     connection.is_bulky = frame.size() > SCRATCH_BYTES
-    is_open = dispatch(processor, connection, frame.data() + 4, frame.size() - 4)
-    if frame.capacity() <= SPARE_MAX and frame.capacity() > processor.spare.capacity():
-        processor.spare.swap(frame)
+    is_open = dispatch(processor, connection, frame.data() + 4, frame.size() - 4, &frame)
+    processor_spare(processor, &frame)
     return is_open
 
 
@@ -115,7 +116,7 @@ cdef void _run_frames(Processor* processor, Connection* connection, uint8_t* dat
         if frame - 4 < request_size_min(connection) or frame > size:
             break
         connection.is_bulky = False
-        if not dispatch(processor, connection, data + 4, frame - 4):
+        if not dispatch(processor, connection, data + 4, frame - 4, NULL):
             return
         data += frame
         size -= frame

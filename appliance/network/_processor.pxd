@@ -41,6 +41,7 @@ cdef cppclass Processor:
     vector[Timer] timers           # a heap, the next one first
     vector[int64_t] to_send        # connections with answers that are ready
     vector[int64_t] starved        # connections whose frame waits for memory, oldest first
+    vector[int64_t] producing      # connections with a Produce that takes several turns
     vector[Mail] mails
     vector[Woken] woken            # each once, however many of its partitions moved
     RawBytes scratch
@@ -65,6 +66,16 @@ cdef inline void processor_list(Processor* processor, Connection* connection) no
     if not connection.is_listed:
         connection.is_listed = True
         processor.to_send.push_back(connection.id)
+
+
+cdef enum:
+    SPARE_MAX = 4194304            # larger memory is given back after its frame
+
+
+cdef inline void processor_spare(Processor* processor, RawBytes* frame) noexcept nogil:
+    """The memory of a frame that is done, for the next one."""
+    if frame.capacity() <= SPARE_MAX and frame.capacity() > processor.spare.capacity():
+        processor.spare.swap(frame[0])
 
 
 # The result: 0, or an errno.

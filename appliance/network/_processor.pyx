@@ -1,8 +1,8 @@
 """The loop of a processor thread: wait, take the mail, read, run what is due, send.
 
 A turn: wait for sockets and mail; take the mail (new connections, wake-ups, replies of the control
-plane); read from each readable connection once; run what is due; send what became ready. Answers
-of all requests that one read brought leave in one call.
+plane); read from each readable connection once; run what is due; send what became ready; append
+another part of a large Produce. Answers of all requests that one read brought leave in one call.
 
 A fetch or a produce that waits is woken by a mail of its watch (`storage/_partition_waits.pyx`), or
 by the end of a read from the disk, and is looked at again: once, however many of its partitions
@@ -33,7 +33,7 @@ from appliance.network._fetch_park cimport fetch_check
 from appliance.network._fetch_rights cimport fetch_end_question
 from appliance.network._frames cimport SCRATCH_BYTES, frames_feed, frames_read, frames_resume
 from appliance.network._gate cimport gate_end_after, gate_log_in, gate_unbar
-from appliance.network._produce cimport produce_check
+from appliance.network._produce cimport produce_check, produce_go_on
 from appliance.network._response_memory cimport responses_take_too_much
 from appliance.network._timers cimport timer_mute, timers_next, timers_run
 from appliance.network._tls_handshake cimport handshake_go_on
@@ -83,6 +83,8 @@ cdef void* _run(void* argument) noexcept nogil:
             timeouts_sweep(processor)
         _answer(processor)
         inboxes_visit(&kept)
+        if not processor.producing.empty():
+            _produce_on(processor)
         times_note(&processor.traffic.turns, monotonic_ns() - processor.now_ns)
     inboxes_keep(NULL)
     _take_mail(processor)
@@ -108,7 +110,9 @@ cdef bint _is_idle(Processor* processor) noexcept nogil:
 
 cdef int _timeout_ms(Processor* processor) noexcept nogil:
     cdef int64_t until = processor.sweep_ns
-    if not processor.to_send.empty() or not inbox_may_sleep(processor.inbox.get()):
+    if not processor.to_send.empty() or not processor.producing.empty():
+        return 0
+    if not inbox_may_sleep(processor.inbox.get()):
         return 0
     if not processor.starved.empty():
         until = min(until, processor.now_ns + FEED_NS)
@@ -244,6 +248,23 @@ cdef void _look_again(Processor* processor) noexcept nogil:
     processor.woken.clear()
 
 
+cdef void _produce_on(Processor* processor) noexcept nogil:
+    """One part of one of them, however many there are: others wait for it."""
+    cdef int64_t id = processor.producing.front()
+    cdef Connection* connection = processor_find(processor, id)
+    processor.producing.erase(processor.producing.begin())
+    inboxes_keep(NULL)  # whom this part wakes does not wait for the end of the next turn
+    if connection == NULL:
+        return
+    if not produce_go_on(processor, connection):
+        processor.producing.push_back(id)
+        return
+    connection.active_ns = monotonic_ns()
+    if connection.frame_ns > 0:
+        connection.frame_ns = connection.active_ns  # as in `_unmute`
+    processor_list(processor, connection)  # it is read again
+
+
 # Visits
 
 cdef void processor_visit(void* argument) noexcept nogil:
@@ -258,6 +279,8 @@ cdef void processor_visit(void* argument) noexcept nogil:
 cdef bint _must_wake(Processor* processor) noexcept nogil:
     """The visit left something that its sleep is too long for."""
     if not processor.to_send.empty() or not processor.starved.empty():
+        return True
+    if not processor.producing.empty():
         return True
     if not processor.timers.empty() and processor.timers.front().at_ns < processor.sleeps_until_ns:
         return True

@@ -4,19 +4,19 @@
     acks=1   answered after the write
     acks=-1  answered when the committer has made it durable, or with REQUEST_TIMED_OUT
 
-Two passes: the first finds every batch and decides who answers, so that nothing is appended of a
-request that is malformed or belongs to the control plane. Left to the control plane: batches for
-compacted topics that are compressed, so that their keys are not seen here, or hold a record without
-a key, which the answer has to name; batches of a transaction that is not open in their partition
-yet, for which the transaction coordinator has to be asked; what others than its mirror send to a
-topic that a mirror writes, or a mirror to another topic; what its client is not known to have the
-right to, where rights are enforced; and whatever comes behind such a request on its connection
-before that is answered, so that records keep their order.
+Two passes: the first finds every batch and decides who answers (`_produce_parse.pyx`), so that
+nothing is appended of a request that is malformed or belongs to the control plane. To it also goes
+what its client is not known to have the right to, where rights are enforced, and whatever comes
+behind a request that it got on the same connection before that is answered, so that records keep
+their order.
+
+A request of many batches, or of large ones, is appended in several turns of its thread, since all
+other connections of the thread wait for the turn. Its own connection is not read meanwhile.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libc.stdio cimport snprintf
-from libc.string cimport memcmp, strlen
+from libc.string cimport strlen
 from libcpp.memory cimport make_shared
 from libcpp.string cimport string
 from libcpp.vector cimport vector
@@ -26,35 +26,34 @@ from appliance.native._codes cimport (
     BATCH_INVALID, BATCH_TORN, LOG_CLOSED, LOG_FAILED, NOT_LEADER, OK, REPLICAS_TOO_FEW,
     STORAGE_FULL, TIMED_OUT,
 )
-from appliance.native._native cimport monotonic_ns
+from appliance.native._native cimport RawBytes, monotonic_ns
 from appliance.network._connection cimport (
-    Answer, Connection, DurableWait, ErrorPlace, Slot, answer_begin, connection_charge, slot_at,
-    slot_ready,
+    TURN_BYTES, Answer, Connection, DurableWait, ErrorPlace, Produce, ProduceRef, ProduceTarget,
+    ProduceTopic, Slot, answer_begin, connection_charge, slot_at, slot_ready,
 )
 from appliance.network._dispatch cimport HANDLED, MALFORMED, PUNTED
+from appliance.network._processor cimport Processor, processor_spare
+from appliance.network._produce_parse cimport produce_parse
 from appliance.network._topic_table cimport (
-    NOT_LEADER_OR_FOLLOWER, TOPIC_PRODUCES_FAILED, Topic, TopicLeader, TopicRef, put_leader,
-    put_topic, read_topic, topic_count, topic_leader, topic_log, topic_refusal, topics_find,
+    NOT_LEADER_OR_FOLLOWER, TOPIC_PRODUCES_FAILED, Topic, TopicLeader, put_leader, put_topic,
+    topic_count, topic_leader, topic_refusal,
 )
 from appliance.network._rights cimport (
     RIGHT_WRITE, VERDICT_ALLOWED, rights_id_key, rights_met, rights_of,
 )
 from appliance.protocol._error_codes cimport kafka_error, kafka_message
 from appliance.protocol._frame cimport (
-    Piece, put_count, put_i16, put_i32, put_i64, put_string, put_tags, read_bytes,
-    read_count, read_i16, read_i32, read_piece, read_string, read_uvarint, skip_tags,
+    put_count, put_i16, put_i32, put_i64, put_string, put_tags,
 )
-from appliance.record._batch cimport (
-    ATTRIBUTE_CODEC, ATTRIBUTE_TRANSACTIONAL, BATCH_HEADER_SIZE, BatchHeader, batch_load_header,
-)
-from appliance.record._batch_check cimport batch_check, batch_check_keys
+from appliance.record._batch cimport BATCH_HEADER_SIZE, BatchHeader
+from appliance.record._batch_check cimport batch_check
 from appliance.storage._append cimport (
-    ORIGIN_UNVERIFIED, AppendOptions, Appended, log_append, log_append_mirrored, log_txn_is_open,
+    ORIGIN_UNVERIFIED, AppendOptions, Appended, log_append, log_append_mirrored,
 )
 from appliance.storage._commit_requests cimport log_committer
 from appliance.storage._free_space cimport space_resume_bytes
 from appliance.storage._last_stable_offset cimport log_acknowledged_offset
-from appliance.storage._partition_log cimport LogRef, PartitionLog
+from appliance.storage._partition_log cimport PartitionLog
 from appliance.storage._partition_waits cimport WATCH_DURABLE, Watch, watch_add, watch_remove
 from appliance.storage._replicas cimport ROLE_LEADER
 from appliance.storage._storage cimport Storage, storage_now
@@ -63,49 +62,29 @@ cdef enum:
     INVALID_TOPIC_EXCEPTION = 17
     NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
     INVALID_REQUIRED_ACKS = 21
-    FIRST_FLEXIBLE = 9
     FIRST_WITH_LEADER = 10
     FIRST_BY_ID = 13
     CURRENT_LEADER = 0             # a tag of a partition in the answer
     TEXT_MAX = 160                 # of an error with numbers in it
-    MIRROR_SOURCE = 10000          # our own tag of a topic: see api/handlers/produce.py
-
-cdef cppclass Target:
-    int32_t partition
-    LogRef log
-    Piece batch
-
-cdef cppclass TopicTargets:
-    TopicRef topic
-    vector[Target] targets
-    bint is_mirrored               # by who sends this: batches keep their offsets
-
-cdef cppclass Request:
-    int version
-    bint is_flexible
-    int16_t acks
-    int32_t timeout_ms
-    bint is_for_control
-    bint is_in_transaction         # a batch says so
-    Piece transactional_id         # null: none
-    int32_t throttle_ms
-    vector[TopicTargets] topics
+    APPEND_BYTES = 4096            # as long as these take, an append takes beside its bytes
 
 
 # ---- without the GIL ----
 
 cdef int produce(Connection* connection, int64_t slot_number, int version, int correlation_id,
-                 Cursor* cursor) noexcept nogil:
-    cdef Request request
+                 Cursor* cursor, RawBytes* frame) noexcept nogil:
+    cdef Produce request
     cdef Slot* slot
-    cdef int64_t size = cursor.end - cursor.at, generation
+    cdef int64_t generation
+    request.body.data, request.body.size = cursor.at, cursor.end - cursor.at
     request.version = version
     request.throttle_ms = 0
-    _parse(connection, &request, cursor)
+    produce_parse(&connection.plane.topics, &request, cursor)
     if cursor.failed:
         return MALFORMED
     if connection.quotas.produce.get() != NULL:
-        request.throttle_ms = connection_charge(connection, connection.quotas.produce.get(), size)
+        request.throttle_ms = connection_charge(connection, connection.quotas.produce.get(),
+                                                request.body.size)
     generation = connection.plane.rights.generation.load()
     if generation != 0 and not _may_write(connection, &request, generation):
         request.is_for_control = True
@@ -116,16 +95,74 @@ cdef int produce(Connection* connection, int64_t slot_number, int version, int c
     slot = slot_at(connection, slot_number)
     slot.is_silent = request.acks == 0
     if request.acks == -1:
-        slot.durable = make_shared[DurableWait]()
-    _append_all(connection, slot, &request, correlation_id)
-    if request.acks == -1:
-        _wait(connection, slot, slot_number, request.timeout_ms)
+        request.durable = make_shared[DurableWait]()
+    _begin_answer(slot, &request, correlation_id)
+    if _append_some(connection, slot, &request):
+        _end(connection, slot, slot_number, &request)
     else:
-        slot_ready(connection, slot)
+        _keep(connection, slot_number, &request, frame)
     return HANDLED
 
 
-cdef bint _may_write(Connection* connection, Request* request, int64_t generation) noexcept nogil:
+cdef void _end(Connection* connection, Slot* slot, int64_t slot_number,
+               Produce* request) noexcept nogil:
+    put_i32(&slot.answer.bytes, request.throttle_ms)
+    put_tags(&slot.answer.bytes, request.is_flexible)
+    if request.acks == -1:
+        _wait(connection, slot, slot_number, request)
+    else:
+        slot_ready(connection, slot)
+
+
+# What takes several turns
+
+cdef void _keep(Connection* connection, int64_t slot_number, Produce* request,
+                RawBytes* frame) noexcept nogil:
+    """Until all is appended, nothing else of this connection is looked at."""
+    cdef Produce* kept
+    connection.produce = make_shared[Produce](request[0])
+    kept = connection.produce.get()
+    kept.slot = slot_number
+    if frame != NULL:
+        kept.frame.swap(frame[0])
+    else:
+        kept.frame.assign(request.body.data, request.body.data + request.body.size)
+        _move_batches(kept)
+    connection.plane.queued_bytes.fetch_add(kept.frame.size())
+
+
+cdef void _move_batches(Produce* kept) noexcept nogil:
+    """To the copy of the body, which the next read of this thread overwrites."""
+    cdef vector[ProduceTarget]* targets
+    cdef size_t i, j
+    for i in range(kept.topics.size()):
+        targets = &kept.topics[i].targets
+        for j in range(targets.size()):
+            if targets.at(j).batch.data != NULL:
+                targets.at(j).batch.data = (
+                    kept.frame.data() + (targets.at(j).batch.data - kept.body.data))
+
+
+cdef bint produce_go_on(Processor* processor, Connection* connection) noexcept nogil:
+    cdef ProduceRef kept = connection.produce
+    cdef Produce* request = kept.get()
+    cdef Slot* slot = slot_at(connection, request.slot)
+    if not _append_some(connection, slot, request):
+        return False
+    connection.produce.reset()
+    _end(connection, slot, request.slot, request)
+    connection.plane.queued_bytes.fetch_add(-<int64_t>request.frame.size())
+    processor_spare(processor, &request.frame)
+    return True
+
+
+cdef void produce_finish(Processor* processor, Connection* connection) noexcept nogil:
+    """What came whole is appended whole, also when its client is gone."""
+    while not produce_go_on(processor, connection):
+        pass
+
+
+cdef bint _may_write(Connection* connection, Produce* request, int64_t generation) noexcept nogil:
     """What is not known to be allowed is for the control plane, which refuses it or tells us.
 
     A transaction's batches need the right to its id, too, each time: it may have been withdrawn
@@ -147,7 +184,7 @@ cdef bint _may_write(Connection* connection, Request* request, int64_t generatio
     return True
 
 
-cdef bint _may_write_in_transaction(Connection* connection, Request* request,
+cdef bint _may_write_in_transaction(Connection* connection, Produce* request,
                                     int64_t generation) noexcept nogil:
     cdef string key
     if request.transactional_id.size < 0:
@@ -162,116 +199,34 @@ cdef bint _is_behind_handed(Connection* connection) noexcept nogil:
     return slot != NULL and not slot.is_ready
 
 
-cdef void _parse(Connection* connection, Request* request, Cursor* cursor) noexcept nogil:
-    cdef bint is_flexible = request.version >= FIRST_FLEXIBLE
-    cdef bint is_by_id = request.version >= FIRST_BY_ID
-    cdef int64_t topics, partitions
-    cdef TopicTargets* topic
-    request.is_flexible = is_flexible
-    request.is_for_control = False
-    request.is_in_transaction = False
-    request.transactional_id = read_string(cursor, is_flexible)
-    request.acks = read_i16(cursor)
-    request.timeout_ms = read_i32(cursor)
-    topics = read_count(cursor, is_flexible)
-    while topics > 0 and not cursor.failed:
-        topics -= 1
-        request.topics.resize(request.topics.size() + 1)
-        topic = &request.topics.back()
-        topic.topic = topics_find(
-            &connection.plane.topics, read_topic(cursor, is_by_id, is_flexible), is_by_id)
-        partitions = read_count(cursor, is_flexible)
-        while partitions > 0 and not cursor.failed:
-            partitions -= 1
-            _parse_partition(request, topic, cursor)
-        _parse_source(request, topic, cursor)
-    skip_tags(cursor, is_flexible)
+cdef void _begin_answer(Slot* slot, Produce* request, int correlation_id) noexcept nogil:
+    request.topic = request.target = 0
+    answer_begin(&slot.answer, correlation_id, request.is_flexible)
+    put_count(&slot.answer.bytes, request.topics.size(), request.is_flexible)
 
 
-cdef void _parse_partition(Request* request, TopicTargets* topic, Cursor* cursor) noexcept nogil:
-    cdef Target target
-    target.partition = read_i32(cursor)
-    target.batch = read_bytes(cursor, request.is_flexible)
-    skip_tags(cursor, request.is_flexible)
-    target.log = topic_log(topic.topic, target.partition)
-    topic.targets.push_back(target)
-
-
-cdef void _parse_source(Request* request, TopicTargets* topic, Cursor* cursor) noexcept nogil:
-    """The topic's tags, which may say that its mirror sends this; and who answers, then."""
-    cdef const Topic* written_to = topic.topic.get()
-    cdef Piece source = _source_of(cursor, request.is_flexible)
-    cdef size_t i
-    topic.is_mirrored = (
-        source.size > 0 and <size_t>source.size == written_to.mirror_source.size()
-        and memcmp(source.data, written_to.mirror_source.data(), source.size) == 0)
-    # A mirror that is not this topic's is told so where both names can be put into words.
-    if source.size > 0 and not topic.is_mirrored:
-        request.is_for_control = True
-    for i in range(topic.targets.size()):
-        if _is_for_control(request, &topic.targets[i], topic.is_mirrored):
-            request.is_for_control = True
-
-
-cdef Piece _source_of(Cursor* cursor, bint is_flexible) noexcept nogil:
-    cdef Piece source, value
-    cdef Cursor text
-    cdef int64_t left = read_uvarint(cursor) if is_flexible else 0
-    cdef int64_t tag
-    source.data = NULL
-    source.size = -1
-    while left > 0 and not cursor.failed:
-        tag = read_uvarint(cursor)
-        value = read_piece(cursor, read_uvarint(cursor))
-        if tag == MIRROR_SOURCE and not cursor.failed:
-            text.at, text.end, text.failed = value.data, value.data + value.size, False
-            source = read_string(&text, True)
-            cursor.failed = text.failed or text.at != text.end
-        left -= 1
-    return source
-
-
-cdef bint _is_for_control(Request* request, const Target* target,
-                          bint is_mirrored) noexcept nogil:
-    """What is no batch at all is not: it is refused when appended."""
-    cdef PartitionLog* log = target.log.get()
-    cdef BatchHeader header
-    if log == NULL or target.batch.size < BATCH_HEADER_SIZE:
-        return False
-    if is_mirrored or log.is_mirror.load():
-        return not (is_mirrored and log.is_mirror.load())
-    batch_load_header(target.batch.data, &header)
-    if header.attributes & ATTRIBUTE_TRANSACTIONAL:
-        request.is_in_transaction = True
-        if not log_txn_is_open(log, header.producer_id, header.producer_epoch):
-            return True
-    return log.is_compacted.load() and not _has_keys(&target.batch, &header)
-
-
-cdef bint _has_keys(const Piece* batch, const BatchHeader* header) noexcept nogil:
-    """False also where it cannot be seen."""
-    if header.attributes & ATTRIBUTE_CODEC:
-        return False
-    return header.size != batch.size or batch_check_keys(batch.data, header) == OK
-
-
-cdef void _append_all(Connection* connection, Slot* slot, Request* request,
-                      int correlation_id) noexcept nogil:
+cdef bint _append_some(Connection* connection, Slot* slot, Produce* request) noexcept nogil:
+    """Goes on where it ended; True when all is appended, False when the turn is over."""
     cdef Answer* answer = &slot.answer
-    cdef TopicTargets* topic
-    cdef size_t i, j
-    answer_begin(answer, correlation_id, request.is_flexible)
-    put_count(&answer.bytes, request.topics.size(), request.is_flexible)
-    for i in range(request.topics.size()):
-        topic = &request.topics[i]
-        put_topic(&answer.bytes, topic.topic.get(), request.version >= FIRST_BY_ID,
-                  request.is_flexible)
-        put_count(&answer.bytes, topic.targets.size(), request.is_flexible)
-        for j in range(topic.targets.size()):
-            _append_one(connection, slot, request, topic, &topic.targets[j])
-        put_tags(&answer.bytes, request.is_flexible)
-    put_i32(&answer.bytes, request.throttle_ms)
-    put_tags(&answer.bytes, request.is_flexible)
+    cdef ProduceTopic* topic
+    cdef int64_t appended = 0
+    while request.topic < request.topics.size():
+        if appended >= TURN_BYTES:
+            return False
+        topic = &request.topics[request.topic]
+        if request.target == 0:
+            put_topic(&answer.bytes, topic.topic.get(), request.version >= FIRST_BY_ID,
+                      request.is_flexible)
+            put_count(&answer.bytes, topic.targets.size(), request.is_flexible)
+        if request.target < topic.targets.size():
+            appended += APPEND_BYTES + topic.targets[request.target].batch.size
+            _append_one(connection, slot, request, topic, &topic.targets[request.target])
+            request.target += 1
+        if request.target == topic.targets.size():
+            put_tags(&answer.bytes, request.is_flexible)
+            request.topic += 1
+            request.target = 0
+    return True
 
 
 cdef const char* _text_of(int code, Storage* storage, char* room) noexcept nogil:
@@ -289,8 +244,8 @@ cdef const char* _text_of(int code, Storage* storage, char* room) noexcept nogil
     return room
 
 
-cdef void _append_one(Connection* connection, Slot* slot, Request* request,
-                      const TopicTargets* topic, Target* target) noexcept nogil:
+cdef void _append_one(Connection* connection, Slot* slot, Produce* request,
+                      const ProduceTopic* topic, ProduceTarget* target) noexcept nogil:
     cdef Appended appended
     cdef PartitionLog* log = target.log.get()
     cdef const char* text = b""
@@ -318,12 +273,12 @@ cdef void _append_one(Connection* connection, Slot* slot, Request* request,
         topic_count(topic.topic, connection.thread, TOPIC_PRODUCES_FAILED, 1)
         appended.base_offset = appended.append_time = -1
         slot.closes = request.acks == 0
-    elif slot.durable.get() != NULL:
-        _note_wait(connection, slot, target, &appended)
+    elif request.acks == -1:
+        _note_wait(connection, slot, request.durable.get(), target, &appended)
     _put_result(&slot.answer, request, topic, target, error, text, &appended)
 
 
-cdef int _append(Connection* connection, Request* request, Target* target,
+cdef int _append(Connection* connection, Produce* request, ProduceTarget* target,
                  Appended* appended) noexcept nogil:
     cdef BatchHeader header
     cdef AppendOptions options
@@ -344,7 +299,7 @@ cdef int _append(Connection* connection, Request* request, Target* target,
     return code
 
 
-cdef int _append_mirrored(Connection* connection, Request* request, Target* target,
+cdef int _append_mirrored(Connection* connection, Produce* request, ProduceTarget* target,
                           Appended* appended) noexcept nogil:
     """Batches stay where they are in their source; there may be many."""
     cdef int code
@@ -358,8 +313,8 @@ cdef int _append_mirrored(Connection* connection, Request* request, Target* targ
     return code
 
 
-cdef void _note_wait(Connection* connection, Slot* slot, Target* target,
-                     const Appended* appended) noexcept nogil:
+cdef void _note_wait(Connection* connection, Slot* slot, DurableWait* wait,
+                     ProduceTarget* target, const Appended* appended) noexcept nogil:
     """The two fields that a failure would change stand 2 and 4 bytes behind what is there now."""
     cdef ErrorPlace place
     cdef Watch watch
@@ -372,13 +327,13 @@ cdef void _note_wait(Connection* connection, Slot* slot, Target* target,
     watch.inbox = connection.inbox.get()
     watch.connection = connection.id
     watch.slot = -1
-    slot.durable.get().places.push_back(place)
-    slot.durable.get().logs.push_back(target.log)
-    slot.durable.get().watches.push_back(watch)
+    wait.places.push_back(place)
+    wait.logs.push_back(target.log)
+    wait.watches.push_back(watch)
 
 
-cdef void _put_result(Answer* answer, Request* request, const TopicTargets* topic, Target* target,
-                      int16_t error, const char* text, const Appended* appended) noexcept nogil:
+cdef void _put_result(Answer* answer, Produce* request, const ProduceTopic* topic,
+                      ProduceTarget* target, int16_t error, const char* text, const Appended* appended) noexcept nogil:
     cdef int64_t start = target.log.get().log_start_offset.load() if error == 0 else -1
     put_i32(&answer.bytes, target.partition)
     put_i16(&answer.bytes, error)
@@ -411,14 +366,15 @@ cdef void _put_leader(Answer* answer, TopicLeader leader) noexcept nogil:
 # Waiting
 
 cdef void _wait(Connection* connection, Slot* slot, int64_t slot_number,
-                int32_t timeout_ms) noexcept nogil:
-    cdef DurableWait* wait = slot.durable.get()
+                Produce* request) noexcept nogil:
+    cdef DurableWait* wait = request.durable.get()
     cdef size_t i
+    slot.durable.swap(request.durable)
     for i in range(wait.watches.size()):
         wait.watches[i].slot = slot_number
         watch_add(&wait.logs[i].get().watches, &wait.watches[i])
     connection.waiting += 1
-    slot.deadline_ns = monotonic_ns() + max(<int64_t>timeout_ms, <int64_t>0) * 1000000
+    slot.deadline_ns = monotonic_ns() + max(<int64_t>request.timeout_ms, <int64_t>0) * 1000000
     # Only now: what became durable before the watches were there told nobody.
     produce_check(connection, slot, False)
 

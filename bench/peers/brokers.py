@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -266,6 +268,40 @@ class Floor(Broker):
         self._process.kill()
         self._process.wait()
         (self.directory / topic).unlink()
+
+    def stop(self) -> None:
+        """The process ended with its topic."""
+
+
+class FloorBroker(Broker):
+    """The minimum work of a broker for real clients (`floor_broker.c`): a process per topic."""
+
+    name = "floor broker"
+    has_process = False
+
+    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
+        directory.mkdir()
+        self.directory = directory
+
+    def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
+        answers = self.directory / f"{topic}-answers"
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+            clients.floor_answers(answers, port, topic, partitions)
+            words = [clients.compiled("floor_broker"), str(listener.fileno()),
+                     str(self.directory / topic), str(answers)]
+            self._process = subprocess.Popen(words, pass_fds=[listener.fileno()])
+        self.address = f"127.0.0.1:{port}"
+        self.pid = self._process.pid
+
+    def delete_topic(self, topic: str) -> None:
+        ended = self._process.poll()
+        self._process.kill()
+        self._process.wait()
+        (self.directory / topic).unlink()
+        shutil.rmtree(self.directory / f"{topic}-answers")
+        if ended is not None:
+            raise RuntimeError(f"floor_broker ended with {ended} before its clients")
 
     def stop(self) -> None:
         """The process ended with its topic."""

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from bench.peers.brokers import Appliance, Broker, Floor, Kafka, Mock, Nobody
+from bench.peers.brokers import Appliance, Broker, Floor, FloorBroker, Kafka, Mock, Nobody
 from bench.peers.clusters import Appliances, Kafkas
 from bench.peers.other_protocol_brokers import Nats, Redis
 from bench.peers.rabbitmq import RabbitMQ
@@ -22,6 +22,7 @@ PEERS: dict[str, Callable[[Path, Settings], Broker]] = {
     Kafkas.name: Kafkas,
     "mock": Mock,  # librdkafka's, in the client
     "floor": Floor,  # reads, writes, answers
+    FloorBroker.name: FloorBroker,  # the same for real clients
     "nats": Nats,
     "redis": Redis,
     "rabbitmq": RabbitMQ,

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 from bench.limits import WRITTEN, Limit
@@ -48,6 +49,12 @@ def produce(extent: Extent) -> Iterator[Case]:
                        PAGE_CACHE, goals=GOALS, limit=Limit(WRITTEN, size))
 
 
+def against_floor(cases: Iterable[Case]) -> Iterator[Case]:
+    """The same cases, with the least that any broker could do as the peer."""
+    for case in cases:
+        yield replace(case, name=f"{case.name}, floor", peer="floor broker", goals={}, rounds=3)
+
+
 def partitions(extent: Extent) -> Iterator[Case]:
     """Records of 100 B into 10 and 100 partitions, at random."""
     job = partial(by_librdkafka, size=100, count=extent.records(LOADS[100]))
@@ -69,3 +76,8 @@ def ceiling(extent: Extent) -> Iterator[Case]:
         job = partial(by_librdkafka, size=size, count=extent.records(LOADS[size]))
         yield Case(f"produce {size} B, ceiling", job, PAGE_CACHE, peer="mock",
                    goals={"records/s": 0.6}, limit=Limit(WRITTEN, size))
+
+
+def produce_floor(extent: Extent) -> Iterator[Case]:
+    """Compared with a program that only reads a batch, writes it to a file and responds."""
+    yield from against_floor([*produce(extent), *partitions(extent)])

@@ -177,7 +177,21 @@ def test_the_page_tells_why_it_was_lost(tmp_path: Path) -> None:
     text = page.read_text()
     assert "- **consume 100 B, librdkafka**, records/s 0.50 x: The client is the limit" in text
     assert "- **nothing of ours**, requests/s 0.50 x: the reason is not known yet." in text
-    assert "0 of 2 goals are met; of 2 figures 2 are behind" in text
+    assert "0 of 2 goals are met, and a floor misses 0 of the others, too; of 2 figures" in text
+
+
+@pytest.mark.parametrize(("ours", "floor", "beyond"), [(200, 250, 1), (200, 310, 0), (300, 310, 0)])
+def test_the_page_tells_what_nobody_could_reach(
+    tmp_path: Path, ours: float, floor: float, beyond: int
+) -> None:
+    """Theirs are 100, and the goal is three times as many."""
+    mine = replace(FAST, ours=[ours] * 3)
+    least = replace(mine, case=f"{mine.case}, floor", peer="floor broker", theirs=[floor] * 3,
+                    goal=None)
+    page, *_ = report.written(run(mine, least), tmp_path / "page.md", tmp_path / "images")
+    text = page.read_text()
+    assert f"of 1 goals are met, and a floor misses {beyond} of the others, too; of 1 fig" in text
+    assert f"| {'yes' if ours == 300 else '**no**'} | {floor / 100:.2f} |" in text
 
 
 def test_the_readme_gets_the_goals_between_its_marks(tmp_path: Path) -> None:
@@ -187,7 +201,7 @@ def test_the_readme_gets_the_goals_between_its_marks(tmp_path: Path) -> None:
     before, between, after = re.split("<!-- /?benchmarks -->\n", page.read_text())
     assert (before, after) == ("before\n", "after\n")
     assert "2 of 2 goals are met" in between
-    assert "| idle | resident MB | 0.15 (0.15-0.15) | ≤ 0.2 | yes |" in between
+    assert "| idle | resident MB | 0.15 (0.15-0.15) | ≤ 0.2 | yes |  |" in between
     page.write_text("no marks\n")
     assert not report.fill_block(run(FAST), page)
 

@@ -11,10 +11,11 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bench import export_kills
 from bench.peers import clients, other_protocol_brokers, other_protocol_clients, rabbitmq
-from bench.peers.brokers import Appliance, Broker, has_not_ended
+from bench.peers.brokers import Appliance, Broker, FloorBroker, has_not_ended
 from bench.peers.cost import SYNCS, Cost, SyncCounter, measured
 from bench.peers.rabbitmq import RabbitMQ
 from bench.suites import crowds
@@ -117,6 +118,26 @@ def test_a_perf_that_cannot_count_says_why(install: Install) -> None:
     install("perf", "import sys; sys.exit('no permission')")
     with pytest.raises(RuntimeError, match="perf does not count: no permission"):
         SyncCounter([os.getpid()])
+
+
+def test_a_floor_keeps_what_a_real_client_sends_and_gives_it_back(tmp_path: Path) -> None:
+    floor = FloorBroker(tmp_path / "floor", {})
+    floor.create_topic("t", 1, {})
+    told = {"bootstrap.servers": floor.address, "log_level": 0}
+    producer = Producer({**told, "acks": 1, "linger.ms": 1})
+    sent = [b"%d" % each for each in range(20_000)]
+    for value in sent:
+        producer.produce("t", value)
+    assert producer.flush(60) == 0
+    consumer = Consumer({**told, "group.id": "nobody", "enable.auto.commit": False})
+    consumer.assign([TopicPartition("t", 0, 0)])
+    got: list[Any] = []
+    while len(got) < len(sent):
+        got += consumer.consume(len(sent), 30)
+    assert [(each.offset(), each.value()) for each in got] == list(enumerate(sent))
+    consumer.close()
+    floor.delete_topic("t")
+    assert list((tmp_path / "floor").iterdir()) == []
 
 
 def test_a_node_of_rabbitmq_leaves_nothing_behind(tmp_path: Path, install: Install) -> None:

@@ -97,6 +97,21 @@ def test_more_than_a_read_takes_is_read_on(broker: RunningBroker, authority: Aut
             client.receive()
 
 
+def test_what_is_appended_in_several_turns_is_followed_by_what_came_behind_it(
+    broker: RunningBroker, authority: Authority
+) -> None:
+    with TlsClient(broker.bootstrap, trusting(authority.trust)) as client:
+        client.create_topic("turns", 12)
+        large = produce_frame(*[records(700, 1000)] * 12, topic="turns", timeout_ms=20_000)
+        small = produce_frame(records(1, 10), topic="turns")
+        client.socket.sendall((large + small * 50) * 2)
+        for offset in (0, 750):
+            assert [(part.error_code, part.base_offset) for part in client.produced()] == [
+                (0, offset)] + [(0, 700 * (offset > 0))] * 11
+            assert [client.produced()[0].base_offset for _ in range(50)] == list(
+                range(offset + 700, offset + 750))
+
+
 def test_bytes_may_come_one_by_one(broker: RunningBroker, authority: Authority) -> None:
     with TlsClient(broker.bootstrap, trusting(authority.trust)) as client:
         client.create_topic("slowly")

@@ -32,7 +32,7 @@ REPEAT = (
 )
 FLOOR = (
     "A floor's: the same client with a program that does only the least of a broker's work, in our "
-    "place; it reads a batch, writes it to a file, sends it from there "
+    "place; it reads a batch, writes it to a file, responds and never syncs "
     "(`bench/peers/floor_broker.c`). It says what is left for a broker to win on this machine."
 )
 PATH = re.compile(r"(?:/[\w.+-]+)+/")  # paths of the machine, which do not belong on the page

@@ -274,7 +274,7 @@ class Floor(Broker):
 
 
 class FloorBroker(Broker):
-    """The minimum work of a broker for real clients (`floor_broker.c`): a process per topic."""
+    """The minimum work of a broker for real producers (`floor_broker.c`): a process per topic."""
 
     name = "floor broker"
     has_process = False

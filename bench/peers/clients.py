@@ -39,7 +39,7 @@ LINGER = ("-X", "linger.ms=5")
 # The newest versions with fields at fixed positions
 PRODUCE, FETCH, OFFSET_COMMIT, OFFSET_FETCH = (0, 7), (1, 11), (8, 7), (9, 5)
 API_VERSIONS, FLOOR_METADATA = 18, (3, 4)
-FLOOR_APIS = ((0, 3), (1, 4), (2, 1), FLOOR_METADATA, (API_VERSIONS, 0))  # of floor_broker.c
+FLOOR_APIS = ((0, 3), (1, 4), FLOOR_METADATA, (API_VERSIONS, 0))  # Fetch: clients ask for both
 
 
 class ClientFailed(RuntimeError):

@@ -1,13 +1,11 @@
-/* The minimum work of a broker for real clients: it reads a batch, writes it to a file, and sends it
- * from there.
+/* The minimum work of a broker for real producers: it reads a batch, writes it to a file and responds.
  *
  *   floor_broker LISTENER FILE ANSWERS
  *
  * LISTENER is an open socket. ANSWERS is a folder with a file KEY-VERSION for each response that is
- * always the same: what stands behind its correlation id. Produce (v3), Fetch (v4) and ListOffsets (v1)
- * are answered here. There are no checks, all partitions are one log, and its file is never synced: what
- * a client gets from this, and what it costs, is the machine's and the client's, and only the rest is a
- * broker's.
+ * always the same: what stands behind its correlation id. Produce (v3) is answered here. There are no
+ * checks, all partitions are one log, and its file is never synced: what a client gets from this, and
+ * what it costs, is the machine's and the client's, and only the rest is a broker's.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -19,20 +17,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { ROOM = 8 << 20, BATCHES = 1 << 21, ANSWER = 1 << 16, WAIT_US = 10000 };
-enum { PRODUCE = 0, FETCH = 1, LIST_OFFSETS = 2 };
+enum { ROOM = 8 << 20, ANSWER = 1 << 16, PRODUCE = 0 };
 
-typedef struct {
-    uint64_t offset, position;
-} Batch;
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the next three */
-static Batch batches[BATCHES + 1];                       /* the last one begins where the log ends */
-static size_t count;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the next two */
+static uint64_t end_offset, end_position;
 static int file;
 static const char *answers;
 
@@ -60,13 +51,11 @@ static const unsigned char *behind_text(const unsigned char *at) {
 
 static uint64_t append(unsigned char *batch, size_t size) {
     pthread_mutex_lock(&lock);
-    uint64_t offset = batches[count].offset;
+    uint64_t offset = end_offset;
     put(batch, offset, 8);
-    check(pwrite(file, batch, size, (off_t)batches[count].position), "pwrite");
-    if (count == BATCHES) errno = ENOSPC, check(-1, "batches");
-    batches[count + 1].offset = offset + get(batch + 23, 4) + 1;
-    batches[count + 1].position = batches[count].position + size;
-    count++;
+    check(pwrite(file, batch, size, (off_t)end_position), "pwrite");
+    end_offset += get(batch + 23, 4) + 1;
+    end_position += size;
     pthread_mutex_unlock(&lock);
     return offset;
 }
@@ -95,56 +84,6 @@ static unsigned char *produce(const unsigned char *at, unsigned char *out, int *
     return put(out, 0, 4);
 }
 
-/* The batches from `offset` on, at least one; waits a moment for them. */
-static size_t find(uint64_t offset, uint64_t most, Batch *first, uint64_t *end) {
-    for (int tries = 2; tries--; usleep(WAIT_US)) {
-        pthread_mutex_lock(&lock);
-        size_t low = 0, high = count, last;
-        while (low < high) {
-            size_t middle = (low + high + 1) / 2;
-            if (batches[middle].offset <= offset) low = middle;
-            else high = middle - 1;
-        }
-        for (last = low; last < count; last++)
-            if (last > low && batches[last + 1].position - batches[low].position > most) break;
-        *first = batches[low];
-        *end = batches[count].offset;
-        uint64_t size = batches[last].position - batches[low].position;
-        pthread_mutex_unlock(&lock);
-        if (size) return size;
-    }
-    return 0;
-}
-
-/* Of one partition: its row ends with the offset (8), the most bytes (4), and nothing else. */
-static unsigned char *fetch(const unsigned char *request, const unsigned char *end,
-                            unsigned char *out, Batch *first, size_t *size) {
-    uint64_t log_end;
-    const unsigned char *name = request + 4 + 4 + 4 + 4 + 1 + 4;
-    const unsigned char *behind = behind_text(name);
-    if (end < behind + 4 + 4 + 12) { /* nothing is asked for */
-        *size = 0;
-        return put(put(out, 0, 4), 0, 4);
-    }
-    *size = find(get(end - 12, 8), get(end - 4, 4), first, &log_end);
-    out = put(put(out, 0, 4), 1, 4);
-    memcpy(out, name, (size_t)(behind - name));
-    out = put(put(put(out + (behind - name), 1, 4), 0, 4), 0, 2);
-    return put(put(put(put(out, log_end, 8), log_end, 8), UINT32_MAX, 4), *size, 4);
-}
-
-static unsigned char *list_offsets(const unsigned char *request, unsigned char *out) {
-    const unsigned char *name = request + 4 + 4, *behind = behind_text(name);
-    int64_t time = (int64_t)get(behind + 8, 8);
-    out = put(out, 1, 4);
-    memcpy(out, name, (size_t)(behind - name));
-    out = put(put(put(out + (behind - name), 1, 4), 0, 4), 0, 2);
-    pthread_mutex_lock(&lock);
-    uint64_t offset = time == -1 ? batches[count].offset : 0;
-    pthread_mutex_unlock(&lock);
-    return put(put(out, UINT64_MAX, 8), offset, 8);
-}
-
 static unsigned char *from_file(int key, int version, unsigned char *out) {
     char path[4096];
     snprintf(path, sizeof path, "%s/%d-%d", answers, key, version);
@@ -156,33 +95,18 @@ static unsigned char *from_file(int key, int version, unsigned char *out) {
     return out + got;
 }
 
-static void send_whole(int fd, const unsigned char *bytes, const unsigned char *end, int flags) {
-    while (bytes < end) {
-        ssize_t sent = send(fd, bytes, (size_t)(end - bytes), MSG_NOSIGNAL | flags);
-        if (sent < 0) return; /* the client is gone, which the next read tells */
-        bytes += sent;
-    }
-}
-
-static void answer(int fd, const unsigned char *at, const unsigned char *end) {
+static void answer(int fd, const unsigned char *at) {
     static __thread unsigned char out[ANSWER];
     int key = (int)get(at, 2), version = (int)get(at + 2, 2), acks = 1;
-    const unsigned char *body = behind_text(at + 8);
-    unsigned char *to = out + 8;
-    Batch first = {0, 0};
-    size_t size = 0;
-    if (key == PRODUCE) to = produce(body, to, &acks);
-    else if (key == FETCH) to = fetch(body, end, to, &first, &size);
-    else if (key == LIST_OFFSETS) to = list_offsets(body, to);
-    else to = from_file(key, version, to);
+    const unsigned char *body = behind_text(at + 8), *from = out;
+    unsigned char *end = out + 8;
+    end = key == PRODUCE ? produce(body, end, &acks) : from_file(key, version, end);
     if (acks == 0) return;
-    put(put(out, (uint64_t)(to - out) - 4 + size, 4), get(at + 4, 4), 4);
-    send_whole(fd, out, to, size ? MSG_MORE : 0);
-    off_t position = (off_t)first.position;
-    while (size) {
-        ssize_t sent = sendfile(fd, file, &position, size);
-        if (sent <= 0) return;
-        size -= (size_t)sent;
+    put(put(out, (uint64_t)(end - out) - 4, 4), get(at + 4, 4), 4);
+    while (from < end) {
+        ssize_t sent = send(fd, from, (size_t)(end - from), MSG_NOSIGNAL);
+        if (sent < 0) return; /* the client is gone, which the next read tells */
+        from += sent;
     }
 }
 
@@ -195,7 +119,7 @@ static void *serve(void *argument) {
         end += got;
         unsigned char *at = room;
         while (end - at >= 4 && (size_t)(end - at) >= get(at, 4) + 4) {
-            answer(fd, at + 4, at + 4 + get(at, 4));
+            answer(fd, at + 4);
             at += get(at, 4) + 4;
         }
         memmove(room, at, (size_t)(end - at));

@@ -22,7 +22,7 @@ PEERS: dict[str, Callable[[Path, Settings], Broker]] = {
     Kafkas.name: Kafkas,
     "mock": Mock,  # librdkafka's, in the client
     "floor": Floor,  # reads, writes, answers
-    FloorBroker.name: FloorBroker,  # the same for real clients
+    FloorBroker.name: FloorBroker,  # the same for real producers
     "nats": Nats,
     "redis": Redis,
     "rabbitmq": RabbitMQ,

@@ -15,7 +15,7 @@ from bench.peers.cost import measured
 from bench.peers.crowd import run_all
 from bench.peers.turns import PAGE_CACHE, Case, Figures, Goals
 from bench.run_size import Extent
-from bench.suites.writing import LOADS, against_floor, by_librdkafka, loaded
+from bench.suites.writing import LOADS, by_librdkafka, loaded
 
 GOALS: Goals = {"records/s": 1.5, "cpu s/GB": 1 / 3}
 READERS = 10
@@ -70,9 +70,3 @@ def fan_out(extent: Extent) -> Iterator[Case]:
     yield Case(f"fan-out to {READERS}, 1000 B", partial(readers_at_once, **load), PAGE_CACHE,
                fill=partial(by_librdkafka, **load), goals=GOALS, weight=2,
                limit=Limit(LOOPBACK, 1000))
-
-
-def consume_floor(extent: Extent) -> Iterator[Case]:
-    """Compared with a program that only sends a file. It has no groups, which Java needs."""
-    cases = [*consume(extent), *cold(extent), *fan_out(extent)]
-    yield from against_floor(case for case in cases if not case.name.endswith("Java"))

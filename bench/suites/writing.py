@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -49,12 +49,6 @@ def produce(extent: Extent) -> Iterator[Case]:
                        PAGE_CACHE, goals=GOALS, limit=Limit(WRITTEN, size))
 
 
-def against_floor(cases: Iterable[Case]) -> Iterator[Case]:
-    """The same cases, with the least that any broker could do as the peer."""
-    for case in cases:
-        yield replace(case, name=f"{case.name}, floor", peer="floor broker", goals={}, rounds=3)
-
-
 def partitions(extent: Extent) -> Iterator[Case]:
     """Records of 100 B into 10 and 100 partitions, at random."""
     job = partial(by_librdkafka, size=100, count=extent.records(LOADS[100]))
@@ -80,4 +74,5 @@ def ceiling(extent: Extent) -> Iterator[Case]:
 
 def produce_floor(extent: Extent) -> Iterator[Case]:
     """Compared with a program that only reads a batch, writes it to a file and responds."""
-    yield from against_floor([*produce(extent), *partitions(extent)])
+    for case in (*produce(extent), *partitions(extent)):
+        yield replace(case, name=f"{case.name}, floor", peer="floor broker", goals={}, rounds=3)

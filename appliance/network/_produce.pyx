@@ -14,7 +14,7 @@ A request of many batches, or of large ones, is appended in several turns of its
 other connections of the thread wait for the turn. Its own connection is not read meanwhile.
 """
 
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport int16_t, int64_t, uint8_t
 from libc.stdio cimport snprintf
 from libc.string cimport strlen
 from libcpp.memory cimport make_shared
@@ -333,7 +333,8 @@ cdef void _note_wait(Connection* connection, Slot* slot, DurableWait* wait,
 
 
 cdef void _put_result(Answer* answer, Produce* request, const ProduceTopic* topic,
-                      ProduceTarget* target, int16_t error, const char* text, const Appended* appended) noexcept nogil:
+                      ProduceTarget* target, int16_t error, const char* text,
+                      const Appended* appended) noexcept nogil:
     cdef int64_t start = target.log.get().log_start_offset.load() if error == 0 else -1
     put_i32(&answer.bytes, target.partition)
     put_i16(&answer.bytes, error)

@@ -45,8 +45,8 @@ class NetworkConfig(Part):
     queued_max_bytes: int = setting(
         "queued.max.request.bytes",
         256 * MIB,
-        "Memory of requests that are arriving, or wait for the control plane, of all connections "
-        "together. Beyond it sockets are not read: clients wait, and nothing is lost.",
+        "Memory of requests that arrive, are appended, or wait for the control plane, of all "
+        "connections together. Beyond it sockets are not read: clients wait, and nothing is lost.",
         minimum=MIB,
     )
     held_max_bytes: int = setting(

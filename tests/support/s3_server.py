@@ -33,12 +33,17 @@ Running = Callable[[Path], AbstractContextManager[str]]  # its URL
 
 @contextmanager
 def moto(_: Path) -> Iterator[str]:
+    """Its buckets are the process's, not the server's, so none is left to the next one."""
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
     yield f"http://{host}:{port}"
+    forget = HTTPConnection(host, port)
+    forget.request("POST", "/moto-api/reset")
+    assert forget.getresponse().status == 200
+    forget.close()
     server.stop()
 
 

@@ -49,11 +49,12 @@ def planted(text: str) -> str:
     for wanted in (BEFORE, FUNCTION):
         if text.count(wanted) != 1:
             raise ValueError(f"{MODULE} has {wanted!r} {text.count(wanted)} times, not once")
+    head, body = text.split(FUNCTION)
+    lines = body.splitlines(keepends=True)
     # after the declarations, which Cython requires first
-    body = text.index(FUNCTION) + len(FUNCTION)
-    first = text.index("    log.guard.lock()", body)
-    text = text[:first] + "    planted_work()\n" + text[first:]
-    return text.replace(BEFORE, LOOP + BEFORE)
+    at = next(i for i, line in enumerate(lines) if not line.startswith("    cdef "))
+    body = "".join([*lines[:at], "    planted_work()\n", *lines[at:]])
+    return (head + FUNCTION + body).replace(BEFORE, LOOP + BEFORE)
 
 
 def copied(folder: Path) -> None:

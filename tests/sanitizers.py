@@ -176,6 +176,7 @@ def build(sanitizer: Sanitizer) -> None:
         to = sanitizer.folder / source.relative_to(REPOSITORY)
         to.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(source, to)
+    shutil.copytree(REPOSITORY / "loadtest", sanitizer.folder / "loadtest", dirs_exist_ok=True)
     static = "appliance/static"
     shutil.copytree(REPOSITORY / static, sanitizer.folder / static, dirs_exist_ok=True)
     shutil.copy2(REPOSITORY / "pyproject.toml", sanitizer.folder)

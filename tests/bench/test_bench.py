@@ -268,10 +268,15 @@ def test_a_peer_that_is_not_installed_says_what_to_install(monkeypatch: pytest.M
     assert list(SUITES["others"](WHOLE)) == []
 
 
-def test_the_planted_work_stands_at_the_head_of_an_append() -> None:
+def test_the_planted_work_stands_at_the_head_of_an_append(tmp_path: Path) -> None:
     text = (planted_slowdown.ROOT / "appliance" / planted_slowdown.MODULE).read_text()
     found = planted_slowdown.planted(text).count("planted_work()")
     assert found == 3  # in C, its declaration, its call
+    planted_slowdown.copied(tmp_path)
+    source = tmp_path / "appliance" / planted_slowdown.MODULE
+    source.write_text(planted_slowdown.planted(text))
+    words = [sys.executable, "-m", "cython", "-3", "--cplus", str(source)]
+    subprocess.run(words, cwd=tmp_path, check=True)
     with pytest.raises(ValueError, match="0 times, not once"):
         planted_slowdown.planted(text.replace(planted_slowdown.FUNCTION, ""))
 

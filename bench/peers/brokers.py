@@ -255,33 +255,31 @@ class Floor(Broker):
     def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
         directory.mkdir()
         self.directory = directory
-        self._batch = clients.one_record(FLOOR_RECORD_BYTES)
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
-        words = clients.floor_words(self.directory / topic, topic, self._batch)
+        words = clients.floor_words(self.directory / topic, topic,
+                                    clients.one_record(FLOOR_RECORD_BYTES))
         self._process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self.address = f"127.0.0.1:{self._process.stdout.readline().strip()}"
         self.pid = self._process.pid
 
     def delete_topic(self, topic: str) -> None:
+        ended = self._process.poll()
         self._process.kill()
         self._process.wait()
         (self.directory / topic).unlink()
+        if ended is not None:
+            raise RuntimeError(f"the {self.name} ended with {ended} before its clients")
 
     def stop(self) -> None:
         """The process ended with its topic."""
 
 
-class FloorBroker(Broker):
-    """The minimum work of a broker for real producers (`floor_broker.c`): a process per topic."""
+class FloorBroker(Floor):
+    """The same for real producers (`floor_broker.c`)."""
 
     name = "floor broker"
-    has_process = False
-
-    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
-        directory.mkdir()
-        self.directory = directory
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
         answers = self.directory / f"{topic}-answers"
@@ -290,21 +288,13 @@ class FloorBroker(Broker):
             clients.floor_answers(answers, port, topic, partitions)
             words = [clients.compiled("floor_broker"), str(listener.fileno()),
                      str(self.directory / topic), str(answers)]
-            self._process = subprocess.Popen(words, pass_fds=[listener.fileno()])
+            self._process = subprocess.Popen(words, pass_fds=[listener.fileno()], text=True)
         self.address = f"127.0.0.1:{port}"
         self.pid = self._process.pid
 
     def delete_topic(self, topic: str) -> None:
-        ended = self._process.poll()
-        self._process.kill()
-        self._process.wait()
-        (self.directory / topic).unlink()
         shutil.rmtree(self.directory / f"{topic}-answers")
-        if ended is not None:
-            raise RuntimeError(f"floor_broker ended with {ended} before its clients")
-
-    def stop(self) -> None:
-        """The process ended with its topic."""
+        super().delete_topic(topic)
 
 
 class Nobody(Broker):

@@ -72,23 +72,24 @@ def test_all_of_it_is_appended_in_its_order_and_answered_once(
 
 
 def test_many_small_batches_that_came_with_others_are_all_appended(alone: Plane) -> None:
-    """The memory that they were read to is not theirs in the turns after."""
-    texts = [b"%d" % at for at in range(PARTITIONS * 700)]
-    whole = frame([batch(text) for text in texts])
-    assert len(whole) < 262144
+    """The memory that they were read to is not theirs in the turns after: the other client's come
+    to it. Each request comes in one read."""
+    rounds, texts = 10, [[b"%c%d" % (who, at) for at in range(PARTITIONS * 200)] for who in b"ab"]
+    mine, others = (frame([batch(text) for text in own]) for own in texts)
+    assert len(mine) < 60_000
     with alone.client(PATIENCE_S) as one, alone.client(PATIENCE_S) as other:
-        for _ in range(3):
-            one.socket.sendall(produce_frame(batch(b"before")) + whole[:1000])
-            one.socket.sendall(whole[1000:] + whole + produce_frame(batch(b"behind")))
-            other.socket.sendall(whole)
-            for client, frames in ((one, 4), (other, 1)):
+        for _ in range(rounds):
+            one.socket.sendall(produce_frame(batch(b"before")) + mine)
+            other.socket.sendall(others)
+            one.socket.sendall(produce_frame(batch(b"behind")))
+            for client, frames in ((one, 3), (other, 1)):
                 for _ in range(frames):
                     assert {part.error_code for part in client.produced()} == {0}
         for partition in range(PARTITIONS):
             got = read(other, partition, alone.logs[partition].log_end_offset)
-            wanted = texts[partition::PARTITIONS] * 9
-            wanted += [b"before", b"behind"] * 3 if partition == 0 else []
-            assert sorted(got) == sorted(wanted)
+            wanted = [text for own in texts for text in own[partition::PARTITIONS]]
+            wanted += [b"before", b"behind"] if partition == 0 else []
+            assert sorted(got) == sorted(wanted * rounds)
 
 
 def read(client: WireClient, partition: int, end: int) -> list[Any]:

@@ -61,7 +61,7 @@ class StorageConfig(Part):
     )
     write_behind_bytes: int = setting(
         "write.behind.bytes",
-        MIB,
+        4 * MIB,
         "Unwritten bytes of a segment after which the kernel is asked to start writing, so that "
         "the final sync is short. 0 leaves it to the kernel.",
         minimum=0,

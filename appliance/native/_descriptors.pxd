@@ -60,6 +60,9 @@ cdef bint descriptors_relieve() noexcept nogil
 # that is opened from there on. For a thread that serves no client and holds no lock.
 cdef void descriptors_look_ahead() noexcept nogil
 
+# Whether that would let go of any.
+cdef bint descriptors_are_many() noexcept nogil
+
 # What both of them call: `_idle_file_closing.pyx`.
 ctypedef int64_t (*Relief)() noexcept nogil
 cdef void descriptors_relieved_by(Relief relief) noexcept nogil

@@ -184,12 +184,16 @@ cdef void _look_later() noexcept nogil:
 
 
 cdef void descriptors_look_ahead() noexcept nogil:
-    if relief == NULL or count.open.load() < count.look_at.load():
+    if not descriptors_are_many():
         return
     relief_guard.lock()
     if count.open.load() >= count.look_at.load():
         _relieve()
     relief_guard.unlock()
+
+
+cdef bint descriptors_are_many() noexcept nogil:
+    return relief != NULL and count.open.load() >= count.look_at.load()
 
 
 cdef int64_t descriptors_most() noexcept nogil:

@@ -88,6 +88,10 @@ cdef inline Committer* log_committer(PartitionLog* log) noexcept nogil:
 # Ask for a commit by `deadline_ns` (0: now). One that stopped takes nothing.
 cdef void committer_ask(Committer* committer, const LogRef& log, int64_t deadline_ns) noexcept nogil
 
+# Under the committer's guard. False if the log has an earlier deadline there: one is enough, since
+# a log whose deadline comes is asked what it is due for.
+cdef bint committer_list(Committer* committer, const LogRef& log, int64_t deadline_ns) noexcept nogil
+
 # Blocks until all records up to `offset` are durable: OK, LOG_FAILED, LOG_CLOSED, TIMED_OUT, or
 # OFFSET_OUT_OF_RANGE after a truncation below it.
 cdef int committer_await(Committer* committer, const LogRef& log, int64_t offset,

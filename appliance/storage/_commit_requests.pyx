@@ -7,6 +7,7 @@ from libc.stdint cimport int64_t
 from libcpp.pair cimport pair
 
 from appliance.native._codes cimport LOG_CLOSED, LOG_FAILED, OFFSET_OUT_OF_RANGE, OK, TIMED_OUT
+from appliance.native._descriptors cimport descriptors_are_many
 from appliance.native._native cimport ScopeLock, wait_until
 
 
@@ -23,9 +24,18 @@ cdef void committer_ask(Committer* committer, const LogRef& log,
         return
     if deadline_ns == 0:
         committer.wanted.push_back(log)
-    else:
-        committer.deadlines.insert(pair[int64_t, LogRef](deadline_ns, log))
+    elif not committer_list(committer, log, deadline_ns) and not descriptors_are_many():
+        return  # it will wake for the deadline that is listed, and look again
     committer.wake.notify_one()
+
+
+cdef bint committer_list(Committer* committer, const LogRef& log, int64_t deadline_ns) noexcept nogil:
+    cdef int64_t listed_ns = log.get().listed_until_ns
+    if 0 < listed_ns <= deadline_ns:
+        return False
+    log.get().listed_until_ns = deadline_ns
+    committer.deadlines.insert(pair[int64_t, LogRef](deadline_ns, log))
+    return True
 
 
 cdef int committer_await(Committer* committer, const LogRef& log, int64_t offset,

@@ -16,9 +16,10 @@ cdef inline int64_t flush_due_ns(PartitionLog* log) noexcept nogil:
     cdef int64_t now, due_ns = INT64_MAX
     if log.oldest_unflushed_ns.load() == 0:
         now = monotonic_ns()
-        log.oldest_unflushed_ns.store(now)
         if log.settings.flush_ms < INT64_MAX // 1000000 - now // 1000000:
             due_ns = now + log.settings.flush_ms * 1000000
+        log.flush_by_ns.store(due_ns)
+        log.oldest_unflushed_ns.store(now)
     if log.unflushed_records >= log.settings.flush_messages:
         due_ns = 0
     # It costs one flush, not the flush interval.

@@ -7,7 +7,7 @@ A commit is three steps per log (`log_commit_begin`, the syncs, `log_commit_end`
 is held while the disk works.
 """
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport INT64_MAX, int64_t
 from libcpp.map cimport multimap
 from libcpp.pair cimport pair
 from libcpp.vector cimport vector
@@ -23,7 +23,7 @@ from appliance.native._native cimport (
 )
 from appliance.native._wake_soon cimport wake_soon
 from appliance.storage._checkpoint cimport log_checkpoint_is_due, log_checkpoint_put
-from appliance.storage._commit_requests cimport committer_notify
+from appliance.storage._commit_requests cimport committer_list, committer_notify
 from appliance.storage._commit_sync cimport (
     sync_file_system, sync_is_for_file_system, sync_plans, sync_pool_start, sync_pool_stop,
 )
@@ -134,17 +134,26 @@ cdef int64_t _gather_until(int64_t began_ns, size_t logs) noexcept nogil:
 
 
 cdef void _take_expired(Committer* committer, int64_t now) noexcept nogil:
-    """Moves logs whose oldest unflushed record is due; one committed meanwhile is dropped."""
+    """Moves logs whose oldest unflushed record is due. One committed meanwhile is dropped, or listed
+    again for the records that came since: without that each commit made another, for as long as
+    there were records."""
     cdef LogRef log
-    cdef int64_t oldest
+    cdef int64_t due_ns
     while not committer.deadlines.empty():
         it = committer.deadlines.begin()
         if dereference(it).first > now:
             return
         log = dereference(it).second
+        if log.get().listed_until_ns == dereference(it).first:
+            log.get().listed_until_ns = 0
         committer.deadlines.erase(it)
-        oldest = log.get().oldest_unflushed_ns.load()
-        if oldest != 0 and not log.get().commit_is_wanted.exchange(True):
+        if log.get().oldest_unflushed_ns.load() == 0:
+            continue
+        due_ns = log.get().flush_by_ns.load()
+        if due_ns > now:
+            if due_ns != INT64_MAX:
+                committer_list(committer, log, due_ns)
+        elif not log.get().commit_is_wanted.exchange(True):
             committer.wanted.push_back(log)
 
 

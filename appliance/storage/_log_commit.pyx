@@ -48,6 +48,7 @@ cdef void log_commit_begin(const LogRef& log, bint with_checkpoint,
                 plan.result = STORAGE_IO
             plan.files.push_back(file)
             plan.sizes.push_back(segment.size.load())
+            segment.written_behind = segment.size.load()  # the sync writes it all
         elif slot + 1 < it.segments.size():
             break
         if mutant(b"roll_without_sync_of_old_segment"):

@@ -109,6 +109,7 @@ cdef cppclass PartitionLog:
     atomic_i64 flushed_ns          # monotonic; end of the last commit that wrote something; 0: none
     atomic_i64 flush_took_ns       # that commit
     atomic_i64 oldest_unflushed_ns  # monotonic; 0: all is durable
+    atomic_i64 flush_by_ns         # when the commit of that record is due; INT64_MAX: never
     atomic_i64 failed              # the code that stopped this log; OK while it lives
     atomic_i64 failed_errno        # what the kernel said then; 0: nothing
     atomic_bool is_closed          # set under guard
@@ -119,6 +120,7 @@ cdef cppclass PartitionLog:
     atomic_bool commit_is_wanted   # is in the committer's list
     atomic_bool is_changed         # rolled or committed since its last checkpoint
     bint is_listed                 # the committer thread's own; among its changed logs
+    int64_t listed_until_ns        # the committer's guard; its first deadline there; 0: it has none
     WatchList watches              # who waits for this log to move
 
 ctypedef shared_ptr[PartitionLog] LogRef

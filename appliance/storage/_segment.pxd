@@ -42,7 +42,7 @@ cdef cppclass Segment:
     int64_t bytes_since_index
     int64_t first_timestamp        # of the first batch; -1: no record
     int64_t created_ms             # wall clock at the first append; 0: none yet
-    int64_t written_behind         # bytes whose write-back was started
+    int64_t written_behind         # bytes whose write-back or sync was started
     int64_t synced_size            # bytes known to be on disk; moved by the committer
     atomic_bool txn_is_dirty       # the file lacks some aborted transactions
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,46 @@ def test_the_time_counts_from_the_oldest_record_while_others_follow(tmp_path: Pa
 
         until(appended_until_durable)
         assert max(ages) >= 30
+
+
+def test_commits_by_count_leave_no_later_ones_behind(tmp_path: Path) -> None:
+    """Each had a deadline, for records that it made durable itself."""
+    with opened(tmp_path) as log_dir:
+        log = log_dir.create("t", 0, log_config(flush_messages=10, flush_ms=200))
+        began, before = time.monotonic(), log_dir.counters()["commits"]
+        for _ in range(40):
+            log.append(batch("0"))
+            log.append(batch(*"123456789"))
+            until(lambda: log.durable_offset == log.log_end_offset)
+        while time.monotonic() < began + 0.6:
+            log.append(batch("a"))
+            time.sleep(0.002)
+        most = log.log_end_offset // 10 + (time.monotonic() - began) // 0.2
+        assert log_dir.counters()["commits"] - before <= most
+
+
+def test_a_shorter_time_counts_from_the_next_record_on(tmp_path: Path) -> None:
+    with one_log(tmp_path, flush_ms=DAY_MS) as log:
+        log.append_durable(batch("a"))
+        log.append(batch("b"))
+        log.flush()
+        log.configure(log_config(flush_ms=30))
+        log.append(batch("c"))
+        until(lambda: log.durable_offset == 3)
+
+
+def test_a_longer_time_counts_from_the_next_record_on(tmp_path: Path) -> None:
+    with one_log(tmp_path, flush_ms=30) as log:
+        log.append(batch("a"))
+        log.flush()
+        log.configure(log_config(flush_ms=DAY_MS))
+        log.append(batch("b"))
+        until(lambda: log.unflushed_age_ms >= 60)
+        assert log.durable_offset == 1
+        log.configure(log_config(flush_ms=30))
+        log.flush()
+        log.append(batch("c"))
+        until(lambda: log.durable_offset == 3)
 
 
 def test_an_idle_log_is_left_alone(tmp_path: Path) -> None:

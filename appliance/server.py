@@ -121,6 +121,7 @@ class Server:
         self.started = time.monotonic()
         self.ready = asyncio.Event()
         self.stopping = asyncio.Event()
+        self._waited: set[Interval] = set()  # what timers wait for just now
         self._handover = succession.Handover(self.stopping.is_set)
         self._unattended = LoggedTasks(log, "a succession")
         self._moving_pages = asyncio.Lock()
@@ -369,6 +370,8 @@ class Server:
         if self.broker is not None:
             self.broker.scrubber.stop()
         self.stopping.set()
+        for interval in self._waited:
+            interval.wake()
         if not self._handover.is_done:
             self._notify("STOPPING=1")
 
@@ -467,14 +470,13 @@ class Server:
         while (left_s := begin + interval.ms / 1000 - time.monotonic()) > 0:
             if interval.is_hurried:
                 break
-            waits = [asyncio.create_task(each.wait()) for each in (self.stopping, interval.changed)]
-            try:
-                await asyncio.wait(waits, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for each in waits:
-                    each.cancel()
             if self.stopping.is_set():
                 return True
+            self._waited.add(interval)
+            try:
+                await interval.wait(left_s)
+            finally:
+                self._waited.discard(interval)
         interval.is_hurried = False
         return self.stopping.is_set()
 

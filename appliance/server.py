@@ -393,7 +393,7 @@ class Server:
             *self._alerting(),
             *self._certificates(),
             broker.reopening.run(lambda ms: self._stops_before(Interval(ms))),
-            broker.moves.run(lambda ms: self._stops_before(Interval(ms))),
+            broker.moves.run(self._stops_before),
             self._every_so_often(Interval(COUNTED_LINES_MS), event_log.repeats.flush),
             self._every_so_often(
                 Interval(self.config.delegation_tokens.check_interval_ms),

@@ -20,6 +20,7 @@ import os
 import random
 import shutil
 import signal
+import statistics
 import struct
 import sys
 import time
@@ -35,8 +36,9 @@ FILLING_BYTES, FILLING_RECORDS = 1 << 20, 16 * RECORDS
 KEPT_BYTES = 68 << 10  # stored of each batch; with less there are more holes, and slow deletes
 INDEXES = ".index", ".timeindex"
 FIRST = f"{0:020d}"
-BATCHES = 400  # per turn: 22 MB
+BATCHES = 400  # 22 MB
 READS = 200
+TIMES = 5  # per turn, of which the median counts: one takes ten milliseconds
 KILLED_BATCHES = 300  # unsynced
 
 
@@ -89,9 +91,12 @@ def copied(first: Path, base_offset: int) -> None:
 
 
 def of_processor(job: Callable[[], None]) -> float:
-    begin = time.process_time_ns()
-    job()
-    return time.process_time_ns() - begin
+    took = []
+    for _ in range(TIMES):
+        begin = time.process_time_ns()
+        job()
+        took.append(time.process_time_ns() - begin)
+    return statistics.median(took)
 
 
 def append(log: Log) -> None:

@@ -39,6 +39,7 @@ from appliance.machine.throughput import Throughput, Tick
 
 WATCH_BEGINS_S = 300.0  # after a boot: its timer waits a minute, and disks may be slow
 LOOK_S = 2.0  # between two checks: an open page reads the health as often
+LIMITS_S = 10.0  # between two looks at limits: the list of memory maps is long
 
 
 class Machine:
@@ -73,6 +74,7 @@ class Machine:
         self.kills = KillsWatch(self.grown)
         self.disk_errors = DiskErrors(self.grown)
         self.limits: list[Limit] = []
+        self._limits_at = -math.inf
         self.file_system = FileSystem()
         self.unmounted: Expected | None = None
         self.sync_rate: SyncRate | None = None
@@ -93,7 +95,9 @@ class Machine:
         self.hardware_clock = hardware_clock.look(kernel, self._wall_s)
         self.memory = memory.look(kernel.proc, kernel.control_groups)
         self.kills.note(self.memory.kills)
-        self.limits = limits.look(kernel.proc, kernel.control_groups)
+        if (now_s := time.monotonic()) - self._limits_at >= LIMITS_S:
+            self._limits_at = now_s
+            self.limits = limits.look(kernel.proc, kernel.control_groups)
         beneath = devices.beneath(self.directory, kernel.sys, kernel.mounts)
         self.arrays = raid.snapshot(kernel.sys / "block", beneath, self.grown)
         self.devices = disks.look(self.directory, kernel)

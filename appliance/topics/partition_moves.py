@@ -23,13 +23,15 @@ from appliance.data_dir.record_dir import RecordDir
 from appliance.errors import ApplianceError, StorageFull
 from appliance.process import event_log
 from appliance.process.detached_tasks import Changes
+from appliance.process.interval import Interval
 from appliance.process.spoken import size
 from appliance.topics.directory_reopening import Transactions
 from appliance.topics.topics import Topics
 
 logger = event_log.named("moves")
 
-LOOK_MS = 200  # how late a move begins
+LOOK_MS = 200  # how late a move that waits begins, and how late one is given up
+IDLE_MS = 3_600_000  # while none is asked for; who asks wakes
 RETRY_S, RETRY_MAX_S = 5.0, 600.0  # after one failed: it copies all of it again
 
 
@@ -65,6 +67,7 @@ class PartitionMoves:
         self._change = change
         self._bytes_per_s = bytes_per_s
         self.under_way: dict[Key, Moving] = {}
+        self._next_look = Interval(IDLE_MS)
 
     def load(self) -> None:
         """Those of the last life."""
@@ -97,6 +100,7 @@ class PartitionMoves:
             move = Move(source.id, target.id)
             await asyncio.to_thread(self._log_dir.rows.begin_move, key, move)
             self.under_way[key] = Moving(self._topics[key[0]].id, source, target)
+            self._next_look.hurry()
             logger.info("a move begins", log=log.name, into=target.path, bytes=log.size)
 
     async def _cancel(self, key: Key, moving: Moving) -> None:
@@ -107,14 +111,17 @@ class PartitionMoves:
 
     # Moving
 
-    async def run(self, stops_within: Callable[[int], Awaitable[bool]]) -> None:
+    async def run(self, stops_before: Callable[[Interval], Awaitable[bool]]) -> None:
         """Until the broker stops."""
-        while not await stops_within(LOOK_MS):
+        while True:
+            self._next_look.ms = LOOK_MS if self.under_way else IDLE_MS
+            if await stops_before(self._next_look):
+                return
             if (key := self._next()) is not None:
                 moving = self.under_way[key]
                 task = asyncio.create_task(self._move(key, moving))
                 while not task.done():
-                    if await stops_within(LOOK_MS):
+                    if await stops_before(Interval(LOOK_MS)):
                         moving.cancelled.set()
                         break
                 await task

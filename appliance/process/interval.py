@@ -14,8 +14,8 @@ class Interval:
         self._waiting: asyncio.Future[None] | None = None
 
     async def wait(self, seconds: float) -> None:
-        """Shorter, if the interval changes or is woken meanwhile. One future and one timer: ten
-        timers wait like this at all times."""
+        """Shorter, if the interval changes or is woken meanwhile. For one who waits. One future and
+        no task: ten timers wait like this at all times."""
         loop = asyncio.get_running_loop()
         self._waiting = loop.create_future()
         timer = loop.call_later(seconds, self.wake)

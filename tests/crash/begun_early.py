@@ -13,8 +13,9 @@ from appliance.record import _batch_builder
 from .trace import Recorder
 
 STEP = 16_384
-CONFIG = StorageConfig(reserve_bytes=0, low_water_bytes=0, checkpoint_interval_ms=3_600_000,
-                       write_behind_bytes=STEP)
+CONFIG = StorageConfig(
+    reserve_bytes=0, low_water_bytes=0, checkpoint_interval_ms=3_600_000, write_behind_bytes=STEP
+)
 
 
 def main(root: str, commits: str) -> None:

@@ -29,7 +29,7 @@ from appliance.storage._commit_sync cimport (
 )
 from appliance.storage._free_space cimport space_poll
 from appliance.storage._index_files cimport log_finish_indexes, log_store_indexes, log_unfinished
-from appliance.storage._log_commit cimport CommitPlan, log_commit_begin, log_commit_end
+from appliance.storage._log_commit cimport CommitPlan, log_commit_begin, log_commit_end, log_tell
 from appliance.storage._open_logs cimport open_logs_fail_unsynced, open_logs_prune
 from appliance.storage._partition_log cimport LogRef
 from appliance.storage._partition_waits cimport InboxRef, inboxes_keep, inboxes_visit
@@ -134,8 +134,8 @@ cdef int64_t _gather_until(int64_t began_ns, size_t logs) noexcept nogil:
 
 
 cdef void _take_expired(Committer* committer, int64_t now) noexcept nogil:
-    """Moves logs whose oldest unflushed record is due. One committed meanwhile is dropped, or listed
-    again for the records that came since: without that each commit made another, for as long as
+    """Moves logs whose oldest unflushed record is due. One committed meanwhile is dropped or listed
+    again, for the records that came since: without that each commit made another, for as long as
     there were records."""
     cdef LogRef log
     cdef int64_t due_ns
@@ -280,6 +280,8 @@ cdef void _put_checkpoints(Committer* committer, vector[CommitPlan]* plans) noex
     for i in range(plans.size()):
         if plans[0][i].result == OK and log_checkpoint_put(&plans[0][i]) != OK:
             _remember_changed(committer, plans[0][i].log)
+            if plans[0][i].log.get().failed.load() != OK:
+                log_tell(plans[0][i].log.get())  # who waits for a follower, too
     committer.journal_failed.store(storage_commit(committer.storage.get()))
 
 

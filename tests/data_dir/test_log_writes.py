@@ -30,6 +30,7 @@ from appliance.errors import (
 from tests.support.logs import (
     batch,
     break_file,
+    end_txn,
     marker,
     one_log,
     opened,
@@ -325,6 +326,29 @@ def test_a_disk_that_fails_is_told_to_all_who_wait(tmp_path: Path) -> None:
     with opened(tmp_path) as log_dir:
         log = log_dir.create("t", 0)
         assert {type(each) for each in on_loop(job)} == {LogFailed}
+        log_dir.abandon()
+
+
+def test_an_index_that_cannot_be_stored_is_told_to_who_waits_for_a_follower(tmp_path: Path) -> None:
+    """All is durable here, so no commit of its own would ever tell."""
+
+    async def job(writes: LogWrites) -> None:
+        found = await written(writes, log, batch("a"))
+        log.append(produced(0, txn=True))
+        end_txn(log, "abort")
+        log.flush()
+        waiting = asyncio.ensure_future(writes.durable(log, found, LONG_S))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        Path(log.segments()[-1].path).with_suffix(".txnindex").mkdir()
+        await asyncio.to_thread(log_dir.checkpoint)
+        with pytest.raises(LogFailed):
+            await waiting
+
+    with opened(tmp_path) as log_dir:
+        log = log_dir.create("t", 0)
+        log.lead(5, 1, [2, 3], [2], 2)
+        on_loop(job)
         log_dir.abandon()
 
 

@@ -86,7 +86,7 @@ cdef class Engine(DataDirectory):
 
     def __cinit__(self, str path not None, *, int64_t checkpoint_interval_ms=1000,
                   int64_t reserve_bytes=0, int64_t low_water_bytes=0, str sync="auto",
-                  int sync_threads=4, int64_t write_behind_bytes=1 << 20,
+                  int sync_threads=4, int64_t write_behind_bytes=4 << 20,
                   int64_t poll_interval_ms=200):
         self._open(path, reserve_bytes, low_water_bytes, write_behind_bytes)
         self.committer = make_shared[Committer]()
@@ -267,9 +267,12 @@ cdef class Log(LogReplica):
 
     def configure(self, settings):
         cdef LogSettings c_settings
+        cdef int64_t due_ns
         settings_fill(&c_settings, settings)
         with nogil:
-            settings_apply(self.log.get(), &c_settings)
+            due_ns = settings_apply(self.log.get(), &c_settings)
+            if due_ns != INT64_MAX:
+                committer_ask(self.committer.get(), self.log, due_ns)
             log_tell(self.log.get())
 
     def end_at_durable(self):

@@ -96,8 +96,8 @@ class Machine:
         self.memory = memory.look(kernel.proc, kernel.control_groups)
         self.kills.note(self.memory.kills)
         if (now_s := time.monotonic()) - self._limits_at >= LIMITS_S:
-            self._limits_at = now_s
             self.limits = limits.look(kernel.proc, kernel.control_groups)
+            self._limits_at = now_s
         beneath = devices.beneath(self.directory, kernel.sys, kernel.mounts)
         self.arrays = raid.snapshot(kernel.sys / "block", beneath, self.grown)
         self.devices = disks.look(self.directory, kernel)

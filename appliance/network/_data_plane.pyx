@@ -424,13 +424,14 @@ cdef class DataPlane:
     def counters(self):
         """What was counted since the start, by name; `open` is how many connections there are."""
         cdef Plane* plane = self.plane
-        cdef int64_t visits = 0, shaken = 0, unshaken = 0
+        cdef int64_t visits = 0, timers = 0, shaken = 0, unshaken = 0
         cdef size_t i
         for i in range(self.acceptor.listeners):
             shaken += plane.listeners[i].handshakes_done.load()
             unshaken += plane.listeners[i].handshakes_failed.load()
         for i in range(self.processors.size()):
             visits += self.processors[i].inbox.get().visits.load()
+            timers += self.processors[i].timers_kept.load()
         return {
             "connections_accepted": plane.connections.accepted.load(),
             "connections_refused": plane.counters.refused.load(),
@@ -449,6 +450,7 @@ cdef class DataPlane:
             "punted_requests": plane.counters.punted_requests.load(),
             "throttled_requests": plane.counters.throttled_requests.load(),
             "processor_visits": visits,  # whose mail another thread did while they slept
+            "timers": timers,
             "bytes_in": plane.counters.bytes_in.load(),
             "bytes_out": plane.counters.bytes_out.load(),
             "produced_bytes": plane.counters.produced_bytes.load(),

@@ -6,7 +6,7 @@ from libcpp.unordered_map cimport unordered_map
 from libcpp.vector cimport vector
 
 from appliance.native._histogram cimport Traffic
-from appliance.native._native cimport RawBytes, atomic_bool, pthread_t
+from appliance.native._native cimport RawBytes, atomic_bool, atomic_i64, pthread_t
 from appliance.network._connection cimport Connection
 from appliance.network._connection_list cimport View
 from appliance.network._control_plane_inbox cimport Plane
@@ -39,6 +39,8 @@ cdef cppclass Processor:
     int64_t sleeps_until_ns
     unordered_map[int64_t, Connection*] connections
     vector[Timer] timers           # a heap, the next one first
+    size_t timers_most             # more of them, and those that were overtaken are dropped
+    atomic_i64 timers_kept         # their number, for who asks
     vector[int64_t] to_send        # connections with answers that are ready
     vector[int64_t] starved        # connections whose frame waits for memory, oldest first
     vector[int64_t] producing      # connections with a Produce that takes several turns

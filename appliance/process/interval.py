@@ -16,6 +16,7 @@ class Interval:
     async def wait(self, seconds: float) -> None:
         """Shorter, if the interval changes or is woken meanwhile. For one who waits. One future and
         no task: ten timers wait like this at all times."""
+        assert self._waiting is None, "somebody waits already"
         loop = asyncio.get_running_loop()
         self._waiting = loop.create_future()
         timer = loop.call_later(seconds, self.wake)

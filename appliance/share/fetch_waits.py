@@ -36,8 +36,9 @@ class EntryWaits:
             self._waiting[entry.wait] = entry
         if self._waits.arm(entry.wait, log, entry.limit_offset(config), is_committed):
             entry.wake(config)
-        if log.high_watermark < log.log_end_offset:
-            log.ask_commit()  # somebody waits for just this
+        # Somebody waits for just this; where only other replicas lag, no commit helps.
+        if log.high_watermark < log.log_end_offset and log.durable_offset < log.log_end_offset:
+            log.ask_commit()
 
     def unwatch(self, entry: Entry) -> None:
         if entry.wait is not None:

@@ -95,7 +95,7 @@ cdef void* _run(void* argument) noexcept nogil:
                 break
             wait_until(committer.wake, committer.guard, _next_deadline(committer,
                                                                        min(checkpoint_ns, poll_ns)))
-            # Each log that gets its first unflushed record wakes this thread.
+            # Whoever opened many files has woken this thread, for a commit or its deadline.
             committer.guard.unlock()
             descriptors_look_ahead()
             committer.guard.lock()

@@ -1,13 +1,16 @@
 """The settings of one log, from `LogConfig` (`config/`) into the log."""
 
+from libc.stdint cimport int64_t
+
 from appliance.native._native cimport ScopeLock
+from appliance.storage._flush_policy cimport flush_due_again_ns
 from appliance.storage._partition_log cimport LogSettings, PartitionLog
 from appliance.storage._replicas cimport ROLE_ALONE
 
 
 # ---- without the GIL ----
 
-cdef void settings_apply(PartitionLog* log, const LogSettings* settings) noexcept nogil:
+cdef int64_t settings_apply(PartitionLog* log, const LogSettings* settings) noexcept nogil:
     cdef ScopeLock guard
     guard.hold(log.guard)
     log.settings = settings[0]
@@ -15,6 +18,7 @@ cdef void settings_apply(PartitionLog* log, const LogSettings* settings) noexcep
     log.shows_appended.store(settings.shows_appended and log.role.load() == ROLE_ALONE)
     log.is_compacted.store(settings.cleanup_compact)
     log.is_mirror.store(settings.is_mirror)
+    return flush_due_again_ns(log)
 
 
 # ---- with the GIL ----

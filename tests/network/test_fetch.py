@@ -52,6 +52,20 @@ def test_an_append_wakes_a_fetch(make: Any, visibility: str) -> None:
         assert time.monotonic() - begin < 2
 
 
+def test_timers_of_answered_fetches_do_not_gather(make: Any) -> None:
+    """Behind one that is still to come each would stay for as long as its client offered to wait."""
+    plane = make("appended", network_threads=1)
+    with plane.client() as first, plane.client() as reader, plane.client() as writer:
+        first.send_fetch(0, partitions=(0,), wait_ms=600_000)
+        for offset in range(3000):
+            reader.send_fetch(offset, partitions=(1,), wait_ms=2**31 - 1)
+            writer.produce(batch(b"news"), partition=1, acks=1)
+            assert b"news" in reader.receive()
+        assert 0 < plane.data_plane.counters()["timers"] < 1500
+        writer.produce(batch(b"at last"), partition=0, acks=1)
+        assert b"at last" in first.receive()
+
+
 @pytest.mark.parametrize(("visibility", "acks"), [("appended", 1), ("durable", -1)])
 def test_who_wakes_others_does_their_mail(make: Any, visibility: str, acks: int) -> None:
     """Mail that nobody is told of would lie until the sweep, 0.2 s."""

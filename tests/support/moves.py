@@ -10,13 +10,14 @@ from appliance._log import Log
 from appliance.broker.broker import Broker
 from appliance.data_dir import durable_directories
 from appliance.data_dir.partition_move import futures_in
+from appliance.process.interval import Interval
 from tests.support.logs import end_txn, everything, produced
 
 
 async def finish(broker: Broker) -> None:
     """All moves that are under way."""
 
-    async def stops(wait_ms: int) -> bool:
+    async def stops(interval: Interval) -> bool:
         await asyncio.sleep(0.001)
         return not broker.moves.under_way
 

@@ -45,7 +45,7 @@ cdef void _pop(Processor* processor) noexcept nogil:
 
 cdef void _drop_overtaken(Processor* processor) noexcept nogil:
     """Behind one that is still to come they would stay until their own time, and a client may ask
-    to wait for days. Twice as many as are left may come before the next look."""
+    to wait for days. As many as are left may come before the next look."""
     cdef size_t i, kept = 0
     for i in range(processor.timers.size()):
         if _is_awaited(processor, &processor.timers[i]):

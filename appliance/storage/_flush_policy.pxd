@@ -32,11 +32,12 @@ cdef inline int64_t flush_due_ns(PartitionLog* log) noexcept nogil:
         due_ns = 0
     return due_ns
 
-# The same for what is unflushed already, after a change of the settings.
+# The same for what is unflushed already, after a change of the settings. A longer time counts from
+# the next record on.
 cdef inline int64_t flush_due_again_ns(PartitionLog* log) noexcept nogil:
     cdef int64_t oldest = log.oldest_unflushed_ns.load(), due_ns
     if oldest == 0:
         return INT64_MAX
-    due_ns = flush_by_age_ns(log, oldest)
+    due_ns = min(log.flush_by_ns.load(), flush_by_age_ns(log, oldest))
     log.flush_by_ns.store(due_ns)
     return 0 if log.unflushed_records >= log.settings.flush_messages else due_ns

@@ -112,6 +112,13 @@ def test_a_smaller_number_counts_for_what_is_unflushed(tmp_path: Path) -> None:
         until(lambda: log.durable_offset == 2)
 
 
+def test_a_longer_time_takes_nothing_back(tmp_path: Path) -> None:
+    with one_log(tmp_path, flush_ms=200) as log:
+        log.append(batch("a"))
+        log.configure(log_config(flush_ms=DAY_MS))
+        until(lambda: log.durable_offset == 1)
+
+
 def test_a_longer_time_counts_from_the_next_record_on(tmp_path: Path) -> None:
     with one_log(tmp_path, flush_ms=30) as log:
         log.append(batch("a"))

@@ -90,7 +90,8 @@ cdef void committer_ask(Committer* committer, const LogRef& log, int64_t deadlin
 
 # Under the committer's guard. False if the log has an earlier deadline there: one is enough, since
 # a log whose deadline comes is asked what it is due for.
-cdef bint committer_list(Committer* committer, const LogRef& log, int64_t deadline_ns) noexcept nogil
+cdef bint committer_list(Committer* committer, const LogRef& log,
+                         int64_t deadline_ns) noexcept nogil
 
 # Blocks until all records up to `offset` are durable: OK, LOG_FAILED, LOG_CLOSED, TIMED_OUT, or
 # OFFSET_OUT_OF_RANGE after a truncation below it.

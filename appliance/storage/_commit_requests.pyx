@@ -29,7 +29,8 @@ cdef void committer_ask(Committer* committer, const LogRef& log,
     committer.wake.notify_one()
 
 
-cdef bint committer_list(Committer* committer, const LogRef& log, int64_t deadline_ns) noexcept nogil:
+cdef bint committer_list(Committer* committer, const LogRef& log,
+                         int64_t deadline_ns) noexcept nogil:
     cdef int64_t listed_ns = log.get().listed_until_ns
     if 0 < listed_ns <= deadline_ns:
         return False

@@ -53,7 +53,7 @@ def test_an_append_wakes_a_fetch(make: Any, visibility: str) -> None:
 
 
 def test_timers_of_answered_fetches_do_not_gather(make: Any) -> None:
-    """Behind one that is still to come each would stay for as long as its client offered to wait."""
+    """Behind one that is still to come each would stay as long as its client offered to wait."""
     plane = make("appended", network_threads=1)
     with plane.client() as first, plane.client() as reader, plane.client() as writer:
         first.send_fetch(0, partitions=(0,), wait_ms=600_000)

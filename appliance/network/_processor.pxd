@@ -40,7 +40,7 @@ cdef cppclass Processor:
     unordered_map[int64_t, Connection*] connections
     vector[Timer] timers           # a heap, the next one first
     size_t timers_most             # more of them, and those that were overtaken are dropped
-    atomic_i64 timers_kept         # their number, for who asks
+    atomic_i64 timers_kept         # their number at the last sweep
     vector[int64_t] to_send        # connections with answers that are ready
     vector[int64_t] starved        # connections whose frame waits for memory, oldest first
     vector[int64_t] producing      # connections with a Produce that takes several turns

@@ -81,6 +81,7 @@ cdef void* _run(void* argument) noexcept nogil:
             frames_feed(processor)
         if processor.now_ns >= processor.sweep_ns:
             timeouts_sweep(processor)
+            processor.timers_kept.store(processor.timers.size())
         _answer(processor)
         inboxes_visit(&kept)
         if not processor.producing.empty():

@@ -34,13 +34,11 @@ cdef void _push(Processor* processor, int64_t at_ns, int64_t connection,
     timer.slot = slot
     processor.timers.push_back(timer)
     push_heap(processor.timers.begin(), processor.timers.end(), _is_later)
-    processor.timers_kept.store(processor.timers.size())
 
 
 cdef void _pop(Processor* processor) noexcept nogil:
     pop_heap(processor.timers.begin(), processor.timers.end(), _is_later)
     processor.timers.pop_back()
-    processor.timers_kept.store(processor.timers.size())
 
 
 cdef void _drop_overtaken(Processor* processor) noexcept nogil:

@@ -6,7 +6,7 @@ coordinator       the owner of all share groups: time, disk, and what handlers a
 
 partition         what became of the records of one partition; no clock, no I/O
 runs              offsets of one state side by side, which is how that is kept
-turn              one member's turn to acquire
+acquisition       one member's turn to acquire
 states            what a record can be, and what its reader may say of it
 session           which partitions a member fetches
 state_log         the bytes of it in `__share_group_state`, and their way back
@@ -14,9 +14,9 @@ state_store       when they are written, and deleted
 state_coordinator in a cluster: the states that stand here
 led_states        in a cluster: those of the share partitions that are led here
 partition_states  where groups are: made, set anew, deleted
-entry             a share partition in service: who reads its log, who waits
-entries           all of them: their locks, and changes on their way to the disk
-entry_waits       those whose fetches wait for their logs
+served_partition  a share partition in service: who reads its log, who waits
+served_partitions all of them: their locks, and changes on their way to the disk
+fetch_waits       those whose fetches wait for their logs
 fetching          one fetch: looking, waiting, acquiring
 reading           what it reads of a log
 partitions        the owner of all share partitions: fetches, acknowledgements, sessions

@@ -17,12 +17,13 @@ from appliance.process import event_log
 from appliance.process.detached_tasks import LoggedTasks
 from appliance.protocol import ErrorCode
 from appliance.share.acquisition import Asked, Extent
+from appliance.share.fetch_waits import EntryWaits
 from appliance.share.partition import Acknowledgement, SharePartition
 from appliance.share.served_partition import Entry, limits_of
 from appliance.share.served_partitions import Entries
 from appliance.share.state_log import SharePartitionKey, Stored
 from appliance.share.states import AcknowledgeType, RecordState, ShareRefused
-from tests.support.logs import one_log
+from tests.support.logs import batch, one_log, opened, until
 
 KEY = SharePartitionKey("g", UUID(int=7), 0)
 CONFIG = ShareGroupsConfig(record_lock_duration_ms=1000)
@@ -103,6 +104,23 @@ def test_locks_time_out_after_an_acknowledgement_that_failed_late(log: Log) -> N
         await tasks.settled()
 
     asyncio.run(run())
+
+
+def test_who_waits_asks_for_a_commit_only_where_one_helps(tmp_path: Path) -> None:
+    with opened(tmp_path) as log_dir:
+        log, other = (log_dir.create("t", each) for each in range(2))
+        log.lead(5, 1, [2], [2], 2)
+        waits = EntryWaits(lambda group_id: CONFIG)
+        entry = Entry(KEY, Stored(SharePartition(0)), log, asyncio.Lock())
+        log.append(batch("a"))
+        waits.watch(entry, CONFIG)
+        until(lambda: log.durable_offset == 1)
+        before = log_dir.counters()["logs_committed"]
+        assert log.high_watermark == 0, "the follower has yet to fetch it"
+        waits.watch(entry, CONFIG)
+        other.append_durable(batch("b"))  # by the commit of whatever was asked for before
+        assert log_dir.counters()["logs_committed"] - before == 1
+        waits.unwatch(entry)
 
 
 def test_nothing_is_kept_of_a_group_of_which_nothing_is_in_service(log: Log) -> None:

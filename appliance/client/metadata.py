@@ -79,8 +79,10 @@ class Metadata:
         self._is_closed = False
 
     def close(self) -> None:
+        self._is_closed = True
+        for each in [*self._connections.values()]:
+            each.cut()
         with self._asking:
-            self._is_closed = True
             for each in self._connections.values():
                 each.close()
 
@@ -166,17 +168,19 @@ class Metadata:
     def ask(self, address: Address, api: Any, request: Any) -> Any:
         """A short request, over a connection that stays open."""
         with self._asking:
-            if self._is_closed:
-                raise BrokerUnavailable(f"broker {address}: this client was closed")
             connection = self._connections.get(address)
             if connection is None or not connection.is_open:
-                connection = self._connections[address] = Connection(address, self.config)
-                return connection.ask(api, request)
+                return self._connect(address).ask(api, request)
             try:
                 return connection.ask(api, request)
             except BrokerUnavailable:  # the broker may have closed the idle connection
-                connection = self._connections[address] = Connection(address, self.config)
-                return connection.ask(api, request)
+                return self._connect(address).ask(api, request)
+
+    def _connect(self, address: Address) -> Connection:
+        if self._is_closed:
+            raise BrokerUnavailable(f"broker {address}: this client was closed")
+        made = self._connections[address] = Connection(address, self.config)
+        return made
 
     def topic_id(self, address: Address, topic: str) -> UUID | None:
         """The id of the broker's present topic of this name; None if topics have none."""

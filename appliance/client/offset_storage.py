@@ -95,10 +95,16 @@ class BrokerOffsets:
         self._topic_ids: dict[TopicPartition, UUID | None] = {}
         self._coordinators: dict[int, Connection] = {}  # by broker, as in BrokerPartition
         self._lock = threading.Lock()
+        self._is_closed = False
 
     def close(self) -> None:
-        for each in self._coordinators.values():
-            each.close()
+        """Threads that still ask fail, and connect no more: nobody would close that."""
+        self._is_closed = True
+        for each in [*self._coordinators.values()]:
+            each.cut()
+        with self._lock:
+            for each in self._coordinators.values():
+                each.close()
 
     def read(self, of: TopicPartition) -> Position:
         row = OffsetFetchRequest.OffsetFetchRequestTopic(of.topic, [of.partition.partition])
@@ -180,6 +186,8 @@ class BrokerOffsets:
             connection.close()
 
     def _coordinator(self, home: int) -> Connection:
+        if self._is_closed:
+            raise BrokerUnavailable(f"broker {home}: this client was closed")
         if home in self._coordinators:
             return self._coordinators[home]
         with self.cluster.connect(self.cluster.any_of(home)) as some:

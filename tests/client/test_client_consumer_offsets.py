@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from appliance.client.errors import CommitFailed, OffsetOutOfRange, TopicMadeAnew
+from appliance.client.broker_partition import BrokerPartition
+from appliance.client.errors import (
+    BrokerUnavailable,
+    CommitFailed,
+    OffsetOutOfRange,
+    TopicMadeAnew,
+)
+from appliance.client.offset_storage import BrokerOffsets
+from appliance.client.range_assignor import TopicPartition as ClientPartition
 from appliance.testing import running_broker
 from tests.support.consumer_site import Site, take, until_quiet
 from tests.support.zookeeper import DEADLINE_S, eventually, serving_zookeeper_in
@@ -42,6 +50,19 @@ def test_offsets_in_the_broker_are_seen_by_other_clients(site: Site) -> None:
     again, stream = site.reader(offsets_storage="kafka")
     assert until_quiet(stream) == [8, 9]
     again.shutdown()
+
+
+def test_who_still_asks_for_offsets_when_they_are_closed_connects_no_more(site: Site) -> None:
+    """A thread that fetches may be about to begin a partition, and nobody would close that."""
+    connector = site.consumer(offsets_storage="kafka")
+    storage = connector.storage
+    assert isinstance(storage, BrokerOffsets)
+    of = ClientPartition("t", BrokerPartition(1, 0))
+    assert storage.read(of).offset is None
+    connector.shutdown()
+    with pytest.raises(BrokerUnavailable, match="this client was closed"):
+        storage.read(of)
+    assert not any(each.is_open for each in storage._coordinators.values())
 
 
 def test_what_is_done_is_committed_in_the_background(site: Site) -> None:

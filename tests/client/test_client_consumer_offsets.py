@@ -20,6 +20,8 @@ from appliance.testing import running_broker
 from tests.support.consumer_site import Site, take, until_quiet
 from tests.support.zookeeper import DEADLINE_S, eventually, serving_zookeeper_in
 
+LONG_SESSION_MS = 20_000
+
 
 @pytest.mark.parametrize("storage", ["zookeeper", "kafka"])
 def test_a_group_goes_on_where_it_was(storage: str, site: Site) -> None:
@@ -172,7 +174,8 @@ def test_without_zookeeper_a_commit_says_so(tmp_path: Path) -> None:
             site = Site(server, "", broker)
             site.create("t", 1)
             site.produce("t", 0, 0, 1, 2)
-            connector, stream = site.reader()
+            # Longer than ZooKeeper takes to be there again: a new session begins without a commit.
+            connector, stream = site.reader(zk_session_timeout_ms=LONG_SESSION_MS)
             take(stream, 2)
             server.kill()
             eventually(lambda: not connector.zookeeper.connected)

@@ -15,6 +15,7 @@ import pytest
 from appliance.config import LogConfig, NetworkConfig
 from appliance.data_dir.log_dir import LogDir
 from appliance.network._data_plane import DataPlane
+from tests.support import own_threads
 from tests.support.logs import until
 from tests.support.wire_client import TOPIC_ID, WireClient
 
@@ -78,10 +79,9 @@ def assert_waits(client: WireClient) -> None:
 def processor_s(name: str) -> float:
     """Of the threads with this name."""
     total = 0.0
-    for task in Path("/proc/self/task").iterdir():
-        if (task / "comm").read_text().strip() == name:
-            fields = (task / "stat").read_text().rpartition(")")[2].split()
-            total += (int(fields[11]) + int(fields[12])) * TICK_S
+    for task in own_threads.named(name):
+        fields = (task / "stat").read_text().rpartition(")")[2].split()
+        total += (int(fields[11]) + int(fields[12])) * TICK_S
     return total
 
 

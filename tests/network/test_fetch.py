@@ -13,6 +13,7 @@ import pytest
 
 from appliance.protocol.messages.fetch import FetchResponse
 from appliance.record._batch import headers
+from tests.support import own_threads
 from tests.support.data_plane import PARTITIONS, Plane, batch, client, make, plane, values
 from tests.support.wire_client import WireClient, fetch_frame
 
@@ -110,8 +111,7 @@ def test_who_waits_for_what_is_visible_when_appended_needs_no_disk(make: Any) ->
 
 def network_threads() -> set[Path]:
     """Of all brokers of this process."""
-    threads = Path("/proc/self/task").iterdir()
-    return {each for each in threads if (each / "comm").read_text().strip() == "processor"}
+    return {*own_threads.named("processor")}
 
 
 def wake_ups(threads: set[Path]) -> int:

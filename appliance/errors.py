@@ -5,6 +5,9 @@ The compiled core returns the codes of `_codes.pxd`; `from_code` is the one map 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from appliance import __version__
 
 
@@ -13,6 +16,12 @@ class ApplianceError(Exception):
 
     kafka_code = -1
     retriable = False
+
+
+def raise_first(failures: Mapping[Any, ApplianceError]) -> None:
+    """Of what was done to many, by their names."""
+    for error in failures.values():
+        raise error
 
 
 class Refused(ApplianceError):

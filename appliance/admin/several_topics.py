@@ -139,7 +139,7 @@ async def delete_topics(call: Call) -> TopicResults:
         del topic  # its logs are not to stay in memory
         if is_dry:
             return result_of(name, "would be deleted", text)
-        await call.broker.delete_topic(name)
+        await call.broker.topics.delete(name)
         return result_of(name, "deleted", text)
 
     return await each_of(call, "DELETE", one)

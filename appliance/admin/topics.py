@@ -225,7 +225,7 @@ async def change_topic(call: Call) -> TopicAnswer:
 
 
 async def delete_topic(call: Call) -> None:
-    await call.broker.delete_topic(call.path["topic"])
+    await call.broker.topics.delete(call.path["topic"])
 
 
 async def empty_topic(call: Call) -> Emptied:

@@ -22,12 +22,9 @@ def restore_catalog(
     owner_only.write(path, data)
     with closing(Catalog.open(path)) as catalog:
         rows = TopicRows(catalog)
-        for row in rows.all():
-            if not is_wanted(row.name):
-                rows.begin_deletion(row.name)
+        rows.begin_deletions([row.name for row in rows.all() if not is_wanted(row.name)])
         # Their directories are not here.
-        for row in rows.deletions():
-            rows.end_deletion(row.name)
+        rows.end_deletions([row.name for row in rows.deletions()])
         LogDirectoryRows(catalog).forget_all()  # all of it is in one directory now
         keys = [(row.name, number) for row in rows.all() for number in range(row.partitions)]
         return [f"{topic}-{number}" for topic, number in keys if (topic, number) not in restored]

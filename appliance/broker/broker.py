@@ -82,7 +82,7 @@ from appliance.share.partitions import SharePartitions
 from appliance.topics.partition_moves import PartitionMoves
 from appliance.topics.reconciliation import Reconciliation
 from appliance.topics.reopening import Reopening
-from appliance.topics.topic import OFFSETS, check_own
+from appliance.topics.topic import OFFSETS
 from appliance.topics.topic_announcements import PlaneTable
 from appliance.topics.topic_rows import TopicRows
 from appliance.topics.topics import Topics
@@ -308,7 +308,7 @@ class Broker:
         self.ledger.note(missing_entries(self.log_dir, self.ledger.entries()))
         notes = self.log_dir.report.notes
         notes += [f"{each}. Nothing is cleaned by default." for each in self._config_faults]
-        start.run(self.holds.forget_topic)
+        start.run(self.holds.forget_topics)
         self.moves.load()
         faults = self.group_configs.faults
         notes += [f"{each}. The group has the settings of all." for each in faults]
@@ -364,11 +364,6 @@ class Broker:
             data_plane.limit_connections(most, rate, listener)
             self.logins.limit_failures(failed, listener)
 
-    async def delete_topic(self, name: str) -> None:
-        """And what was kept of it."""
-        check_own(name)
-        await self.topics.delete(name)
-
     async def forget_topic(self, name: str) -> None:
         """In a cluster, which has deleted it. What stays was told of."""
         topic = self.topics.get(name)
@@ -377,22 +372,23 @@ class Broker:
         await self.topics.remove(name)
         if topic_id is not None:
             with suppress(ApplianceError):
-                await self._forget(name, topic_id)
+                await self._forget({name: topic_id})
 
-    async def _forget_own(self, name: str, topic_id: UUID) -> None:
-        """On one box: once it is known what groups have. Raises what stays."""
+    async def _forget_own(self, topics: Mapping[str, UUID]) -> dict[str, ApplianceError]:
+        """On one box: once it is known what groups have. Why something of some stays."""
         if self.groups.table.topic.is_used:
             await self.groups.loading.known()
-        await self._forget(name, topic_id)
+        return await self._forget(topics)
 
-    async def _forget(self, name: str, topic_id: UUID) -> None:
+    async def _forget(self, topics: Mapping[str, UUID]) -> dict[str, ApplianceError]:
         """Holds, offsets of groups, states of share groups."""
-        await asyncio.to_thread(self.holds.forget_topic, name)
+        await asyncio.to_thread(self.holds.forget_topics, topics)
         try:
-            await self.groups.commits.forget_topic(name, self._unled(OFFSETS))
+            return await self.groups.commits.forget_topics(topics, self._unled(OFFSETS))
         finally:
-            self.share_groups.forget_topic(topic_id)
-            await self.share_partitions.states.forget_topic(topic_id)
+            ids = {*topics.values()}
+            self.share_groups.forget_topics(ids)
+            await self.share_partitions.states.forget_topics(ids)
 
     def _unled(self, name: str) -> dict[int, int]:
         """In a cluster: partitions that nobody leads now, and the leader epoch of each."""

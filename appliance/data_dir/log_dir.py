@@ -34,13 +34,16 @@ from appliance.data_dir.recovery import (
     note,
 )
 from appliance.data_dir.recovery_report import Knowledge, RecoveryReport
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, raise_first
 from appliance.machine.believed_time import Doubt
 from appliance.process.owner_only import make_directory
 from appliance.storage._data_directory import ReadFaultInfo
 
 # how long a reopened log waits for its readers: longer than the transfer of a response
 READERS_S = 10.0
+
+
+Failures = dict[Key, ApplianceError]
 
 
 class LogUnknown(ApplianceError):
@@ -88,6 +91,7 @@ class LogDir:
         self.unopened: dict[Key, str] = {}  # too damaged to open; with the reason
         self.missing: dict[Key, str] = {}  # had records, but the directory is gone; its name
         self.unowned: set[Key] = set()  # without a topic, and not set aside yet: never cleaned
+        self._moved: dict[Key, Path] = {}  # out of here, and the disk may not know
         self.is_let_go = False
         self.compacts_from = 0.0  # of time.monotonic(): a backup reads compacted logs until then
         engine.believe(self.clock.remember().believed_ms)
@@ -153,6 +157,7 @@ class LogDir:
                 if key in self._logs:
                     new.refuse(LogExists(f"{directory_name(*key)} exists already"))
         asked = [new for new in batch if new.error is None]
+        self._settle()
         partition_creation.create(self._where, asked, self.missing.values())
         for new in asked:
             for number, log in new.logs.items():
@@ -288,14 +293,21 @@ class LogDir:
 
     def delete(self, topic: str, partition: int) -> None:
         """Removes a log. Slices that readers hold stay readable until released."""
-        self.delete_all(topic, [partition])
+        raise_first(self.delete_all([(topic, partition)]))
 
-    def delete_all(self, topic: str, partitions: Iterable[int]) -> None:
-        names = {(topic, number): directory_name(topic, number) for number in partitions}
-        graves = {key: self.path / DELETED / name for key, name in names.items()}
-        self._move(graves)
-        for grave in graves.values():
-            durable_directories.remove(grave)
+    def delete_all(self, keys: Iterable[Key]) -> Failures:
+        """Why some of them stay. What they wait for at the disk they wait for together."""
+        graves = {key: self.path / DELETED / directory_name(*key) for key in keys}
+        failures = self._move(graves)
+        for key, grave in graves.items():
+            if key not in failures:
+                durable_directories.remove(grave)
+        return failures
+
+    @property
+    def has_unsettled(self) -> bool:
+        """Whether the next deletion has to do with an earlier one, too."""
+        return bool(self._moved)
 
     def set_aside(self, topic: str, partition: int) -> Path:
         """Takes a log out of service and keeps its files; returns their new directory."""
@@ -303,29 +315,36 @@ class LogDir:
         taken = {each.name for each in (self.path / ORPHANS).glob(f"{name}*")}
         names = (f"{name}.{i}" if i else name for i in itertools.count())
         place = self.path / ORPHANS / next(each for each in names if each not in taken)
-        self._move({(topic, partition): place})
+        raise_first(self._move({(topic, partition): place}))
         return place
 
-    def _move(self, targets: Mapping[Key, Path]) -> None:
-        """Moves logs durably into another directory. If one cannot be moved, the earlier ones stay
-        moved: their names may be used again, so the journal must forget them."""
-        moved: dict[str, Path] = {}
-        try:
-            for (topic, partition), target in targets.items():
+    def _move(self, targets: Mapping[Key, Path]) -> Failures:
+        """Moves logs durably into another directory; why some were not."""
+        failures: Failures = {}
+        for (topic, partition), target in targets.items():
+            try:
                 self._move_one(topic, partition, target)
-                moved[directory_name(topic, partition)] = target
-        finally:
-            if moved:
-                self._settle(moved)
+                self._moved[topic, partition] = target
+            except ApplianceError as error:
+                failures[topic, partition] = error
+        try:
+            self._settle()
+        except ApplianceError as error:
+            failures |= dict.fromkeys(self._moved, error)
+        return failures
 
-    def _settle(self, moved: Mapping[str, Path]) -> None:
-        for parent in {target.parent for target in moved.values()}:
+    def _settle(self) -> None:
+        """The names may be used again, so the journal must forget them first. What fails is tried
+        again with the next deletion, and before anything new is made."""
+        for parent in {target.parent for target in self._moved.values()}:
             try:
                 durable_directories.sync_name(parent)
             except OSError as error:
                 raise storage_error(error, f"{parent} cannot be synced") from error
-        self.engine.sync_directory()
-        self.engine.forget_names(list(moved))
+        if self._moved:
+            self.engine.sync_directory()
+            self.engine.forget_names([directory_name(*key) for key in self._moved])
+        self._moved = {}
 
     def _move_one(self, topic: str, partition: int, target: Path) -> None:
         if not self.holds(topic, partition):

@@ -9,14 +9,14 @@ is not open is `away`: nobody makes it anew.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from appliance._log import Log
 from appliance.catalog.loss_ledger import Damage
 from appliance.config import LogConfig
 from appliance.data_dir import unfinished_moves
-from appliance.data_dir.log_dir import LogDir, LogUnknown
+from appliance.data_dir.log_dir import Failures, LogDir, LogUnknown
 from appliance.data_dir.partition_creation import NewPartitions
 from appliance.data_dir.partition_names import Key, directory_name
 from appliance.data_dir.record_dir import DirectoryBusy, DirectoryOffline, RecordDir
@@ -99,12 +99,17 @@ class LogDirs(RecordDirs):
         low = self.config.low_water_bytes
         return f"{size(directory.opened().free_bytes)} free, wanted more than {size(low)}"
 
-    def unplace(self, topic: str, partitions: Iterable[int] | None = None) -> None:
+    def unplace(self, topic: str, partitions: Collection[int]) -> None:
         """They are no more."""
         self.made.forget(topic, partitions)
-        gone = [key for key in self._places if key[0] == topic]
-        for key in gone if partitions is None else [(topic, each) for each in partitions]:
-            self._places.pop(key, None)
+        for each in partitions:
+            self._places.pop((topic, each), None)
+
+    def unplace_topics(self, topics: Collection[str]) -> None:
+        """They are no more, wherever their partitions are."""
+        self.made.forget_topics(topics)
+        for key in [each for each in self._places if each[0] in topics]:
+            del self._places[key]
 
     def give_up(self, directory: RecordDir) -> list[Key]:
         """By a person's word: what was in it is lost, and is begun anew elsewhere, or there once an
@@ -318,19 +323,14 @@ class LogDirs(RecordDirs):
             raise LogUnknown(f"there is no log {topic}-{partition} in {self._paths()}")
         return holder.reopen(topic, partition, config)
 
-    def delete(self, topic: str, partition: int) -> None:
-        self.delete_all(topic, [partition])
-
-    def delete_all(self, topic: str, partitions: Iterable[int]) -> None:
-        """Those that are in an open directory."""
-        wanted = list(partitions)
-        found = False
+    def delete_all(self, keys: Collection[Key]) -> Failures:
+        """Those that are in an open directory; why some of them stay."""
+        failures: Failures = {}
         for _, logs in self._opened():
-            if own := [each for each in wanted if logs.holds(topic, each)]:
-                logs.delete_all(topic, own)
-                found = True
-        if wanted and not found:
-            raise LogUnknown(f"there is no log {topic}-{wanted[0]} in {self._paths()}")
+            own = [each for each in keys if logs.holds(*each)]
+            if own or logs.has_unsettled:
+                failures |= logs.delete_all(own)
+        return failures
 
     def set_stray_aside(self, directory: RecordDir, key: Key) -> Path:
         return directory.opened().set_aside(*key)

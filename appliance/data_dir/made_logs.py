@@ -26,11 +26,15 @@ class MadeLogs:
         with self._guard:
             self._numbers.setdefault(topic, set()).update(partitions)
 
-    def forget(self, topic: str, partitions: Iterable[int] | None = None) -> None:
+    def forget(self, topic: str, partitions: Iterable[int]) -> None:
         with self._guard:
-            left = self._numbers.pop(topic, set()).difference(partitions or ())
-            if left and partitions is not None:
+            if left := self._numbers.pop(topic, set()).difference(partitions):
                 self._numbers[topic] = left
+
+    def forget_topics(self, topics: Iterable[str]) -> None:
+        with self._guard:
+            for each in topics:
+                self._numbers.pop(each, None)
 
     def clear(self) -> None:
         with self._guard:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -94,14 +94,15 @@ class Holds:
             self._rows.delete(name)
             self._holds = {key: each for key, each in self._holds.items() if key != name}
 
-    def forget_topic(self, topic: str) -> None:
-        """Removes holds of a deleted topic: a new one of that name has other offsets."""
+    def forget_topics(self, topics: Collection[str]) -> None:
+        """Removes holds of deleted topics: new ones of these names have other offsets."""
         with self._lock:
             for each in self.all():
-                if each.topic == topic:
+                if each.topic in topics:
                     self._rows.delete(each.name)
                     self._holds = {key: one for key, one in self._holds.items() if one != each}
-                    log.warning("export hold is gone with its topic", hold=each.name, topic=topic)
+                    log.warning("export hold is gone with its topic", hold=each.name,
+                                topic=each.topic)  # fmt: skip
 
     # Retention
 

@@ -27,6 +27,7 @@ from appliance.topics.internal_topic import Transaction
 logger = event_log.named("groups")
 
 Values = Mapping[Partition, OffsetCommitValue]
+Places = Mapping[tuple[str, str], list[Partition]]  # by topic and group
 NO_EPOCHS: Mapping[int, int] = {}
 MemberKey = tuple[str, str | None, int]  # id, instance id and generation; -1 is nobody's
 
@@ -139,23 +140,21 @@ class OffsetCommits:
         records = [offset_record(group_id, each, None) for each in partitions]
         return self._topic.stored(group_id, records, stored)
 
-    async def forget_topic(self, topic: str, unled: Mapping[int, int] = NO_EPOCHS) -> None:
-        """Its offsets mean nothing in a new topic of the same name. Raises if some stay. `unled`:
-        partitions that nobody leads now, and the leader epoch of each."""
+    async def forget_topics(
+        self, topics: Collection[str], unled: Mapping[int, int] = NO_EPOCHS
+    ) -> dict[str, ApplianceError]:
+        """Their offsets mean nothing in new topics of the same names. Why some stay, by topic.
+        `unled`: partitions that nobody leads now, and the leader epoch of each."""
         self._deleted_unled = {
-            each: {**self._deleted_unled.get(each, {}), topic: epoch}
+            each: self._deleted_unled.get(each, {}) | dict.fromkeys(topics, epoch)
             for each, epoch in unled.items()
         }
         for each in self._availability.unread:
-            self._deleted_topics[each].add(topic)  # once they are known
+            self._deleted_topics[each].update(topics)  # once they are known
         if not self._availability.is_loaded or not self._topic.is_used:
-            return
+            return {}
         await self._topic.all_settled()  # commits that are on their way
-        deletions = self._delete_of_topic(topic, self._offsets.places_of_topic(topic))
-        outcomes = await asyncio.gather(*deletions, return_exceptions=True)
-        for error in outcomes:
-            if error is not None:
-                raise error
+        return await self._delete_of_topics(self._offsets.places_of_topics(topics))
 
     def was_elected(self, partition: int, epoch: int) -> None:
         """What was deleted while nobody led it goes once it is read, if nobody led it in between:
@@ -166,23 +165,32 @@ class OffsetCommits:
 
     def forget_deleted_topics(self, groups: Collection[str], partitions: Iterable[int]) -> None:
         """Of groups that were read just now; the others may know a new topic of that name."""
-        for topic in self.deleted_before(partitions):
-            places = self._offsets.places_of_topic(topic)
-            self._delete_of_topic(topic, {each: places[each] for each in places if each in groups})
+        if topics := self.deleted_before(partitions):
+            places = self._offsets.places_of_topics(topics)
+            self._begin_deletions({each: places[each] for each in places if each[1] in groups})
 
     def deleted_before(self, partitions: Iterable[int]) -> set[str]:
         """Topics that went before these were read. That is forgotten."""
         return set[str]().union(*(self._deleted_topics.pop(each, ()) for each in partitions))
 
-    def _delete_of_topic(
-        self, topic: str, places: Mapping[str, list[Partition]]
-    ) -> list[asyncio.Future[None]]:
-        deletions = [
-            self.delete(group_id, partitions) for group_id, partitions in places.items()
-        ]
-        for each in deletions:
-            each.add_done_callback(partial(_warn_if_kept, topic))
-        return deletions
+    async def _delete_of_topics(self, places: Places) -> dict[str, ApplianceError]:
+        deletions = self._begin_deletions(places)
+        outcomes = await asyncio.gather(*deletions, return_exceptions=True)
+        failures: dict[str, ApplianceError] = {}
+        for (topic, _), error in zip(places, outcomes, strict=True):
+            if isinstance(error, ApplianceError):
+                failures.setdefault(topic, error)
+            elif error is not None:
+                raise error
+        return failures
+
+    def _begin_deletions(self, places: Places) -> list[asyncio.Future[None]]:
+        begun = []
+        for (topic, group_id), partitions in places.items():
+            deletion = self.delete(group_id, partitions)
+            deletion.add_done_callback(partial(_warn_if_kept, topic))
+            begun.append(deletion)
+        return begun
 
 
 def _warn_if_kept(topic: str, deletion: asyncio.Future[None]) -> None:

@@ -170,15 +170,16 @@ class Offsets:
         """Whose partitions of the topic need the transaction's marker."""
         return {group for group, _ in self._held.get(producer_id, ())}
 
-    def places_of_topic(self, topic: str) -> dict[str, list[Partition]]:
-        """By group, where it has an offset in the topic, or a transaction holds one for it."""
-        found: defaultdict[str, list[Partition]] = defaultdict(list)
+    def places_of_topics(self, topics: Collection[str]) -> dict[tuple[str, str], list[Partition]]:
+        """By topic and group, where it has an offset, or a transaction holds one for it."""
+        found: defaultdict[tuple[str, str], list[Partition]] = defaultdict(list)
         for group, own in self._committed.items():
-            if places := [each for each in own if each.topic == topic]:
-                found[group] = places
+            for each in own:
+                if each.topic in topics:
+                    found[each.topic, group].append(each)
         for group, partition in self._unstable:
-            if partition.topic == topic and partition not in self.of_group(group):
-                found[group].append(partition)
+            if partition.topic in topics and partition not in self.of_group(group):
+                found[partition.topic, group].append(partition)
         return found
 
 

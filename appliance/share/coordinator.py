@@ -340,10 +340,10 @@ class ShareCoordinator:
         if is_as_before and not has_begun and not state.deleting:
             await outcome(self.delete(group.id))
 
-    def forget_topic(self, topic_id: UUID) -> None:
-        """A topic is deleted, and with it what the share partitions have of it."""
+    def forget_topics(self, topic_ids: Collection[UUID]) -> None:
+        """They are deleted, and with them what the share partitions have of them."""
         for group in self._all():
-            group.forget_topic(topic_id)
+            group.forget_topics(topic_ids)
 
     def _all(self) -> Iterable[ShareGroup]:
         return [each for each in self._groups.groups.values() if isinstance(each, ShareGroup)]

@@ -14,7 +14,7 @@ delete the states of a group without members; who joins meanwhile waits in the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -227,9 +227,9 @@ class ShareGroup(PartitionsGroup):
         self.check_empty()
         self.is_dead = True
 
-    def forget_topic(self, topic_id: UUID) -> None:
-        """It is no more; what has its state goes with it."""
-        self._share(self.shared.lost({topic_id}))
+    def forget_topics(self, topic_ids: Collection[UUID]) -> None:
+        """They are no more; what has their state goes with them."""
+        self._share(self.shared.lost({*topic_ids}))
         self._save(lambda error: None)  # what failed is written with the next
 
     # A start

@@ -6,7 +6,7 @@ acknowledges, while that goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 from uuid import UUID
@@ -51,7 +51,7 @@ class States(Protocol):
 
     async def delete(self, group: str, topic_id: UUID, partition: int) -> None: ...
 
-    async def forget_topic(self, topic_id: UUID) -> None: ...
+    async def forget_topics(self, topic_ids: Collection[UUID]) -> None: ...
 
     async def forget(self, is_lost: Callable[[SharePartitionKey], bool]) -> None: ...
 
@@ -101,8 +101,8 @@ class StatesInCluster:
     async def delete(self, group: str, topic_id: UUID, partition: int) -> None:
         await self._persister.delete(SharePartitionKey(group, topic_id, partition))
 
-    async def forget_topic(self, topic_id: UUID) -> None:
-        await self._own.forget_topic(topic_id)
+    async def forget_topics(self, topic_ids: Collection[UUID]) -> None:
+        await self._own.forget_topics(topic_ids)
 
     async def forget(self, is_lost: Callable[[SharePartitionKey], bool]) -> None:
         raise AssertionError("at a start nothing is read in a cluster")
@@ -181,11 +181,11 @@ class PartitionStates:
             async with self._entries.out_of_service(key):
                 await self._store.forget(key)
 
-    async def forget_topic(self, topic_id: UUID) -> None:
-        """It is deleted. What cannot be written now is forgotten with the next start."""
+    async def forget_topics(self, topic_ids: Collection[UUID]) -> None:
+        """They are deleted. What cannot be written now is forgotten with the next start."""
         await self._loading.loaded()
         if self._loading.is_loaded:
-            await self.forget(lambda each: each.topic_id == topic_id)
+            await self.forget(lambda each: each.topic_id in topic_ids)
 
     async def forget(self, is_lost: Callable[[SharePartitionKey], bool]) -> None:
         for each in [key for key, _ in self._store.all() if is_lost(key)]:

@@ -13,7 +13,7 @@ whatever is said of it later; and that a log was cut is said apart.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import NamedTuple
@@ -171,9 +171,9 @@ class StateCoordinator:
             if key in self._stored:
                 await self._write(term, key, tombstone(key), None, lambda _: None)
 
-    async def forget_topic(self, topic_id: UUID) -> None:
-        """It is deleted. What cannot be written now stays until it can be."""
-        for key in [each for each in self._stored if each.topic_id == topic_id]:
+    async def forget_topics(self, topic_ids: Collection[UUID]) -> None:
+        """They are deleted. What cannot be written now stays until it can be."""
+        for key in [each for each in self._stored if each.topic_id in topic_ids]:
             try:
                 await self.delete(key)
             except ApplianceError as error:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from appliance._log import Log
 from appliance.catalog import kafka_uuid, producer_id_rows
@@ -80,12 +80,11 @@ class Reconciliation:
         found = self._configs.get(topic)
         return found[0].log if found else self.topics.base
 
-    def run(self, forget: Callable[[str], None]) -> None:
+    def run(self, forget: Callable[[Collection[str]], None]) -> None:
         """`forget` drops what is kept of a deleted topic beside what groups have."""
         if not self.rows.is_settled:
             self._settle()
-        for each in self.rows.deletions():
-            self._finish(each, forget)
+        self._finish_deletions(forget)
         rows = self.rows.all()
         self.set_strays_aside()
         self.set_orphans_aside()
@@ -148,18 +147,23 @@ class Reconciliation:
 
     # Directories of no topic
 
-    def _finish(self, deletion: TopicRow, forget: Callable[[str], None]) -> None:
-        name = deletion.name
+    def _finish_deletions(self, forget: Callable[[Collection[str]], None]) -> None:
+        names = [each.name for each in self.rows.deletions()]
+        failures: dict[str, ApplianceError] = {}
+        done = names
         try:
-            delete_files(self.log_dir, name)
-            forget(name)
+            failures = delete_files(self.log_dir, names)
+            done = [each for each in names if each not in failures]
+            forget(names)
             if self._has_own_groups:
-                self.topics.undeleted[name] = KEPT_STILL  # ended once they are known
+                self.topics.undeleted.update(dict.fromkeys(done, KEPT_STILL))  # until known
             else:
-                self.rows.end_deletion(name)
+                self.rows.end_deletions(done)
         except ApplianceError as error:
-            self.topics.undeleted[name] = str(error)
-            self._note(f"{name} was deleted, and its files stay for now: {error}")
+            failures |= dict.fromkeys(done, error)
+        for name, why in failures.items():
+            self.topics.undeleted[name] = str(why)
+            self._note(f"{name} was deleted, and its files stay for now: {why}")
 
     def set_strays_aside(self) -> None:
         self.log_dir.settle_moves()

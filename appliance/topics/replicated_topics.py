@@ -152,9 +152,9 @@ class ReplicatedTopics:
         def set_aside() -> list[str]:
             held = [number for name, number in log_dir.held() if name == topic.name]
             places = [str(log_dir.set_aside(topic.name, number)) for number in held]
-            rows.begin_deletion(topic.name)
-            log_dir.unplace(topic.name)
-            rows.end_deletion(topic.name)
+            rows.begin_deletions([topic.name])
+            log_dir.unplace_topics([topic.name])
+            rows.end_deletions([topic.name])
             return places
 
         self._half_aside[topic.name] = topic

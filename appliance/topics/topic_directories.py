@@ -10,14 +10,14 @@ The row decides. A crash before it changed nothing: directories without a record
 are removed by the next start. After it the next start does the rest (what is left of a shrink it
 sets aside). A failure that is no crash is undone: nothing is left of a topic that was refused.
 
-Many are created or extended at once: each directory of `log.dirs` is synced once for all, and the
-catalog has one transaction. Each has its own outcome. All of it blocks.
+Many are created, extended or deleted at once: each directory of `log.dirs` is synced once for all,
+and the catalog has one transaction for each step. Each has its own outcome. All of it blocks.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -28,7 +28,7 @@ from appliance.data_dir import partition_metadata
 from appliance.data_dir.log_dirs import LogDirs
 from appliance.data_dir.partition_creation import NewPartitions
 from appliance.data_dir.partition_names import Key
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, raise_first
 from appliance.topics.topic import INTERNAL, SHARE_STATE, TRANSACTIONS
 from appliance.topics.topic_rows import TopicRow, TopicRows
 
@@ -137,21 +137,24 @@ def remove_replicas(
     rows.set_replicas(row.name, row.partitions, (row.here or frozenset()) - gone)
     held = {number for number in gone if log_dir.holds(row.name, number)}
     places = [log_dir.set_aside(row.name, number) for number in sorted(held & aside)]
-    _remove(log_dir, row.name, sorted(held - aside))
+    raise_first(log_dir.delete_all([(row.name, number) for number in sorted(held - aside)]))
     log_dir.unplace(row.name, gone)
     return places
 
 
-def delete_files(log_dir: LogDirs, name: str) -> None:
-    """Of a deleted topic. What is in a directory that is away is set aside when that is back."""
-    _remove(log_dir, name, [number for topic, number in log_dir.held() if topic == name])
-    log_dir.unplace(name)
+def delete_files(log_dir: LogDirs, names: Collection[str]) -> dict[str, ApplianceError]:
+    """Of deleted topics; why those of some stay. What is in a directory that is away is set aside
+    when that is back."""
+    failures: dict[str, ApplianceError] = {}
+    wanted = {*names}
+    held = [key for key in log_dir.held() if key[0] in wanted]
+    for (name, _), error in log_dir.delete_all(held).items():
+        if name in wanted:
+            failures.setdefault(name, error)
+    log_dir.unplace_topics(wanted - failures.keys())
+    return failures
 
 
 def _identify(logs: Iterable[Log], topic_id: uuid.UUID) -> None:
     for log in logs:
         partition_metadata.write(Path(log.directory), topic_id)
-
-
-def _remove(log_dir: LogDirs, name: str, partitions: Iterable[int]) -> None:
-    log_dir.delete_all(name, [number for number in partitions if log_dir.holds(name, number)])

@@ -130,15 +130,18 @@ class TopicRows:
         """All of them: those not given are back at their defaults."""
         self._configs.set({topic: configs})
 
-    def begin_deletion(self, topic: str) -> None:
-        """From here on the topic is no more; its directories are to go."""
+    def begin_deletions(self, topics: Iterable[str]) -> None:
+        """From here on they are no more; their directories are to go. All or none."""
         row = "SELECT name, id, partitions FROM topics WHERE name = ?"
         with self._catalog.change() as run:
-            run(f"INSERT OR REPLACE INTO deletions {row}", (topic,))
-            run("DELETE FROM topics WHERE name = ?", (topic,))
+            for each in topics:
+                run(f"INSERT OR REPLACE INTO deletions {row}", (each,))
+                run("DELETE FROM topics WHERE name = ?", (each,))
 
-    def end_deletion(self, topic: str) -> None:
-        self._catalog.run("DELETE FROM deletions WHERE name = ?", (topic,))
+    def end_deletions(self, topics: Iterable[str]) -> None:
+        with self._catalog.change() as run:
+            for each in topics:
+                run("DELETE FROM deletions WHERE name = ?", (each,))
 
     def deletions(self) -> list[TopicRow]:
         """Begun, and not known to have ended."""

@@ -19,9 +19,10 @@ from appliance.config import LogConfig, TopicsConfig, topic_config
 from appliance.config.topic_config import Configs, TopicConfigs
 from appliance.data_dir.log_dirs import LogDirs
 from appliance.data_dir.partition_names import Key
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, Refused, raise_first
 from appliance.process import event_log
 from appliance.process.detached_tasks import Changes
+from appliance.protocol import ErrorCode
 from appliance.topics import topic_directories
 from appliance.topics.topic import (
     DEFAULT,
@@ -39,7 +40,7 @@ from appliance.topics.topic import (
 )
 from appliance.topics.topic_announcements import TopicTable, put
 from appliance.topics.topic_rows import TopicRow, TopicRows
-from appliance.topics.unfinished_deletions import UnfinishedDeletions
+from appliance.topics.unfinished_deletions import Failures, UnfinishedDeletions
 
 events = event_log.named("broker")
 
@@ -381,24 +382,72 @@ class Topics(dict[str, Topic]):
         return topic
 
     async def delete(self, name: str) -> None:
+        raise_first(await self.delete_all({name: None}))
+
+    async def delete_all(self, wanted: Mapping[str, uuid.UUID | None]) -> Failures:
+        """By name the id that it is to have, or None. Why some are still there. What they wait for
+        at the disk they wait for together."""
+        failures: Failures = {}
+        for name in wanted:
+            try:
+                self._check_deletion(name)
+            except ApplianceError as error:
+                failures[name] = error
+        allowed = {name: wanted[name] for name in wanted if name not in failures}
+        if (cluster := self.cluster) is None:
+            return failures | await self._remove_all(allowed)
+        for name, topic_id in allowed.items():
+            try:
+                await self._delete_in(cluster, name, topic_id)
+            except ApplianceError as error:
+                failures[name] = error
+        return failures
+
+    def _check_deletion(self, name: str) -> None:
+        check_own(name)
         if not self.limits.may_delete:
             raise TopicDeletionDisabled(f"{name}: delete.topic.enable is false")
-        if self.cluster is not None and name not in self.undeleted:
-            await self.cluster.delete((await self.sought(name)).name)
-            return
-        await self.remove(name)
+
+    async def _delete_in(
+        self, cluster: Cluster, name: str, topic_id: uuid.UUID | None
+    ) -> None:
+        if name in self.undeleted:
+            await self.remove(name)
+        else:
+            _check_id(await self.sought(name), topic_id)
+            await cluster.delete(name)
 
     async def remove(self, name: str) -> None:
         """From this broker."""
-        await self._change(self._remove(name))
-        await self.undeleted.go_on(name)
+        raise_first(await self._remove_all({name: None}))
 
-    async def _remove(self, name: str) -> None:
-        if name not in self.undeleted:
-            self.named(name)
-        await asyncio.to_thread(self.rows.begin_deletion, name)
-        self.hide(name)
-        await self.undeleted.begin(name)
+    async def _remove_all(self, wanted: Mapping[str, uuid.UUID | None]) -> Failures:
+        if not wanted:
+            return {}
+        failures = await self._change(self._begin_removal(wanted))
+        await self.undeleted.go_on([each for each in wanted if each not in failures])
+        return failures
+
+    async def _begin_removal(self, wanted: Mapping[str, uuid.UUID | None]) -> Failures:
+        failures: Failures = {}
+        begun: list[str] = []
+        for name, topic_id in wanted.items():
+            try:
+                if name not in self.undeleted:
+                    _check_id(self.named(name), topic_id)
+                begun.append(name)
+            except ApplianceError as error:
+                failures[name] = error
+        if not begun:
+            return failures
+        try:
+            await asyncio.to_thread(self.rows.begin_deletions, begun)
+        except ApplianceError as error:
+            return failures | dict.fromkeys(begun, error)
+        for name in begun:
+            self.hide(name)
+        await self.undeleted.begin(begun)
+        return failures
 
     # Configs
 
@@ -478,6 +527,12 @@ async def _outcome(topic: Awaitable[Topic]) -> Topic | ApplianceError:
         return await topic
     except ApplianceError as error:
         return error
+
+
+def _check_id(topic: Topic, topic_id: uuid.UUID | None) -> None:
+    if topic_id not in (None, topic.id):
+        why = f"{topic.name} was made anew: it has id {topic.id}, and {topic_id} was asked for"
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, why)
 
 
 def _raised(found: Topic | ApplianceError) -> Topic:

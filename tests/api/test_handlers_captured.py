@@ -180,7 +180,7 @@ def test_a_described_topic_has_the_configs_of_kafka(control: Control) -> None:
 
 def test_a_difference_is_found(control: Control) -> None:
     control.create(TOPIC, 5).logs[0].append_durable(batch("a"))
-    control.run(control.broker.delete_topic(TOPIC))
+    control.run(control.broker.topics.delete(TOPIC))
     control.create(TOPIC, 4)
     ours, kafkas = ask(control, 2)
     assert facts(asdict(ours)) != facts(asdict(kafkas))

@@ -124,7 +124,7 @@ def test_describing(control: Control, version: int) -> None:
     rows = sorted((e.topic_name, e.partitions) for e in member.assignment.topic_partitions)
     assert rows == [("t", [0, 1, 2, 3]), ("t2", [0])]
     assert member.assignment == member.target_assignment
-    control.run(control.broker.delete_topic("t2"))
+    control.run(control.broker.topics.delete("t2"))
     (member,) = described(control, version=version).members
     assert [each.topic_name for each in member.assignment.topic_partitions] == ["t"]
 

@@ -89,7 +89,7 @@ def test_a_topic_that_is_deleted_is_forgotten(control: Control, member: ShareCli
     topic_id = member.topic_id()
     sent = member.send(0, wait_ms=20_000)
     assert not control.is_answered(sent)
-    control.run(control.broker.delete_topic("t"))
+    control.run(control.broker.topics.delete("t"))
     (row,) = control.answer(sent).responses
     assert row.partitions[0].error_code in (UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION)
     assert control.broker.share_partitions.states.start_offset("g", topic_id, 0) is None

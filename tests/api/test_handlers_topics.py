@@ -356,6 +356,17 @@ def test_a_topic_that_is_to_be_deleted_twice_is_not_deleted(control: Control) ->
     assert "a" in control.broker.topics
 
 
+def test_a_topic_that_is_to_be_deleted_by_name_and_by_id_is_not_deleted(control: Control) -> None:
+    topic = control.create("a")
+    control.create("b")
+    State = DeleteTopicsRequest.DeleteTopicState
+    rows = [State(name="a"), State(name="b"), State(topic_id=topic.id)]
+    answer = control.ask(DeleteTopicsRequest(topics=rows), 6)
+    assert [(each.name, each.error_code) for each in answer.responses] == [
+        ("a", 42), ("b", 0), ("a", 42)]  # fmt: skip
+    assert [*control.broker.topics] == ["a"]
+
+
 def test_deletion_can_be_forbidden(tmp_path: Path) -> None:
     control = Control(tmp_path, may_delete=False)
     control.create("a")

@@ -163,6 +163,6 @@ def test_a_topic_that_is_deleted_meanwhile_holds_up_nothing(control: Control) ->
     one = begun(control, "a")
     control.create("gone")
     assert one.write("x", topic="gone") == 0
-    control.run(control.broker.delete_topic("gone"))
+    control.run(control.broker.topics.delete("gone"))
     assert one.end() == 0
     assert committed_values(control) == ["a"]

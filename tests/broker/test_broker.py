@@ -162,7 +162,7 @@ def test_the_brokers_own_topics_are_made_beside_as_many_as_there_may_be(tmp_path
 def test_an_unknown_topic_is_unknown_to_every_change(tmp_path: Path) -> None:
     async def use(broker: Broker) -> None:
         for change in (
-            broker.delete_topic("t"),
+            broker.topics.delete("t"),
             broker.topics.create_partitions("t", 2),
             broker.configs.set_topic("t", {}),
             broker.configs.alter_topic("t", []),
@@ -194,7 +194,7 @@ def test_a_deleted_topic_is_gone_and_its_name_is_free(tmp_path: Path) -> None:
     async def use(broker: Broker) -> None:
         topic = await broker.topics.create("t", 2, {"retention.ms": "5"})
         topic.logs[0].append_durable(batch("old"))
-        await broker.delete_topic("t")
+        await broker.topics.delete("t")
         assert (broker.topics, broker.topics.of_id(topic.id)) == ({}, None)
         assert recorder(broker).told == ["put t 2", "remove t"]
         assert directories(tmp_path) == []
@@ -210,7 +210,7 @@ def test_deleting_can_be_switched_off(tmp_path: Path) -> None:
     async def use(broker: Broker) -> None:
         await broker.topics.create("t")
         with pytest.raises(TopicDeletionDisabled, match=r"delete\.topic\.enable is false"):
-            await broker.delete_topic("t")
+            await broker.topics.delete("t")
 
     with_broker(tmp_path, use, may_delete=False)
 
@@ -333,7 +333,7 @@ def test_a_deletion_that_fails_midway_is_one_and_the_next_start_ends_it(
         await broker.topics.create("t", 3)
         with monkeypatch.context() as patch:
             broken_at(patch, LogDir, "_move_one", 1)
-            await broker.delete_topic("t")
+            await broker.topics.delete("t")
         assert recorder(broker).told == ["put t 3", "remove t"]
         assert directories(tmp_path) == ["t-1", "t-2"]
         with pytest.raises(TopicUnavailable, match="cannot be finished: no room"):
@@ -351,8 +351,8 @@ def test_a_deletion_that_failed_can_be_asked_for_again(
         await broker.topics.create("t", 3)
         with monkeypatch.context() as patch:
             broken_at(patch, LogDir, "_move_one", 1)
-            await broker.delete_topic("t")
-        await broker.delete_topic("t")
+            await broker.topics.delete("t")
+        await broker.topics.delete("t")
         assert (directories(tmp_path), broker.topics.rows.deletions()) == ([], [])
         await broker.topics.create("t")
 
@@ -364,12 +364,12 @@ def test_what_the_catalog_cannot_keep_does_not_happen(
 ) -> None:
     async def use(broker: Broker) -> None:
         topic = await broker.topics.create("t", 1, {"flush.ms": "7"})
-        for name in ("put", "begin_deletion", "set_configs", "set_partitions"):
+        for name in ("put", "begin_deletions", "set_configs", "set_partitions"):
             step = Broken(getattr(TopicRows, name), 0, StorageFull("no room"))
             monkeypatch.setattr(TopicRows, name, step)
         for change in (
             broker.topics.create("u"),
-            broker.delete_topic("t"),
+            broker.topics.delete("t"),
             broker.configs.set_topic("t", {}),
             broker.topics.create_partitions("t", 2),
         ):
@@ -456,7 +456,7 @@ def test_a_kill_while_partitions_are_added(
 
 def test_a_kill_while_a_topic_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def change(broker: Broker) -> None:
-        await broker.delete_topic("old")
+        await broker.topics.delete("old")
 
     states = [after_kill(each) for each in killed_during(change, tmp_path / "d", monkeypatch)]
     assert (states[0], states[-1]) == ({"old": 2}, {})
@@ -488,9 +488,9 @@ def test_a_kill_while_a_start_repairs(tmp_path: Path, monkeypatch: pytest.Monkey
             topic = await broker.topics.create(name, 2)
             for i, log in enumerate(topic.logs):
                 log.append_durable(batch(f"{name}-{i}"))
-        broker.topics.rows.begin_deletion("gone")
+        broker.topics.rows.begin_deletions(["gone"])
         await broker.topics.create("new", 3)
-        broker.log_dir.delete("new", 1)
+        broker.log_dir.delete_all([("new", 1)])
 
     with_broker(data, prepare)
     with monkeypatch.context() as patch:
@@ -651,7 +651,7 @@ def test_a_partition_that_cannot_be_opened_is_not_served_and_all_others_are(
         await broker.topics.create_partitions("bad", 3)
         assert [log is None for log in bad.logs] == [False, True, False]
         await broker.configs.set_topic("bad", {"flush.ms": "7"})
-        await broker.delete_topic("bad")
+        await broker.topics.delete("bad")
         assert directories(tmp_path) == ["good-0"]
 
     with_broker(tmp_path, make)

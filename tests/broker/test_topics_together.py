@@ -1,8 +1,10 @@
-"""Topics that are made or extended together: each by itself, though the disk is asked once for all;
-a kill in the middle leaves all of them or none."""
+"""Topics that are made, extended or deleted together: each by itself, though the disk is asked once
+for all; a kill in the middle leaves all of them or none."""
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -10,15 +12,27 @@ from typing import Any
 import pytest
 
 from appliance.broker.broker import Broker
-from appliance.data_dir import partition_creation
+from appliance.data_dir import durable_directories, partition_creation
 from appliance.data_dir.locked_dir import LockedDir
-from appliance.errors import ApplianceError, StorageFull
+from appliance.data_dir.log_dir import LogDir
+from appliance.errors import ApplianceError, StorageFull, StorageIoFailed
 from appliance.machine.sync_guarantee import Syncs
-from appliance.topics.topic import LimitExceeded, PartitionsInvalid, TopicExists, TopicInternal
+from appliance.protocol import ErrorCode
+from appliance.topics.topic import (
+    LimitExceeded,
+    PartitionsInvalid,
+    Topic,
+    TopicExists,
+    TopicInternal,
+    TopicUnavailable,
+    TopicUnknown,
+)
 from appliance.topics.topic_rows import TopicRows
 from appliance.topics.topics import MorePartitions, NewTopic
 from tests.support.broker import kill_points, with_broker
 from tests.support.logs import batch, values
+
+DEADLINE_S = 30.0
 
 TOGETHER = 8  # with so many new directories one sync of the file system is cheaper
 
@@ -132,7 +146,7 @@ def test_without_room_for_their_rows_there_is_none_and_nothing_is_left(
             patch.setattr(TopicRows, "put", full)
             patch.setattr(TopicRows, "set_partitions", full)
             # A full disk takes no deletion, either.
-            patch.setattr(TopicRows, "begin_deletion", full)
+            patch.setattr(TopicRows, "begin_deletions", full)
             assert kinds(await broker.topics.create_all(new("a", "b", "c"))) == [StorageFull] * 3
             more = [MorePartitions("old", 2 + TOGETHER)]
             assert kinds(await broker.topics.create_all_partitions(more)) == [StorageFull]
@@ -150,6 +164,138 @@ def test_without_room_for_their_rows_there_is_none_and_nothing_is_left(
 
     with_broker(tmp_path, use)
     with_broker(tmp_path, again)
+
+
+async def delete(broker: Broker, *names: str) -> dict[str, type]:
+    failures = await broker.topics.delete_all(dict.fromkeys(names))
+    return {name: type(error) for name, error in failures.items()}
+
+
+def test_each_that_cannot_be_deleted_has_its_own_error(tmp_path: Path) -> None:
+    async def use(broker: Broker) -> None:
+        await broker.topics.create_all(new("a", "b", "c"))
+        wanted = {"gone": TopicUnknown, "__consumer_offsets": TopicInternal}
+        assert await delete(broker, "a", "gone", "__consumer_offsets", "c") == wanted
+        assert await delete(broker, "a", "c") == {"a": TopicUnknown, "c": TopicUnknown}
+        assert (await look(broker), broker.topics.undeleted) == ({"b": 3}, {})
+        assert folders(tmp_path) == ["b-0", "b-1", "b-2"]
+        assert not [*(tmp_path / "deleted").iterdir()]
+
+    with_broker(tmp_path, use)
+    assert with_broker(tmp_path, look) == {"b": 3}
+
+
+def test_files_that_cannot_be_moved_keep_the_name_of_their_topic_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def use(broker: Broker) -> None:
+        await broker.topics.create_all(new("a", "b", "c"))
+        with monkeypatch.context() as patch:
+            fails(patch, LogDir, "_move_one", lambda name: name == "b")
+            assert await delete(broker, "a", "b", "c") == {}, "no client sees any of them"
+        assert (await look(broker), broker.topics.undeleted) == ({}, {"b": "no room"})
+        assert folders(tmp_path) == ["b-0", "b-1", "b-2"]
+        assert kinds(await broker.topics.create_all(new("a", "b", "c"))) == [TopicUnavailable]
+        assert await broker.reopening.retry() == 1
+        await broker.topics.create("b", 2)
+
+    with_broker(tmp_path, use)
+    assert with_broker(tmp_path, look) == {"a": 3, "b": 2, "c": 3}
+
+
+def test_a_sync_that_fails_is_told_of_all_that_it_was_for_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the journal would know the end of a former topic, and a new one would begin there."""
+
+    def disk_fails(*_: Any) -> None:
+        raise StorageIoFailed("the disk")
+
+    async def use(broker: Broker) -> None:
+        for each in await broker.topics.create_all(new("a", "b")):
+            assert isinstance(each, Topic)
+            each.log(0).append_durable(batch("old"))
+        broker.log_dir.checkpoint()
+        with monkeypatch.context() as patch:
+            patch.setattr(durable_directories, "sync_name", disk_fails)
+            assert await delete(broker, "a", "b") == {}
+            assert [*broker.topics.undeleted] == ["a", "b"]
+            assert await broker.reopening.retry() == 0
+            assert kinds(await broker.topics.create_all(new("c"))) == [StorageIoFailed]
+        assert await broker.reopening.retry() == 2
+        assert kinds(await broker.topics.create_all(new("a", "b"))) == []
+
+    with_broker(tmp_path, use)
+    assert with_broker(tmp_path, look) == {"a": 3, "b": 3}
+
+
+def test_whoever_deletes_while_somebody_else_ends_the_deletion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that tries again: the row goes while he waits for the catalog."""
+    is_ending, is_beginning, has_ended = (threading.Event() for _ in range(3))
+    begin, end = TopicRows.begin_deletions, TopicRows.end_deletions
+
+    def slow_end(*given: Any) -> None:
+        is_ending.set()
+        assert is_beginning.wait(DEADLINE_S)
+        end(*given)
+
+    def slow_begin(*given: Any) -> None:
+        is_beginning.set()
+        assert has_ended.wait(DEADLINE_S)
+        begin(*given)
+
+    async def use(broker: Broker) -> None:
+        await broker.topics.create_all(new("a", "b"))
+        monkeypatch.setattr(TopicRows, "end_deletions", slow_end)
+        first = asyncio.create_task(delete(broker, "a"))
+        await asyncio.to_thread(is_ending.wait, DEADLINE_S)
+        monkeypatch.setattr(TopicRows, "begin_deletions", slow_begin)
+        second = asyncio.create_task(delete(broker, "a", "b"))
+        assert await first == {}
+        has_ended.set()
+        assert await second == {}
+        assert broker.topics.undeleted == {}
+
+    with_broker(tmp_path, use)
+    assert with_broker(tmp_path, look) == {}
+
+
+def test_a_topic_that_was_made_anew_is_not_deleted_for_its_former_one(tmp_path: Path) -> None:
+    async def use(broker: Broker) -> None:
+        former = await broker.topics.create("a", 1)
+        await broker.topics.delete("a")
+        await broker.topics.create("a", 2)
+        failures = await broker.topics.delete_all({"a": former.id})
+        assert failures["a"].kafka_code == ErrorCode.UNKNOWN_TOPIC_ID
+        assert str(failures["a"]).startswith("a was made anew: it has id ")
+
+    with_broker(tmp_path, use)
+    assert with_broker(tmp_path, look) == {"a": 2}
+
+
+@pytest.mark.parametrize("step", ["begin_deletions", "end_deletions"])
+def test_rows_that_cannot_be_changed(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise StorageFull("no room")
+
+    async def use(broker: Broker) -> None:
+        await broker.topics.create_all(new("a", "b"))
+        with monkeypatch.context() as patch:
+            patch.setattr(TopicRows, step, full)
+            failures = await delete(broker, "a", "gone", "b")
+        refused = {"a": StorageFull, "b": StorageFull} if step == "begin_deletions" else {}
+        assert failures == {"gone": TopicUnknown, **refused}
+        assert [*broker.topics] == [*refused]
+        assert [*broker.topics.undeleted] == ([] if refused else ["a", "b"])
+        assert await broker.reopening.retry() == (0 if refused else 2)
+        assert await delete(broker, *refused) == broker.topics.undeleted == {}
+
+    with_broker(tmp_path, use)
+    assert with_broker(tmp_path, look) == {}
 
 
 # Kills
@@ -219,6 +365,25 @@ def test_a_kill_while_many_get_more_partitions_leaves_all_or_none(
     with_broker(tmp_path / "data", both)
     states = [after_kill(each) for each in kills[0]]
     before, after = {"old": 2, "older": 3}, {"old": 6, "older": 7}
+    assert (states[0], states[-1]) == (before, after)
+    assert all(each in (before, after) for each in states)
+
+
+def test_a_kill_while_many_are_deleted_leaves_all_or_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def change(broker: Broker) -> None:
+        kept = await broker.topics.create_all(new("a", "b", "c"))
+        assert kinds(kept) == []
+        with monkeypatch.context() as patch:
+            kills.extend([kill_points(tmp_path / "data", tmp_path / "kills", patch)])
+            assert await delete(broker, "a", "b", "c") == {}
+
+    kills: list[list[Path]] = []
+    with_broker(tmp_path / "data", lambda broker: broker.topics.create("old", 2))
+    with_broker(tmp_path / "data", change)
+    states = [after_kill(each) for each in kills[0]]
+    before, after = {"old": 2, "a": 3, "b": 3, "c": 3}, {"old": 2}
     assert (states[0], states[-1]) == (before, after)
     assert all(each in (before, after) for each in states)
 

@@ -60,13 +60,13 @@ def test_what_was_written_is_there_again(tmp_path: Path) -> None:
 def test_a_deletion_is_remembered_until_it_ended(tmp_path: Path) -> None:
     with opened(tmp_path) as catalog:
         TopicRows(catalog).put(ORDERS)
-        TopicRows(catalog).begin_deletion("orders")
+        TopicRows(catalog).begin_deletions(["orders"])
         assert TopicRows(catalog).all() == []
     with opened(tmp_path) as catalog:
         assert TopicRows(catalog).deletions() == [TopicRow("orders", ORDERS.id, 3)]
         TopicRows(catalog).put(ORDERS)  # its configs went with it: no leftovers in the way
         assert TopicRows(catalog).all() == [ORDERS]
-        TopicRows(catalog).end_deletion("orders")
+        TopicRows(catalog).end_deletions(["orders"])
         assert TopicRows(catalog).deletions() == []
 
 
@@ -80,8 +80,8 @@ def test_every_change_is_on_disk_when_it_returns(tmp_path: Path) -> None:
             lambda: TopicRows(catalog).set_configs("orders", {}),
             lambda: of_broker(catalog).set({False: {"log.roll.ms": "1"}}),
             lambda: TopicRows(catalog).settle([CLICKS], 5000),
-            lambda: TopicRows(catalog).begin_deletion("orders"),
-            lambda: TopicRows(catalog).end_deletion("orders"),
+            lambda: TopicRows(catalog).begin_deletions(["orders"]),
+            lambda: TopicRows(catalog).end_deletions(["orders"]),
         ]
         for i, change in enumerate(changes):
             change()

@@ -1,5 +1,6 @@
-"""A broker that makes topics, all in one request, and then gives all of them more partitions; in
-one recorded process. The last line tells what failed."""
+"""A broker that makes topics, all in one request, then gives all of them more partitions, and then
+deletes them; in one recorded process. The last line tells what failed, and what was there before
+the deletion."""
 
 from __future__ import annotations
 
@@ -48,6 +49,11 @@ async def main(root: str, topics: str, sync: str, error: str) -> None:
     recorder.note({"did": "extend"})
     failed = [each for each in (*made, *more) if isinstance(each, ApplianceError)]
     left = await asyncio.to_thread(folders, Path(root))
+    recorder.note({"do": "delete"})
+    gone = await broker.topics.delete_all({each: None for each in names if each in broker.topics})
+    recorder.note({"did": "delete"})
+    assert gone == {}
+    assert folders(Path(root)) == []
     await broker.close()
     print(len(failed), len(left), *told(failed), sep="|")
 

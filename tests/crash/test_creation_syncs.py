@@ -1,5 +1,5 @@
-"""How many syncs a request costs that makes many topics, and what becomes of one whose sync fails.
-"""
+"""How many syncs a request costs that makes or deletes many topics, and what becomes of one whose
+sync fails."""
 
 from __future__ import annotations
 
@@ -42,6 +42,8 @@ def test_many_topics_cost_what_one_does(topics: int, tmp_path: Path) -> None:
     few = {"file system": 1, "checkpoint.": 1, "catalog.db-wal": 1}
     assert syncs(entries, b'"do": "create"', b'"did": "create"') == few
     assert syncs(entries, b'"did": "create"', b'"did": "extend"') == few
+    gone = {"root": 1, "deleted": 1, "checkpoint.": 1, "catalog.db-wal": 2}
+    assert syncs(entries, b'"do": "delete"', b'"did": "delete"') == gone
 
 
 def test_file_by_file_only_the_new_directories_are_synced_each(tmp_path: Path) -> None:

@@ -577,7 +577,7 @@ def test_logs_that_are_made_written_and_deleted_leave_no_descriptor(tmp_path: Pa
                 log.roll()
                 log.append(batch("written"))
             del log
-            log_dir.delete_all(f"t{turn}", range(8))
+            log_dir.delete_all([(f"t{turn}", number) for number in range(8)])
         assert deleted_files(tmp_path) == []
         # An earlier test of this process may still end: what it had goes, and clients' sockets come
         # and go. A log has neither sockets nor pipes.

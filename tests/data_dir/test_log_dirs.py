@@ -303,7 +303,7 @@ def test_a_topic_deleted_meanwhile_is_set_aside_when_its_directory_comes_back(
     place = away(tmp_path)
 
     async def use(broker: Broker) -> None:
-        await broker.delete_topic("t")
+        await broker.topics.delete("t")
         assert broker.topics.undeleted == {}
         topic = await broker.topics.create("t", 4)  # the name is free
         topic.logs[0].append_durable(batch("new"))

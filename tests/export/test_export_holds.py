@@ -220,9 +220,9 @@ def test_holds_come_back_with_the_broker(tmp_path: Path, catalog: Catalog) -> No
 def test_a_hold_goes_with_its_topic(log_dir: LogDir, catalog: Catalog) -> None:
     holds = held(log_dir, catalog)
     put(holds, 3)
-    holds.forget_topic("other")
+    holds.forget_topics({"other"})
     assert [each.name for each in holds.all()] == ["h"]
-    holds.forget_topic("t")
+    holds.forget_topics({"t"})
     assert holds.all() == []
     assert HoldRows(catalog).all() == []
 

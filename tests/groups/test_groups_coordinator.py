@@ -209,7 +209,7 @@ def test_a_topic_takes_its_offsets_with_it(tmp_path: Path) -> None:
     one.commit(1)
     one.commit(2, topic="u")
     GroupClient(control, "h").commit(3)
-    control.run(control.broker.delete_topic("t"))
+    control.run(control.broker.topics.delete("t"))
     assert committed(control) == {("u", 0): 2}
     control.create("t")
     assert one.commit(5, topic="u") == [0]
@@ -233,7 +233,7 @@ def test_a_kill_in_the_midst_of_a_deletion_leaves_no_offsets(
 
     with monkeypatch.context() as patch:
         patch.setattr(UnfinishedDeletions, "go_on", killed)
-        control.run(control.broker.delete_topic("t"))
+        control.run(control.broker.topics.delete("t"))
     control = restarted(control, tmp_path)
     assert committed(control) == {("t", 0): 1}
     with pytest.raises(TopicUnavailable, match="before the broker stopped"):
@@ -257,7 +257,7 @@ def test_offsets_that_cannot_be_deleted_with_their_topic_are_tried_again(
 
     with monkeypatch.context() as patch:
         patch.setattr(InternalTopic, "_hand_over", fail)
-        control.run(control.broker.delete_topic("t"))
+        control.run(control.broker.topics.delete("t"))
     with pytest.raises(TopicUnavailable, match="no room"):
         control.create("t")
     assert control.run(control.broker.reopening.retry()) == 1
@@ -271,7 +271,7 @@ def test_what_a_transaction_holds_for_a_deleted_topic_never_counts(control: Cont
     groups = control.broker.groups
     groups.offsets.hold(7, "g", {Partition("t", each): OffsetCommitValue(2) for each in (0, 1)}, 0)
     groups.offsets.hold(7, "h", {Partition("t", 0): OffsetCommitValue(3)}, 0)
-    control.run(control.broker.delete_topic("t"))
+    control.run(control.broker.topics.delete("t"))
     control.create("t", 2)
     groups.commits.end_transaction(7, is_commit=True)
     assert (committed(control), committed(control, "h")) == ({}, {})
@@ -279,7 +279,7 @@ def test_what_a_transaction_holds_for_a_deleted_topic_never_counts(control: Cont
 
 def test_deleting_a_topic_makes_no_topic_for_offsets(control: Control) -> None:
     control.create("t")
-    control.run(control.broker.delete_topic("t"))
+    control.run(control.broker.topics.delete("t"))
     assert list(control.broker.topics) == []
 
 

@@ -292,14 +292,14 @@ def test_offsets_of_a_topic_deleted_before_they_were_read_go(pair: TwoBrokers) -
     with pair.replication.held():
         appended(pair.one, lambda: client.send_commit(2))
         pair.elect(pair.one, 1)
-        pair.one.run(pair.one.broker.groups.commits.forget_topic("t"))
+        pair.one.run(pair.one.broker.groups.commits.forget_topics({"t"}))
     pair.loaded(pair.one)
     while committed(pair.one):
         pair.one.run(asyncio.sleep(0.001))
     with pair.replication.held():
         appended(pair.one, lambda: client.send_commit(3))
         pair.elect(pair.one, 1)
-        pair.one.run(pair.one.broker.groups.commits.forget_topic("t"))
+        pair.one.run(pair.one.broker.groups.commits.forget_topics({"t"}))
         pair.elect(None, 1)
     pair.move(pair.two, 1)
     client.control = pair.two

@@ -144,7 +144,7 @@ def test_what_was_held_before_it_was_removed_goes_with_it() -> None:
     offsets.put("g", {T0: value(1)}, 0)
     offsets.hold(7, "g", {T0: value(5), T1: value(6)}, 1)
     offsets.hold(8, "g", {T0: value(7)}, 9)
-    assert offsets.places_of_topic(T0.topic) == {"g": [T0, T1]}
+    assert offsets.places_of_topics({"t"}) == {("t", "g"): [T0, T1]}
     offsets.put("g", {T0: None, T1: None}, 4)
     assert [offsets.is_unstable("g", each) for each in (T0, T1)] == [True, False]
     offsets.end(7, is_commit=True)
@@ -158,9 +158,9 @@ def test_what_was_held_before_it_was_removed_goes_with_it() -> None:
 def test_a_group_without_offsets_is_forgotten() -> None:
     offsets = Offsets()
     offsets.put("g", {T0: value(1), T1: value(2)}, 0)
-    assert dict(offsets.places_of_topic("t")) == {"g": [T0, T1]}
+    assert dict(offsets.places_of_topics({"t"})) == {("t", "g"): [T0, T1]}
     offsets.put("g", {T0: None, T1: None}, 2)
-    assert (list(offsets.groups()), dict(offsets.places_of_topic("t"))) == ([], {})
+    assert (list(offsets.groups()), dict(offsets.places_of_topics({"t"}))) == ([], {})
 
 
 # The way to the disk

@@ -353,7 +353,7 @@ def test_a_deleted_topic_is_forgotten() -> None:
     one.beat()
     (topic,) = {place[0] for place in world.topics.all("u")}
     world.topics.change(u=0)
-    world.group.forget_topic(topic)
+    world.group.forget_topics({topic})
     assert world.stored().state == ShareState(initialized=world.topics.all("t"))
 
 

@@ -287,7 +287,7 @@ def test_a_topic_that_is_deleted_is_not_moved_nor_another_of_its_name(tmp_path: 
     async def use(broker: Broker) -> None:
         await broker.topics.create("t", 1)
         await move(broker)
-        await broker.delete_topic("t")
+        await broker.topics.delete("t")
         assert broker.log_dir.rows.moves() == {}
         topic = await broker.topics.create("t", 1)
         (name,) = place(tmp_path)

@@ -224,7 +224,7 @@ def test_one_that_a_full_disk_refuses_leaves_no_row_and_comes_when_there_is_room
         for owner, step in ((partition_creation, "_make"), (LockedDir, "open_log")):
             with monkeypatch.context() as patched:
                 patched.setattr(owner, step, full)
-                patched.setattr(TopicRows, "begin_deletion", full)
+                patched.setattr(TopicRows, "begin_deletions", full)
                 with pytest.raises(StorageFull):
                     await found.agree(lambda: wanted(0, 2))
             assert broker.topics.rows.all() == []

@@ -171,7 +171,7 @@ def test_a_topic_that_was_deleted_holds_up_no_transaction_though_its_files_stay(
         raise LogFailed("no disk")
 
     monkeypatch.setattr(topic_directories, "delete_files", fails)
-    control.run(control.broker.delete_topic("u"))
+    control.run(control.broker.topics.delete("u"))
     assert "no disk" in control.broker.topics.undeleted["u"]
     tick(control)
     assert one.state() == "CompleteCommit"
@@ -336,7 +336,7 @@ def test_offsets_of_a_topic_that_was_deleted_meanwhile_are_forgotten(lives: Live
     client = GroupClient(lives.now)
     assert [client.commit(7), client.commit(8, topic="u")] == [[0], [0]]
     control = lives.again(spoiled=OFFSETS)
-    control.run(control.broker.delete_topic("t"))
+    control.run(control.broker.topics.delete("t"))
     lives.whole("while it runs", OFFSETS)
     offsets = control.broker.groups.offsets
     control.run(eventually(lambda: [each.topic for each in offsets.of_group("g")] == ["u"]))
@@ -375,7 +375,7 @@ def test_what_is_known_late_is_forgotten_of_a_deleted_topic_and_kept_of_its_new_
     group = names(lives.now)
     assert GroupClient(lives.now, group[1]).commit(7) == [0]
     control = lives.again(1, spoiled=OFFSETS)
-    control.run(control.broker.delete_topic("t"))
+    control.run(control.broker.topics.delete("t"))
     control.create("t", 1)
     assert GroupClient(control, group[0]).commit(3) == [0]  # of the new one
     lives.whole("while it runs", OFFSETS)

@@ -3,8 +3,8 @@
 The name is free again when the response arrives; committed offsets of the topic are deleted, also
 those of open transactions. What cannot be deleted just then, files or offsets, is tried again, also
 by the next start; on one box the name is free after that, and until then new topics of that name
-get KAFKA_STORAGE_ERROR. An error of one topic does not stop others. Internal topics stay:
-INVALID_TOPIC_EXCEPTION.
+get KAFKA_STORAGE_ERROR. An error of one topic does not stop others, and what they wait for at the
+disk they wait for together. Internal topics stay: INVALID_TOPIC_EXCEPTION.
 
 Rights: DELETE on the topic. Who names an id is told the name only with DESCRIBE.
 
@@ -14,6 +14,7 @@ Left out: the timeout, because the response follows the deletion.
 from __future__ import annotations
 
 from collections import Counter
+from uuid import UUID
 
 from appliance.access.acls import Operation
 from appliance.api.handlers.authorization import TOPIC, may_cluster, may_topic, refusal
@@ -34,27 +35,41 @@ Answer = DeleteTopicsResponse.DeletableTopicResult
 async def handle(broker: Broker, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
     asked = request.topics if call.version >= 6 else [Asked(name) for name in request.topic_names]
     times = Counter((each.name, each.topic_id) for each in asked)
-    return DeleteTopicsResponse(
-        responses=[
-            await _delete(broker, call, Asked(name, topic_id), count > 1)
-            for (name, topic_id), count in times.items()
-        ]
-    )
+    answered: list[Answer] = []
+    named: dict[str, list[Answer]] = {}
+    for (name, topic_id), count in times.items():
+        answer = Answer(name=name, topic_id=topic_id)
+        answered.append(answer)
+        try:
+            found = await _sought(broker, call, answer)
+            named.setdefault(found, []).extend([answer] * count)
+        except ApplianceError as error:
+            _refuse(answer, error)
+    for answers in named.values():
+        for answer in answers if len(answers) > 1 else ():
+            _refuse(answer, Refused(ErrorCode.INVALID_REQUEST, "the topic is named twice"))
+    once = {name: answers[0] for name, answers in named.items() if len(answers) == 1}
+    wanted = {name: _id_of(answer) for name, answer in once.items()}
+    for name, why in (await broker.topics.delete_all(wanted)).items():
+        _refuse(once[name], why)
+    return DeleteTopicsResponse(responses=answered)
 
 
-async def _delete(broker: Broker, call: Call, asked: Asked, is_twice: bool) -> Answer:
-    answer = Answer(name=asked.name, topic_id=asked.topic_id)
-    try:
-        if is_twice:
-            raise Refused(ErrorCode.INVALID_REQUEST, "the topic is named twice")
-        name = await _name(broker, asked)
-        _check_rights(broker, call, name, answer)
-        if name in broker.topics:
-            answer.name, answer.topic_id = name, broker.topics[name].id
-        await broker.delete_topic(name)
-    except ApplianceError as error:
-        answer.error_code, answer.error_message = error.kafka_code, str(error)
-    return answer
+def _id_of(answer: Answer) -> UUID | None:
+    """Of the topic that the rights were checked for. None: it is not served."""
+    return None if answer.topic_id == NO_UUID else answer.topic_id
+
+
+def _refuse(answer: Answer, error: ApplianceError) -> None:
+    answer.error_code, answer.error_message = error.kafka_code, str(error)
+
+
+async def _sought(broker: Broker, call: Call, answer: Answer) -> str:
+    name = await _name(broker, answer)
+    _check_rights(broker, call, name, answer)
+    if name in broker.topics:
+        answer.name, answer.topic_id = name, broker.topics[name].id
+    return name
 
 
 def _check_rights(broker: Broker, call: Call, name: str, answer: Answer) -> None:
@@ -73,7 +88,7 @@ def _may(call: Call, operation: Operation, name: str) -> bool:
     return may_cluster(call, Operation.DELETE) or may_topic(call, operation, name)
 
 
-async def _name(broker: Broker, asked: Asked) -> str:
+async def _name(broker: Broker, asked: Answer) -> str:
     if (asked.name is None) == (asked.topic_id == NO_UUID):
         raise Refused(ErrorCode.INVALID_REQUEST, "wanted either the name or the id of a topic")
     if asked.name is not None:

@@ -48,6 +48,7 @@ CORRELATION_ID_MAX = 2**31 - 1
 LARGE = 64 << 10  # a response of this size arrives in parts
 TIMEVAL = struct.Struct("@ll")  # seconds and microseconds, for SO_RCVTIMEO
 PARTS_MAX = 512  # per sendmsg; Linux allows 1024
+CLOSE_S = 1.0  # how long who closes a client waits for a thread of it that connects
 BEFORE_LOGIN = {API_VERSIONS.key, SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key}
 TLS_ALERT = 0x1503  # how TLS begins to refuse what is not TLS
 

@@ -19,7 +19,7 @@ from uuid import UUID
 
 from appliance.client.broker_partition import NO_BROKER, BrokerPartition
 from appliance.client.config import ClientConfig
-from appliance.client.connection import Address, Connection
+from appliance.client.connection import CLOSE_S, Address, Connection
 from appliance.client.errors import (
     BrokerRefused,
     BrokerUnavailable,
@@ -79,12 +79,17 @@ class Metadata:
         self._is_closed = False
 
     def close(self) -> None:
+        """A thread that still asks fails, and closes what it has: it may just connect."""
         self._is_closed = True
         for each in [*self._connections.values()]:
             each.cut()
-        with self._asking:
-            for each in self._connections.values():
-                each.close()
+        if self._asking.acquire(timeout=CLOSE_S):
+            self._close_all()
+            self._asking.release()
+
+    def _close_all(self) -> None:
+        for each in self._connections.values():
+            each.close()
 
     # state
 
@@ -168,13 +173,20 @@ class Metadata:
     def ask(self, address: Address, api: Any, request: Any) -> Any:
         """A short request, over a connection that stays open."""
         with self._asking:
-            connection = self._connections.get(address)
-            if connection is None or not connection.is_open:
-                return self._connect(address).ask(api, request)
             try:
-                return connection.ask(api, request)
-            except BrokerUnavailable:  # the broker may have closed the idle connection
-                return self._connect(address).ask(api, request)
+                return self._ask(address, api, request)
+            finally:
+                if self._is_closed:
+                    self._close_all()
+
+    def _ask(self, address: Address, api: Any, request: Any) -> Any:
+        connection = self._connections.get(address)
+        if connection is None or not connection.is_open:
+            return self._connect(address).ask(api, request)
+        try:
+            return connection.ask(api, request)
+        except BrokerUnavailable:  # the broker may have closed the idle connection
+            return self._connect(address).ask(api, request)
 
     def _connect(self, address: Address) -> Connection:
         if self._is_closed:

@@ -14,7 +14,7 @@ from uuid import UUID
 from kazoo.exceptions import KazooException
 
 from appliance.client.cluster import Cluster
-from appliance.client.connection import Address, Connection
+from appliance.client.connection import CLOSE_S, Address, Connection
 from appliance.client.consumer_config import KAFKA, ConsumerConfig
 from appliance.client.errors import BrokerRefused, BrokerUnavailable, CommitFailed
 from appliance.client.group_nodes import GroupNodes
@@ -98,13 +98,17 @@ class BrokerOffsets:
         self._is_closed = False
 
     def close(self) -> None:
-        """Threads that still ask fail, and connect no more: nobody would close that."""
+        """A thread that still asks fails, and closes what it has: it may just connect."""
         self._is_closed = True
         for each in [*self._coordinators.values()]:
             each.cut()
-        with self._lock:
-            for each in self._coordinators.values():
-                each.close()
+        if self._lock.acquire(timeout=CLOSE_S):
+            self._close_all()
+            self._lock.release()
+
+    def _close_all(self) -> None:
+        for each in self._coordinators.values():
+            each.close()
 
     def read(self, of: TopicPartition) -> Position:
         row = OffsetFetchRequest.OffsetFetchRequestTopic(of.topic, [of.partition.partition])
@@ -173,6 +177,9 @@ class BrokerOffsets:
                     self._forget(home)
                     if not may_fail:
                         raise
+                finally:
+                    if self._is_closed:
+                        self._close_all()
         raise AssertionError("the second try returns or raises")
 
     def _ask_who_coordinates(self, home: int) -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from appliance.client import offset_storage
 from appliance.client.broker_partition import BrokerPartition
+from appliance.client.connection import Connection
 from appliance.client.errors import (
     BrokerUnavailable,
     CommitFailed,
@@ -61,10 +67,41 @@ def test_who_still_asks_for_offsets_when_they_are_closed_connects_no_more(site: 
     assert isinstance(storage, BrokerOffsets)
     of = ClientPartition("t", BrokerPartition(1, 0))
     assert storage.read(of).offset is None
+    (former,) = storage._coordinators.values()
     connector.shutdown()
+    assert not former.is_open
     with pytest.raises(BrokerUnavailable, match="this client was closed"):
         storage.read(of)
-    assert not any(each.is_open for each in storage._coordinators.values())
+    assert storage._coordinators == {}
+
+
+def test_who_connects_to_a_coordinator_while_it_is_closed_closes_that(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nobody waits for him."""
+    connector = site.consumer(offsets_storage="kafka")
+    storage = connector.storage
+    assert isinstance(storage, BrokerOffsets)
+    is_connecting, may_connect = threading.Event(), threading.Event()
+    made: list[Connection] = []
+
+    def slowly(*given: Any) -> Connection:
+        is_connecting.set()
+        assert may_connect.wait(DEADLINE_S)
+        made.append(Connection(*given))
+        return made[0]
+
+    monkeypatch.setattr(offset_storage, "Connection", slowly)
+    with ThreadPoolExecutor() as threads:
+        asked = threads.submit(storage.read, ClientPartition("t", BrokerPartition(1, 0)))
+        assert is_connecting.wait(DEADLINE_S)
+        begun = time.monotonic()
+        storage.close()
+        assert time.monotonic() - begun < DEADLINE_S / 2
+        may_connect.set()
+        asked.exception(DEADLINE_S)
+    assert not made[0].is_open
+    connector.shutdown()
 
 
 def test_what_is_done_is_committed_in_the_background(site: Site) -> None:

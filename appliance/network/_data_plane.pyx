@@ -51,8 +51,8 @@ from appliance.storage._cold_reads cimport cold_readers_start, cold_readers_stop
 from appliance.storage._commit_requests cimport CommitterRef
 from appliance.storage._partition_log cimport LogRef
 from appliance.storage._partition_waits cimport (
-    MAIL_CLOSE, MAIL_DECIDED, MAIL_LAST, MAIL_LOGIN, MAIL_RAW, MAIL_REPLY, MAIL_RULES, Mail,
-    inbox_new, inbox_put, inbox_put_all,
+    MAIL_CLOSE, MAIL_DECIDED, MAIL_LAST, MAIL_LOGIN, MAIL_RAW, MAIL_REPLY, MAIL_RULES, InboxRef,
+    Mail, inbox_new, inbox_put, inbox_put_all, inboxes_keep, inboxes_visit,
 )
 
 cdef enum:
@@ -242,13 +242,15 @@ cdef class DataPlane:
 
     def reply_all(self, list answers not None):
         """Answers punts: connection, slot, and response header and body as one. None ends a punt
-        that has no answer, as acks=0 asks. Nothing happens when the peer is gone. The processors
-        are woken once: a wake-up costs as much as the sending of an answer."""
+        that has no answer, as acks=0 asks. Nothing happens when the peer is gone. A wake-up costs
+        as much as the sending of an answer: a processor that sleeps is woken once for all of them,
+        and one alone is sent here and now, in its place."""
         cdef vector[vector[Mail]] mails
         cdef vector[Mail]* own
+        cdef vector[InboxRef] asleep
         cdef int64_t connection, slot
         cdef bytes frame
-        cdef size_t i
+        cdef size_t i, count = len(answers)
         mails.resize(self.processors.size())
         for connection, slot, frame in answers:
             own = &mails[connection % self.processors.size()]
@@ -259,9 +261,13 @@ cdef class DataPlane:
             if frame is not None:
                 own.back().bytes.resize(LENGTH_BYTES + len(frame))
                 memcpy(own.back().bytes.data() + LENGTH_BYTES, <const char*>frame, len(frame))
-        for i in range(mails.size()):
-            if not mails[i].empty():
-                inbox_put_all(self.processors[i].inbox.get(), &mails[i])
+        with nogil:
+            inboxes_keep(&asleep if count == 1 else NULL)
+            for i in range(mails.size()):
+                if not mails[i].empty():
+                    inbox_put_all(self.processors[i].inbox.get(), &mails[i])
+            inboxes_keep(NULL)
+            inboxes_visit(&asleep)
 
     def close(self, int64_t connection):
         """Drops a connection, with whatever it still waits for."""

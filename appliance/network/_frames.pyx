@@ -133,6 +133,14 @@ cdef void _run_frames(Processor* processor, Connection* connection, uint8_t* dat
     connection_set_interest(connection, processor.epoll_fd, processor.now_ns)
 
 
+cdef bint frames_are_held(const Connection* connection) noexcept nogil:
+    """Whether `frames_resume` may find something to run."""
+    if connection.tls != NULL and connection.tls.has_more:
+        return True
+    return (connection.partial.size() >= 4
+            and <int64_t>connection.partial.size() >= connection.frame_size)
+
+
 cdef bint frames_resume(Processor* processor, Connection* connection) noexcept nogil:
     if not _run_held(processor, connection):
         return False

@@ -31,7 +31,9 @@ from appliance.network._connection_timeouts cimport timeouts_sweep
 from appliance.network._control_plane_inbox cimport punts_signal
 from appliance.network._fetch_park cimport fetch_check
 from appliance.network._fetch_rights cimport fetch_end_question
-from appliance.network._frames cimport SCRATCH_BYTES, frames_feed, frames_read, frames_resume
+from appliance.network._frames cimport (
+    SCRATCH_BYTES, frames_are_held, frames_feed, frames_read, frames_resume,
+)
 from appliance.network._gate cimport gate_end_after, gate_log_in, gate_unbar
 from appliance.network._produce cimport produce_check, produce_go_on
 from appliance.network._response_memory cimport responses_take_too_much
@@ -272,7 +274,7 @@ cdef void processor_visit(void* argument) noexcept nogil:
     cdef Processor* processor = <Processor*>argument
     processor.now_ns = monotonic_ns()
     _take_mail(processor)
-    _answer(processor)
+    _answer(processor, True)
     if _must_wake(processor):
         inbox_wake(processor.inbox.get())
 
@@ -290,9 +292,9 @@ cdef bint _must_wake(Processor* processor) noexcept nogil:
 
 # Sending
 
-cdef void _answer(Processor* processor) noexcept nogil:
+cdef void _answer(Processor* processor, bint is_visit=False) noexcept nogil:
     _signal_punts(processor)
-    _send_all(processor)
+    _send_all(processor, is_visit)
     _signal_punts(processor)
 
 
@@ -303,7 +305,7 @@ cdef void _signal_punts(Processor* processor) noexcept nogil:
         punts_signal(processor.plane)
 
 
-cdef void _send_all(Processor* processor) noexcept nogil:
+cdef void _send_all(Processor* processor, bint is_visit) noexcept nogil:
     cdef vector[int64_t] turn
     cdef Connection* connection
     cdef size_t i
@@ -326,6 +328,10 @@ cdef void _send_all(Processor* processor) noexcept nogil:
         connection.is_full = result == SEND_FULL
         if connection.mute_until_ns > 0 and not connection.is_muted:
             timer_mute(processor, connection)
+        if is_visit and frames_are_held(connection):
+            # They may take long, and who visits has work of its own: the event loop, or a commit.
+            processor_list(processor, connection)
+            continue
         if frames_resume(processor, connection):
             connection_set_interest(connection, processor.epoll_fd, processor.now_ns)
 

@@ -69,6 +69,39 @@ def test_other_requests_are_passed_on(client: WireClient, plane: Plane) -> None:
         client.receive()
 
 
+def test_an_answer_alone_is_sent_by_who_gives_it(client: WireClient, plane: Plane) -> None:
+    """In the place of a network thread that sleeps, which would have to be woken."""
+    for number in range(1, 21):
+        client.send(struct.pack(">hhih", 18, 0, 42, -1))
+        plane.wait_for("punted_requests", number)
+        time.sleep(0.02)
+        (punt,), _ = plane.data_plane.punts()
+        plane.data_plane.reply_all([(punt.connection, punt.slot, b"%d" % number)])
+        assert client.receive() == b"%d" % number
+    assert plane.data_plane.counters()["processor_visits"] >= 10
+
+
+def test_a_request_that_stood_back_goes_on_with_the_answer_to_the_one_before(make: Any) -> None:
+    """Its network thread runs it, woken by who gave that answer; the sweep comes only 0.2 s later."""
+    plane = make(control_requests_per_connection=1)
+    took = []
+    with plane.client() as client:
+        for number in range(1, 31):
+            client.send(struct.pack(">hhih", 18, 0, 42, -1))
+            plane.wait_for("punted_requests", number)
+            client.send_produce(batch())
+            time.sleep(0.01)
+            assert plane.logs[0].log_end_offset == number - 1
+            (punt,), _ = plane.data_plane.punts()
+            begin = time.monotonic()
+            plane.data_plane.reply_all([(punt.connection, punt.slot, b"answer")])
+            assert client.receive() == b"answer"
+            client.receive()
+            took.append(time.monotonic() - begin)
+    assert plane.logs[0].log_end_offset == len(took)
+    assert sum(each > 0.1 for each in took) <= 3
+
+
 def test_a_compacted_topic_gets_keys_itself_and_passes_on_what_lacks_them(make: Any) -> None:
     plane = make(cleanup_policy="compact")
     keyless = bytes(_batch_builder.batch([Record(0, b"k", b"v"), Record(1, None, b"v")]))

@@ -35,6 +35,8 @@ cdef int tls_send(Connection* connection, RawBytes* stage) noexcept nogil:
             if connection.slots.front().closes:
                 return SEND_BROKEN
             answer_end(connection)
+        if connection.is_over:
+            return SEND_BROKEN
         if connection.slots.empty() or not connection.slots.front().is_ready:
             connection.stalled_ns = 0
             return SEND_DONE

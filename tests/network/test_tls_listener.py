@@ -16,13 +16,20 @@ import pytest
 from appliance.config import load
 from appliance.errors import TlsInvalid
 from appliance.network.listener_tls import ListenerTls
+from appliance.protocol import ErrorCode
+from appliance.protocol.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from appliance.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from appliance.record._batch_builder import batch
 from appliance.testing import RunningBroker, running_broker
 from tests.support.certificates import Authority, openssl
 from tests.support.tls_client import VERSIONS, TlsClient, ssl_settings, trusting
-from tests.support.wire_client import fetch_frame, produce_frame
+from tests.support.wire_client import fetch_frame, frame_of, produce_frame
 
 LARGE = 2 << 20
+LOGIN_S = 10  # `connection.login.timeout.ms`, after which a connection without a login ends anyway
 
 
 @pytest.fixture(scope="module")
@@ -170,6 +177,24 @@ def test_the_client_is_told_of_the_end(authority: Authority, tmp_path: Path) -> 
         assert client.tls.recv(1) == b""  # an SSLEOFError without close_notify
         ended.join()
         client.socket.close()
+
+
+def test_a_failed_login_ends_the_connection_behind_its_answer(
+    authority: Authority, tmp_path: Path
+) -> None:
+    login = {"listeners": "SASL_SSL://127.0.0.1:0", "sasl_enabled_mechanisms": "PLAIN"}
+    settings = ssl_settings(authority, **login)
+    with running_broker(tmp_path / "data", settings) as broker:
+        client = TlsClient(broker.bootstrap, trusting(authority.trust))
+        with client:
+            client.send(frame_of(SaslHandshakeRequest("PLAIN"), 17, 1))
+            assert client.answer(SaslHandshakeResponse, 17, 1).error_code == 0
+            client.send(frame_of(SaslAuthenticateRequest(b"\0nobody\0wrong"), 36, 2))
+            refused = client.answer(SaslAuthenticateResponse, 36, 2)
+            assert refused.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+            client.socket.settimeout(LOGIN_S / 2)
+            with pytest.raises((EOFError, ConnectionError)):
+                client.receive()
 
 
 def test_what_is_old_is_refused(broker: RunningBroker, authority: Authority) -> None:

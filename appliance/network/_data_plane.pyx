@@ -57,6 +57,7 @@ from appliance.storage._partition_waits cimport (
 
 cdef enum:
     LENGTH_BYTES = 4               # before a response; written when it is sent
+    VISIT_BYTES_MAX = 16384        # of an answer that the event loop sends itself
 
 
 # ---- without the GIL ----
@@ -244,13 +245,14 @@ cdef class DataPlane:
         """Answers punts: connection, slot, and response header and body as one. None ends a punt
         that has no answer, as acks=0 asks. Nothing happens when the peer is gone. A wake-up costs
         as much as the sending of an answer: a processor that sleeps is woken once for all of them,
-        and one alone is sent here and now, in its place."""
+        and a small one alone is sent here and now, in its place."""
         cdef vector[vector[Mail]] mails
         cdef vector[Mail]* own
         cdef vector[InboxRef] asleep
         cdef int64_t connection, slot
         cdef bytes frame
-        cdef size_t i, count = len(answers)
+        cdef size_t i
+        cdef bint is_visit = len(answers) == 1
         mails.resize(self.processors.size())
         for connection, slot, frame in answers:
             own = &mails[connection % self.processors.size()]
@@ -259,15 +261,17 @@ cdef class DataPlane:
             own.back().connection = connection
             own.back().slot = slot
             if frame is not None:
+                is_visit = is_visit and len(frame) <= VISIT_BYTES_MAX
                 own.back().bytes.resize(LENGTH_BYTES + len(frame))
                 memcpy(own.back().bytes.data() + LENGTH_BYTES, <const char*>frame, len(frame))
-        with nogil:
-            inboxes_keep(&asleep if count == 1 else NULL)
-            for i in range(mails.size()):
-                if not mails[i].empty():
-                    inbox_put_all(self.processors[i].inbox.get(), &mails[i])
-            inboxes_keep(NULL)
-            inboxes_visit(&asleep)
+        inboxes_keep(&asleep if is_visit else NULL)
+        for i in range(mails.size()):
+            if not mails[i].empty():
+                inbox_put_all(self.processors[i].inbox.get(), &mails[i])
+        inboxes_keep(NULL)
+        if not asleep.empty():
+            with nogil:
+                inboxes_visit(&asleep)
 
     def close(self, int64_t connection):
         """Drops a connection, with whatever it still waits for."""

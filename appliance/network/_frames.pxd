@@ -10,6 +10,6 @@ cdef enum:
 cdef void frames_read(Processor* processor, Connection* connection) noexcept nogil
 # Frames that stood back while too many requests were in flight; False: the connection is gone.
 cdef bint frames_resume(Processor* processor, Connection* connection) noexcept nogil
-cdef bint frames_are_held(const Connection* connection) noexcept nogil
+cdef bint frames_are_held(Connection* connection) noexcept nogil
 # Lets in those that wait for memory, oldest first, while there is some.
 cdef void frames_feed(Processor* processor) noexcept nogil

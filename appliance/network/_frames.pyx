@@ -133,8 +133,10 @@ cdef void _run_frames(Processor* processor, Connection* connection, uint8_t* dat
     connection_set_interest(connection, processor.epoll_fd, processor.now_ns)
 
 
-cdef bint frames_are_held(const Connection* connection) noexcept nogil:
+cdef bint frames_are_held(Connection* connection) noexcept nogil:
     """Whether `frames_resume` may find something to run."""
+    if not connection_has_room(connection):
+        return False
     if connection.tls != NULL and connection.tls.has_more:
         return True
     return (connection.partial.size() >= 4

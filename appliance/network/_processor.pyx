@@ -283,6 +283,8 @@ cdef bint _must_wake(Processor* processor) noexcept nogil:
     """The visit left something that its sleep is too long for."""
     if not processor.to_send.empty() or not processor.starved.empty():
         return True
+    if processor.must_stop.load():
+        return True
     if not processor.producing.empty():
         return True
     if not processor.timers.empty() and processor.timers.front().at_ns < processor.sleeps_until_ns:
@@ -330,6 +332,8 @@ cdef void _send_all(Processor* processor, bint is_visit) noexcept nogil:
             timer_mute(processor, connection)
         if is_visit and frames_are_held(connection):
             # They may take long, and who visits has work of its own: the event loop, or a commit.
+            if connection.frame_ns > 0:
+                connection.frame_ns = processor.now_ns  # as in `_unmute`
             processor_list(processor, connection)
             continue
         if frames_resume(processor, connection):

@@ -82,7 +82,7 @@ def test_an_answer_alone_is_sent_by_who_gives_it(client: WireClient, plane: Plan
 
 
 def test_a_request_that_stood_back_goes_on_with_the_answer_to_the_one_before(make: Any) -> None:
-    """Its network thread runs it, woken by who gave that answer; the sweep comes only 0.2 s later."""
+    """Its network thread runs it, woken by who gave that answer; the sweep comes 0.2 s later."""
     plane = make(control_requests_per_connection=1)
     took = []
     with plane.client() as client:

@@ -17,6 +17,9 @@ from libcpp.vector cimport vector
 
 from appliance._log cimport Log
 from appliance.native._codes cimport OK, TIMED_OUT
+from appliance.native._files cimport (
+    Failure, error_of, failure_forget, failure_keep, failure_recall,
+)
 from appliance.native._native cimport (
     close, condition, errno, monotonic_ns, mutex, pthread_create, pthread_join, pthread_setname_np,
     pthread_t,
@@ -53,6 +56,7 @@ cdef cppclass Write:
     int32_t election               # it is refused in a later one; -1: in none
     Appended appended
     int append_code
+    Failure failure                # of the append: what the kernel said
     int await_code
 
 
@@ -97,8 +101,11 @@ cdef void _write_all(Writer* writer) noexcept nogil:
         options.origin, options.is_awaited = write.origin, write.is_awaited
         options.leader_epoch = write.election
         storage_now(write.log.get().storage.get(), &options.earliest_ms, &options.latest_ms)
+        failure_forget()
         write.append_code = append_checked(write.committer.get(), write.log, write.batch.data(),
                                            write.batch.size(), &options, &write.appended)
+        if write.append_code != OK:
+            failure_keep(&write.failure)
     if writer.timeout_ns == NO_WAIT:
         return
     for i in range(writer.writes.size()):
@@ -187,7 +194,8 @@ cdef class LogWriter:
         cdef Appended* appended = &write.appended
         if write.append_code != OK:
             facts = log._refused(write.append_code, write.batch.data(), write.batch.size())
-            return Written(from_code(write.append_code, facts), -1, -1, -1, -1)
+            failure_recall(&write.failure)
+            return Written(error_of(write.append_code, facts), -1, -1, -1, -1)
         if self.timeout_s is not None and write.await_code != OK:
             facts = log._not_durable(appended.last_offset, self.timeout_s)
             return Written(from_code(write.await_code, facts), -1, -1, -1, -1)
@@ -203,4 +211,5 @@ cdef int _fill(Write* write, Log log, bytes data, int32_t election, str origin,
     write.origin, write.is_awaited = _ORIGINS[origin], is_awaited
     # A thread that memory fails returns early: what it has not come to must not count as written.
     write.append_code = write.await_code = TIMED_OUT
+    write.failure.error = 0
     return 0

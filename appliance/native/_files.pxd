@@ -5,7 +5,14 @@ from libcpp.string cimport string
 from libcpp.vector cimport vector
 
 cdef enum:
+    DOING_SIZE = 32
     NAME_SIZE = 64                 # 20 digits, a suffix and room for `.corrupt-<ms>`
+
+# What the kernel said of something that was done.
+cdef struct Failure:
+    int error                      # 0: nothing
+    char[DOING_SIZE] doing
+    char[NAME_SIZE] name
 
 # errno as a code: STORAGE_FULL, FILES_EXHAUSTED or STORAGE_IO. Notes it for `error_of`, with what
 # was being done to which file; the shorter form where neither is known.
@@ -16,6 +23,10 @@ cdef int storage_code(int error) noexcept nogil
 # reason of it.
 cdef void failure_forget() noexcept nogil
 cdef int failure_errno() noexcept nogil
+
+# For a thread that makes no exceptions: what was noted, and the same noted on the thread that does.
+cdef void failure_keep(Failure* into) noexcept nogil
+cdef void failure_recall(const Failure* kept) noexcept nogil
 
 # The exception for a code, with what was noted on this thread; the words alone.
 cdef object error_of(int code, str facts)

@@ -12,7 +12,7 @@ from libc.stdint cimport int64_t, uint8_t
 from libcpp.vector cimport vector
 
 from appliance.native._codes cimport (
-    FILES_EXHAUSTED, OK, STORAGE_FULL, STORAGE_FULL_LATE, STORAGE_IO, WOULD_WAIT,
+    FILES_EXHAUSTED, LOG_FAILED, OK, STORAGE_FULL, STORAGE_FULL_LATE, STORAGE_IO, WOULD_WAIT,
 )
 from appliance.native._native cimport (
     EAGAIN, EDQUOT, EINTR, EMFILE, ENFILE, ENOSPC, EIO, EOPNOTSUPP, O_CLOEXEC, O_NOFOLLOW,
@@ -42,7 +42,6 @@ cdef extern from * nogil:
     bint must_not_wait
 
 cdef enum:
-    DOING_SIZE = 32
     COPY_SIZE = 1048576
     SAMPLE_BYTES = 131072          # Linux reads ahead, and takes memory back, by about as much
 
@@ -62,6 +61,16 @@ cdef void failure_forget() noexcept nogil:
 
 cdef int failure_errno() noexcept nogil:
     return last_failure.error
+
+
+cdef void failure_keep(Failure* into) noexcept nogil:
+    into.error = last_failure.error
+    snprintf(into.doing, DOING_SIZE, b"%s", last_failure.doing)
+    snprintf(into.name, NAME_SIZE, b"%s", last_failure.name)
+
+
+cdef void failure_recall(const Failure* kept) noexcept nogil:
+    failure_note(kept.doing, kept.name, kept.error)
 
 
 cdef int storage_code(int error) noexcept nogil:
@@ -277,7 +286,8 @@ cdef str failure_text():
 
 
 cdef object error_of(int code, str facts):
-    """The exception for a code; for one of the machine's, with what the kernel said of it."""
-    text = failure_text() if code <= STORAGE_FULL else ""
+    """The exception for a code; for one of the machine's, with what the kernel said of it. A log
+    fails by something that it said, or has failed before."""
+    text = failure_text() if code <= STORAGE_FULL or code == LOG_FAILED else ""
     last_failure.error = 0
     return from_code(code, f"{facts}: {text}" if text else facts)

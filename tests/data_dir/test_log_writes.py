@@ -30,6 +30,7 @@ from appliance.errors import (
 from tests.support.logs import (
     batch,
     break_file,
+    break_open,
     end_txn,
     marker,
     one_log,
@@ -90,6 +91,24 @@ def test_one_that_is_refused_keeps_none_of_the_others(log: Log) -> None:
         found = await writes.append([Batch(log, good[:-1]), Batch(log, b""), Batch(log, good)])
         assert [type(each.error) for each in found] == [BatchTorn, BatchTorn, type(None)]
         assert [each.base_offset for each in found] == [-1, -1, 0]
+
+    on_loop(job)
+
+
+def test_who_is_refused_by_the_disk_is_told_what_the_kernel_said(tmp_path: Path) -> None:
+    """It said so to another thread."""
+
+    async def job(writes: LogWrites) -> None:
+        with one_log(tmp_path) as log:
+            found = await written(writes, log, batch("a"))
+            assert found.error is None
+            break_open(Path(log.segments()[-1].path), by=tmp_path)
+            found = await written(writes, log, batch("b"))
+            assert isinstance(found.error, LogFailed)
+            # A write that failed is cut off again, and that failed, too.
+            assert str(found.error).endswith(": truncate: EINVAL Invalid argument")
+            found = await written(writes, log, batch("c"))
+            assert str(found.error).endswith(" refused at log end 1"), "the kernel was not asked"
 
     on_loop(job)
 

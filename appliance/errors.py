@@ -5,8 +5,7 @@ The compiled core returns the codes of `_codes.pxd`; `from_code` is the one map 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from appliance import __version__
 
@@ -18,10 +17,10 @@ class ApplianceError(Exception):
     retriable = False
 
 
-def raise_first(failures: Mapping[Any, ApplianceError]) -> None:
-    """Of what was done to many, by their names."""
-    for error in failures.values():
-        raise error
+def raise_first(failures: Iterable[ApplianceError]) -> None:
+    """Of what was done to many."""
+    for each in failures:
+        raise each
 
 
 class Refused(ApplianceError):

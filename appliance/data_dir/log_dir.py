@@ -293,7 +293,7 @@ class LogDir:
 
     def delete(self, topic: str, partition: int) -> None:
         """Removes a log. Slices that readers hold stay readable until released."""
-        raise_first(self.delete_all([(topic, partition)]))
+        raise_first(self.delete_all([(topic, partition)]).values())
 
     def delete_all(self, keys: Iterable[Key]) -> Failures:
         """Why some of them stay. What they wait for at the disk they wait for together."""
@@ -315,7 +315,7 @@ class LogDir:
         taken = {each.name for each in (self.path / ORPHANS).glob(f"{name}*")}
         names = (f"{name}.{i}" if i else name for i in itertools.count())
         place = self.path / ORPHANS / next(each for each in names if each not in taken)
-        raise_first(self._move({(topic, partition): place}))
+        raise_first(self._move({(topic, partition): place}).values())
         return place
 
     def _move(self, targets: Mapping[Key, Path]) -> Failures:

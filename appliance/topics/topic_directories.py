@@ -137,7 +137,8 @@ def remove_replicas(
     rows.set_replicas(row.name, row.partitions, (row.here or frozenset()) - gone)
     held = {number for number in gone if log_dir.holds(row.name, number)}
     places = [log_dir.set_aside(row.name, number) for number in sorted(held & aside)]
-    raise_first(log_dir.delete_all([(row.name, number) for number in sorted(held - aside)]))
+    gone_for_good = [(row.name, number) for number in sorted(held - aside)]
+    raise_first(log_dir.delete_all(gone_for_good).values())
     log_dir.unplace(row.name, gone)
     return places
 

@@ -382,7 +382,7 @@ class Topics(dict[str, Topic]):
         return topic
 
     async def delete(self, name: str) -> None:
-        raise_first(await self.delete_all({name: None}))
+        raise_first((await self.delete_all({name: None})).values())
 
     async def delete_all(self, wanted: Mapping[str, uuid.UUID | None]) -> Failures:
         """By name the id that it is to have, or None. Why some are still there. What they wait for
@@ -419,7 +419,7 @@ class Topics(dict[str, Topic]):
 
     async def remove(self, name: str) -> None:
         """From this broker."""
-        raise_first(await self._remove_all({name: None}))
+        raise_first((await self._remove_all({name: None})).values())
 
     async def _remove_all(self, wanted: Mapping[str, uuid.UUID | None]) -> Failures:
         if not wanted:

@@ -58,8 +58,8 @@ class UnfinishedDeletions(dict[str, str]):
 
     async def finish(self, name: str) -> None:
         """Tried again. Raises what is in the way."""
-        raise_first(await self._change(self._delete_files([name])))
-        raise_first(await self._forget([name]))
+        raise_first((await self._change(self._delete_files([name]))).values())
+        raise_first((await self._forget([name])).values())
 
     async def make_room(self, name: str) -> None:
         """Within a change: the cluster has another topic of that name, and what is tried again must
@@ -75,7 +75,7 @@ class UnfinishedDeletions(dict[str, str]):
 
         places = await asyncio.to_thread(set_aside)
         events.warning("what is left of a deleted topic is set aside", topic=name, places=places)
-        raise_first(await self._end([name]))
+        raise_first((await self._end([name])).values())
 
     async def _delete_files(self, names: Iterable[str]) -> Failures:
         left = [each for each in names if each in self]

@@ -22,11 +22,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from appliance._log import Log
-from appliance.errors import ApplianceError, ProducerEpochOld
+from appliance.errors import ApplianceError, ProducerEpochOld, raise_first
 from appliance.process import event_log
 from appliance.process.detached_tasks import LoggedTasks
 from appliance.topics.topic import TopicUnavailable
-from appliance.txn.markers import Marker, Markers, raise_first
+from appliance.txn.markers import Marker, Markers
 from appliance.txn.markers_at_leaders import Leaders, write_at_leaders
 from appliance.txn.states import PREPARED
 from appliance.txn.transaction import Partition, Transaction

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from appliance._log import Log
 from appliance.data_dir.log_writes import Batch, LogWrites, Written
-from appliance.errors import ApplianceError, NotLeader, ReplicasTooFew
+from appliance.errors import ApplianceError, NotLeader, ReplicasTooFew, raise_first
 from appliance.record import _batch_builder
 from appliance.storage._log_description import ProducerInfo
 from appliance.topics.topic import OFFSETS
@@ -103,11 +103,6 @@ def _refusal(led: LedLog) -> ApplianceError | None:
     if log.lacks_in_sync:  # else each try would leave one more
         return ReplicasTooFew(f"{log.name}: too few replicas are in sync")
     return None
-
-
-def raise_first(failures: Iterable[ApplianceError]) -> None:
-    for each in failures:
-        raise each
 
 
 def open_transactions(log: Log) -> list[ProducerInfo]:

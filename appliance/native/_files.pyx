@@ -12,7 +12,7 @@ from libc.stdint cimport int64_t, uint8_t
 from libcpp.vector cimport vector
 
 from appliance.native._codes cimport (
-    FILES_EXHAUSTED, LOG_FAILED, OK, STORAGE_FULL, STORAGE_FULL_LATE, STORAGE_IO, WOULD_WAIT,
+    FILES_EXHAUSTED, OK, STORAGE_FULL, STORAGE_FULL_LATE, STORAGE_IO, WOULD_WAIT,
 )
 from appliance.native._native cimport (
     EAGAIN, EDQUOT, EINTR, EMFILE, ENFILE, ENOSPC, EIO, EOPNOTSUPP, O_CLOEXEC, O_NOFOLLOW,
@@ -286,8 +286,7 @@ cdef str failure_text():
 
 
 cdef object error_of(int code, str facts):
-    """The exception for a code; for one of the machine's, with what the kernel said of it. A log
-    fails by something that it said, or has failed before."""
-    text = failure_text() if code <= STORAGE_FULL or code == LOG_FAILED else ""
+    """The exception for a code; for one of the machine's, with what the kernel said of it."""
+    text = failure_text() if code <= STORAGE_FULL else ""
     last_failure.error = 0
     return from_code(code, f"{facts}: {text}" if text else facts)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,9 +21,10 @@ from appliance.client.errors import (
 )
 from appliance.client.offset_storage import BrokerOffsets
 from appliance.client.range_assignor import TopicPartition as ClientPartition
-from appliance.testing import running_broker
+from appliance.zookeeper.server import ZooKeeperServer
 from tests.support.consumer_site import Site, take, until_quiet
-from tests.support.zookeeper import DEADLINE_S, eventually, serving_zookeeper_in
+from tests.support.cut_line import CutLine
+from tests.support.zookeeper import DEADLINE_S, eventually
 
 LONG_SESSION_MS = 20_000
 
@@ -204,27 +204,23 @@ def test_a_stream_begins_at_the_new_topic_if_it_may(storage: str, site: Site) ->
         assert take(stream, 9) == [*range(100, 109)]
 
 
-def test_without_zookeeper_a_commit_says_so(tmp_path: Path) -> None:
-    with serving_zookeeper_in(tmp_path / "zookeeper") as server:
-        settings = {"zookeeper.format": "original", "zookeeper.connect": str(server.address)}
-        with running_broker(tmp_path / "data", settings) as broker:
-            site = Site(server, "", broker)
-            site.create("t", 1)
-            site.produce("t", 0, 0, 1, 2)
-            # Longer than ZooKeeper takes to be there again: a new session begins without a commit.
-            connector, stream = site.reader(zk_session_timeout_ms=LONG_SESSION_MS)
-            take(stream, 2)
-            server.kill()
-            eventually(lambda: not connector.zookeeper.connected)
-            with pytest.raises(CommitFailed, match="1 offsets: ZooKeeper is unreachable"):
-                connector.commit_offsets()
-            site.produce("t", 0, 3)
-            assert take(stream, 2) == [2, 3], "reading goes on"
-            server.start()
-            server.wait_until_serving()
-            eventually(lambda: connector.zookeeper.connected)
+def test_without_zookeeper_a_commit_says_so(site: Site, server: ZooKeeperServer) -> None:
+    """It lives on behind a line that is cut, so that the session goes on when that is mended."""
+    site.produce("t", 0, 0, 1, 2)
+    with CutLine(server.address.host, server.address.port) as line:
+        connector, stream = site.reader(
+            zk_connect=site.connect.replace(str(server.address), line.address),
+            zk_session_timeout_ms=LONG_SESSION_MS,
+        )
+        take(stream, 2)
+        line.cut()
+        eventually(lambda: not connector.zookeeper.connected)
+        with pytest.raises(CommitFailed, match="1 offsets: ZooKeeper is unreachable"):
             connector.commit_offsets()
-            assert site.look.retry(site.look.get, "/consumers/g/offsets/t/1-0")[0] == b"4"
-            connector.shutdown()
-            site.look.stop()
-            site.look.close()
+        site.produce("t", 0, 3)
+        assert take(stream, 2) == [2, 3], "reading goes on"
+        line.mend()
+        eventually(lambda: connector.zookeeper.connected)
+        connector.commit_offsets()
+        assert site.node("offsets/t/1-0") == "4"
+        connector.shutdown()

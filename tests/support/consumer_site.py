@@ -48,8 +48,8 @@ class Site:
         self.producer.flush(DEADLINE_S)
 
     def consumer(self, **settings: Any) -> ConsumerConnector:
-        facts = {"group_id": "g", "zk_session_timeout_ms": SESSION_MS, **settings}
-        return ConsumerConnector(ConsumerConfig(zk_connect=self.connect, **facts))
+        own = {"zk_connect": self.connect, "group_id": "g", "zk_session_timeout_ms": SESSION_MS}
+        return ConsumerConnector(ConsumerConfig(**{**own, **settings}))
 
     def reader(self, topic: str = "t", **settings: Any) -> tuple[ConsumerConnector, Stream]:
         connector = self.consumer(**{"consumer_timeout_ms": QUIET_MS, **settings})

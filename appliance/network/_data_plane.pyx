@@ -269,9 +269,8 @@ cdef class DataPlane:
             if not mails[i].empty():
                 inbox_put_all(self.processors[i].inbox.get(), &mails[i])
         inboxes_keep(NULL)
-        if not asleep.empty():
-            with nogil:
-                inboxes_visit(&asleep)
+        # The GIL is kept: to get it back may take longer than to send what is small.
+        inboxes_visit(&asleep)
 
     def close(self, int64_t connection):
         """Drops a connection, with whatever it still waits for."""

@@ -137,8 +137,10 @@ cdef bint frames_are_held(Connection* connection) noexcept nogil:
     """Whether `frames_resume` may find something to run."""
     if not connection_has_room(connection):
         return False
-    if connection.tls != NULL and connection.tls.has_more:
-        return True
+    return _holds_frame(connection) or connection.tls != NULL and connection.tls.has_more
+
+
+cdef bint _holds_frame(const Connection* connection) noexcept nogil:
     return (connection.partial.size() >= 4
             and <int64_t>connection.partial.size() >= connection.frame_size)
 
@@ -162,9 +164,7 @@ cdef bint _read_on(Processor* processor, Connection* connection) noexcept nogil:
 
 cdef bint _run_held(Processor* processor, Connection* connection) noexcept nogil:
     cdef RawBytes held
-    if connection.partial.size() < 4 or not connection_has_room(connection):
-        return True
-    if <int64_t>connection.partial.size() < connection.frame_size:
+    if not _holds_frame(connection) or not connection_has_room(connection):
         return True
     cdef int64_t id = connection.id
     held.swap(connection.partial)

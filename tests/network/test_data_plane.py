@@ -16,7 +16,7 @@ from appliance.protocol.messages.fetch import FetchRequest
 from appliance.record import _batch_builder
 from appliance.record._records import Record
 from tests.support.data_plane import Plane, batch, client, make, plane
-from tests.support.wire_client import WireClient, frame_of
+from tests.support.wire_client import WireClient, frame_of, produce_frame, with_length
 
 __all__ = ["client", "make", "plane"]
 
@@ -87,9 +87,9 @@ def test_a_request_that_stood_back_goes_on_with_the_answer_to_the_one_before(mak
     took = []
     with plane.client() as client:
         for number in range(1, 31):
-            client.send(struct.pack(">hhih", 18, 0, 42, -1))
+            asked = with_length(struct.pack(">hhih", 18, 0, 42, -1))
+            client.socket.sendall(asked + produce_frame(batch()))  # read at once, so it is held
             plane.wait_for("punted_requests", number)
-            client.send_produce(batch())
             time.sleep(0.01)
             assert plane.logs[0].log_end_offset == number - 1
             (punt,), _ = plane.data_plane.punts()

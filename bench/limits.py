@@ -111,6 +111,11 @@ class Limit:
     name: str
     each: float = 1  # bytes, or syncs
 
+    @property
+    def is_bandwidth(self) -> bool:
+        """No other limit holds for all: one sync serves many."""
+        return self.name.endswith("MB/s")
+
     def share(
         self, rates: Sequence[float], measured: Mapping[str, Sequence[float]]
     ) -> float | None:
@@ -118,7 +123,7 @@ class Limit:
         if self.name not in measured or not rates:
             return None
         given = median(measured[self.name])
-        possible = given * 1e6 if self.name.endswith("MB/s") else 1e6 / given
+        possible = given * 1e6 if self.is_bandwidth else 1e6 / given
         return median(rates) * self.each / possible
 
 

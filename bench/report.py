@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 from pathlib import Path
@@ -30,12 +31,16 @@ REPEAT = (
     "Both under the benchmark of others: `python -m bench.openmessaging`, "
     "[OpenMessaging](decisions/openmessaging.md)."
 )
-FLOOR = (
-    "A floor's: the same client with a program that does only the least of a broker's work, in our "
-    "place; it reads a batch, writes it to a file, responds and never syncs "
-    "(`bench/peers/floor_broker.c`). It says what is left for a broker to win on this machine."
+BOUNDS = (
+    "A floor: the same client, in the same turns, with a program that does only the least of a "
+    "broker's work in our place. It appends a batch to a file, responds, sends a file's bytes, and "
+    "checks nothing (`bench/peers/floor_broker.c`, `floor.c`); it syncs only where durable latency "
+    "is compared. The machine: our figure at the machine's whole limit, as the tables below have "
+    "it. The client: it had no rest left. These say what is left for a broker to win here; where "
+    "none of them stands in the way, the reason is ours."
 )
 PATH = re.compile(r"(?:/[\w.+-]+)+/")  # paths of the machine, which do not belong on the page
+A_FLOOR, THE_MACHINE, THE_CLIENT = "a floor", "the machine", "the client"
 BLOCK = re.compile(r"(<!-- benchmarks -->\n).*?(<!-- /benchmarks -->)", re.DOTALL)
 
 
@@ -99,50 +104,64 @@ def goals_table(run: Run) -> Iterator[str]:
     met = sum(bool(each.is_met) for each in rows)
     compared = [each for each in run.comparisons if not each.is_explaining]
     behind = sum(is_behind(each) for each in compared)
-    beyond = sum(each.is_met is False and is_beyond(each, floor_of(each, run)) for each in rows)
-    yield (f"{met} of {len(rows)} goals are met, and a floor misses {beyond} of the others, too; "
-           f"of {len(compared)} figures {behind} are behind the peer's.")
-    yield from ("", "| case | figure | ours to theirs, with its spread | goal | met | a floor's |",
-                "|---|---|---|---|---|---|")
-    for each in rows:
+    bounds = bounds_of(rows, run)
+    lost = Counter(bounds[at][0] for at, each in enumerate(rows) if each.is_met is False)
+    yield (f"{met} of {len(rows)} goals are met. Of the others a floor misses {lost[A_FLOOR]}, "
+           f"too; {lost[THE_MACHINE]} more are beyond the machine's limit, {lost[THE_CLIENT]} are "
+           f"the client's, and {lost['']} are left to win. "
+           f"Of {len(compared)} figures {behind} are behind the peer's.")
+    yield from ("", "| case | figure | ours to theirs, with its spread | goal | met | a floor's | "
+                "what stands in the way |", "|---|---|---|---|---|---|---|")
+    for each, (kind, words) in zip(rows, bounds, strict=True):
         sign = "≥" if each.is_more_better else "≤"
+        reason = f"{kind}{words}" if each.is_met is False else ""
         yield (f"| {each.case} | {each.figure} | {ratio(each)} | {sign} {each.goal:.3g} | "
-               f"{'yes' if each.is_met else '**no**'} | {floors(each, run)} |")
-    yield from ("", FLOOR)
+               f"{'yes' if each.is_met else '**no**'} | {floor(each)} | {reason} |")
+    yield from ("", BOUNDS)
 
 
-def floors(each: Comparison, run: Run) -> str:
-    floor = floor_of(each, run)
-    return f"{floor:.2f}" if isfinite(floor) else ""
+def floor(each: Comparison) -> str:
+    return f"{each.floor_ratio:.2f}" if isfinite(each.floor_ratio) else ""
 
 
-def floor_of(each: Comparison, run: Run) -> float:
-    """The ratio to the peer of a program that does the least of a broker's work; nan: nobody
-    measured it."""
-    for other in run.comparisons:
-        if (other.case, other.figure) == (f"{each.case}, floor", each.figure) and other.ratio:
-            return each.ratio / other.ratio
-    return float("nan")
+def bounds_of(rows: Sequence[Comparison], run: Run) -> list[tuple[str, str]]:
+    """For each goal what is under it, and the words that go with it; empty: nothing that was
+    measured."""
+    of_case = limits_of_cases()
+    return [bound(each, of_case.get(each.case), run) for each in rows]
 
 
-def is_beyond(each: Comparison, floor: float) -> bool:
-    """Whether not even the floor meets the goal."""
+def bound(each: Comparison, limit: Limit | None, run: Run) -> tuple[str, str]:
+    if is_short(each, each.floor_ratio):
+        return A_FLOOR, ""
+    share = limit.share(each.ours, run.limits) if limit and each.is_more_better else None
+    if share and limit and limit.is_bandwidth and is_short(each, each.ratio / share):
+        return THE_MACHINE, f": {each.ratio / share:.2f}"
+    if client_limit.reason(each, run):
+        return THE_CLIENT, ""
+    return "", ""
+
+
+def is_short(each: Comparison, of_bound: float) -> bool:
+    """Whether not even the bound meets the goal."""
     assert each.goal is not None
-    return floor < each.goal if each.is_more_better else floor > each.goal
+    return of_bound < each.goal if each.is_more_better else of_bound > each.goal
 
 
 def table(rows: Iterable[Comparison], run: Run) -> Iterator[str]:
     of_case = limits_of_cases()
 
-    yield "| | figure | ours | theirs | ratio | goal | ours as a share of the machine's limit |"
-    yield "|---|---|---|---|---|---|---|"
+    yield ("| | figure | ours | theirs | ratio | goal | a floor | "
+           "ours as a share of the machine's limit |")
+    yield "|---|---|---|---|---|---|---|---|"
     last = ""
     for each in rows:
         name, last = ("" if each.case == last else each.case), each.case
         behind = " behind" if is_behind(each) else ""
         behind += ", the client's" if client_limit.reason(each, run) else ""
+        least = figures(each.floor) if each.floor else ""
         yield (f"| {name} | {each.figure} | {figures(each.ours)} | {figures(each.theirs)} "
-               f"({each.peer}) | {ratio(each)}{behind} | {goal(each)} | "
+               f"({each.peer}) | {ratio(each)}{behind} | {goal(each)} | {least} | "
                f"{of_machine(each, of_case.get(each.case), run)} |")
 
 

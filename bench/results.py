@@ -34,6 +34,7 @@ class Comparison:
     ours: list[float]
     theirs: list[float]
     goal: float | None  # ours as a multiple of theirs
+    floor: list[float] = field(default_factory=list)  # of the least of a broker's work
 
     @property
     def ratio(self) -> float:
@@ -41,6 +42,13 @@ class Comparison:
             return float("nan")
         theirs = statistics.median(self.theirs)
         return statistics.median(self.ours) / theirs if theirs else float("nan")
+
+    @property
+    def floor_ratio(self) -> float:
+        """What the least of a broker's work is to the peer; nan: nobody measured it."""
+        if not self.floor or not self.theirs or not statistics.median(self.theirs):
+            return float("nan")
+        return statistics.median(self.floor) / statistics.median(self.theirs)
 
     @property
     def spread(self) -> tuple[float, float]:
@@ -68,7 +76,7 @@ class Comparison:
     @property
     def is_explaining(self) -> bool:
         """It tells why other figures are as they are: nobody can be ahead of it."""
-        return self.figure in EXPLAINING or self.peer.startswith("floor")
+        return self.figure in EXPLAINING
 
     @property
     def is_won(self) -> bool:
@@ -91,7 +99,8 @@ class Run:
         for figure, each in results.items():
             ours, theirs = measured_turns(each[case.ours], each[case.peer])
             self.comparisons.append(Comparison(suite, case.name, figure, case.peer, ours, theirs,
-                                               case.goals.get(figure)))
+                                               case.goals.get(figure),
+                                               known(each.get(case.floor or "", []))))
 
     def save(self, file: Path) -> None:
         file.write_text(json.dumps(asdict(self), indent=1) + "\n")

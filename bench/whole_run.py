@@ -135,4 +135,4 @@ def share(left: float, cases: Sequence[Case]) -> float:
 
 
 def wanted(cases: Sequence[Named]) -> set[tuple[str, tuple[tuple[str, str], ...]]]:
-    return {key_of(name, case.settings) for _, case in cases for name in (case.ours, case.peer)}
+    return {key_of(name, case.settings) for _, case in cases for name in case.brokers}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -175,7 +174,7 @@ class Appliance(Broker):
         ready = self._process.stdout.readline().split()
         if not ready or ready[0] != "ready":
             raise RuntimeError(f"the appliance did not start:\n{self._log.read_text()}")
-        facts = dict(word.split("=", 1) for word in ready[1:])
+        facts = dict(word.split("=", 1) for word in ready[1:] if "=" in word)
         self.address, self.admin = facts["kafka"], facts["admin"]
         self.pid = self._process.pid
         return time.perf_counter() - begin
@@ -251,6 +250,7 @@ class Floor(Broker):
 
     name = "floor"
     has_process = False
+    is_durable = False
 
     def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
         directory.mkdir()
@@ -258,7 +258,7 @@ class Floor(Broker):
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
         words = clients.floor_words(self.directory / topic, topic,
-                                    clients.one_record(FLOOR_RECORD_BYTES))
+                                    clients.one_record(FLOOR_RECORD_BYTES), self.is_durable)
         self._process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self.address = f"127.0.0.1:{self._process.stdout.readline().strip()}"
@@ -266,8 +266,8 @@ class Floor(Broker):
 
     def delete_topic(self, topic: str) -> None:
         ended = self._process.poll()
-        self._process.kill()
-        self._process.wait()
+        with self._process:  # closes the pipe of its output
+            self._process.kill()
         (self.directory / topic).unlink()
         if ended is not None:
             raise RuntimeError(f"the {self.name} ended with {ended} before its clients")
@@ -276,25 +276,55 @@ class Floor(Broker):
         """The process ended with its topic."""
 
 
-class FloorBroker(Floor):
-    """The same for real producers (`floor_broker.c`)."""
+class DurableFloor(Floor):
+    """It syncs each record before it responds."""
+
+    name = "durable floor"
+    is_durable = True
+
+
+class FloorBroker(Broker):
+    """The same for real clients (`floor_broker.c`), with a broker of ours behind it for what is
+    neither Produce nor Fetch. Its process ends with the last topic: it never deletes a file."""
 
     name = "floor broker"
+    has_process = False
+
+    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
+        self._logs = directory / "logs"
+        self._logs.mkdir(parents=True)
+        self.directory = directory
+        self._topics: set[str] = set()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._upstream = Appliance(directory / "upstream",
+                                   {**settings, "advertised.listeners": self.address})
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
-        answers = self.directory / f"{topic}-answers"
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            port = listener.getsockname()[1]
-            clients.floor_answers(answers, port, topic, partitions)
-            words = [clients.compiled("floor_broker"), str(listener.fileno()),
-                     str(self.directory / topic), str(answers)]
-            self._process = subprocess.Popen(words, pass_fds=[listener.fileno()], text=True)
-        self.address = f"127.0.0.1:{port}"
-        self.pid = self._process.pid
+        if not self._topics:
+            words = [clients.compiled("floor_broker"), str(self._listener.fileno()),
+                     self._upstream.address.rpartition(":")[2], str(self._logs)]
+            self._process = subprocess.Popen(words, pass_fds=[self._listener.fileno()])
+            self.pid = self._process.pid
+        self._topics.add(topic)
+        super().create_topic(topic, partitions, configs)
 
     def delete_topic(self, topic: str) -> None:
-        shutil.rmtree(self.directory / f"{topic}-answers")
-        super().delete_topic(topic)
+        ended = self._process.poll()
+        if ended is None:
+            super().delete_topic(topic)
+        self._topics.discard(topic)
+        if not self._topics:
+            self._process.kill()
+            self._process.wait()
+            for file in self._logs.iterdir():
+                file.unlink()
+        if ended is not None:
+            raise RuntimeError(f"the {self.name} ended with {ended} before its clients")
+
+    def stop(self) -> None:
+        self._listener.close()
+        self._upstream.stop()
 
 
 class Nobody(Broker):

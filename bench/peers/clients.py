@@ -16,9 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from appliance.protocol import codec, headers
-from appliance.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from appliance.protocol.messages.fetch import FetchRequest
-from appliance.protocol.messages.metadata import MetadataResponse
 from appliance.protocol.messages.offset_commit import OffsetCommitRequest
 from appliance.protocol.messages.offset_fetch import OffsetFetchRequest
 from appliance.protocol.messages.produce import ProduceRequest
@@ -38,8 +36,6 @@ JAVA_PRODUCER = ("batch.size=65536", "linger.ms=5", "buffer.memory=67108864")
 LINGER = ("-X", "linger.ms=5")
 # The newest versions with fields at fixed positions
 PRODUCE, FETCH, OFFSET_COMMIT, OFFSET_FETCH = (0, 7), (1, 11), (8, 7), (9, 5)
-API_VERSIONS, FLOOR_METADATA = 18, (3, 4)
-FLOOR_APIS = ((0, 3), (1, 4), FLOOR_METADATA, (API_VERSIONS, 0))  # Fetch: clients ask for both
 
 
 class ClientFailed(RuntimeError):
@@ -144,33 +140,12 @@ def produce_frames(
     return frame_file(PRODUCE, *rows), 4 + 4 + 4 + 2 + len(topic) + 4 + 4
 
 
-def floor_words(file: Path, topic: str, batch: bytes) -> list[str]:
+def floor_words(file: Path, topic: str, batch: bytes, is_durable: bool) -> list[str]:
     """The command of a floor whose responses are as long as a broker's."""
     produce_answer = 4 + 4 + 4 + 2 + len(topic) + 4 + 4 + 2 + 8 + 8 + 8 + 4
     at = _records_at(topic)
     return [compiled("floor"), str(file), str(produce_answer), str(at + 4), str(at),
-            str(len(batch))]
-
-
-def floor_answers(folder: Path, port: int, topic: str, partitions: int) -> None:
-    """The responses of a floor broker that are always the same, without their correlation ids."""
-    folder.mkdir()
-    served = [ApiVersionsResponse.ApiVersion(key, version, version) for key, version in FLOOR_APIS]
-    told = ApiVersionsResponse(api_keys=served)
-    for version in range(ApiVersionsRequest.VERSIONS.last + 1):
-        _write_answer(folder, API_VERSIONS, version, told)
-    rows = [MetadataResponse.MetadataResponsePartition(
-        error_code=0, partition_index=each, leader_id=1, replica_nodes=[1], isr_nodes=[1])
-        for each in range(partitions)]
-    _write_answer(folder, *FLOOR_METADATA, MetadataResponse(
-        brokers=[MetadataResponse.MetadataResponseBroker(1, "127.0.0.1", port)],
-        cluster_id="floor", controller_id=1,
-        topics=[MetadataResponse.MetadataResponseTopic(0, topic, partitions=rows)]))
-
-
-def _write_answer(folder: Path, key: int, version: int, answer: Any) -> None:
-    header = headers.encode_response_header(key, version, 0)[4:]
-    (folder / f"{key}-{version}").write_bytes(header + codec.encode(answer, version))
+            str(len(batch)), str(int(is_durable))]
 
 
 def _records_at(topic: str) -> int:

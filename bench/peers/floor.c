@@ -1,11 +1,12 @@
 /* The minimum work of a broker for probe.c: it reads a request, writes it to a file and responds.
  *
- *   floor FILE PRODUCE_ANSWER FETCH_ANSWER RECORDS_AT BATCH_BYTES
+ *   floor FILE PRODUCE_ANSWER FETCH_ANSWER RECORDS_AT BATCH_BYTES IS_DURABLE
  *
  * It has no topics, no checks and no second thread: this much time is the machine's, and only the rest
  * is a broker's. A response to a produce has PRODUCE_ANSWER bytes, all 0 except the correlation id. One
  * fetch waits at a time; its response has FETCH_ANSWER bytes and BATCH_BYTES for every produce, with
- * their length at RECORDS_AT. The floor prints its port.
+ * their length at RECORDS_AT. With IS_DURABLE 1 what was read at once is synced before the responses. The
+ * floor prints its port.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -25,7 +26,7 @@ enum { ROOM = 1 << 20, EVENTS = 64, PRODUCE = 0 };
 
 typedef struct {
     uint32_t produce_answer, fetch_answer, records_at, batch_bytes;
-    int file, epoll;
+    int file, epoll, is_durable;
     uint32_t unseen; /* produces that no fetch response has covered */
     int waiting;     /* the connection whose fetch waits, or -1 */
     uint32_t waiting_id;
@@ -80,6 +81,7 @@ static void serve(Floor *floor, int fd) {
         return;
     }
     unsigned char *end = floor->output;
+    uint32_t unseen = floor->unseen;
     for (unsigned char *at = floor->input; at < floor->input + got; at += get32(at) + 4) {
         uint32_t correlation_id = get32(at + 8);
         if ((at[4] << 8 | at[5]) != PRODUCE) {
@@ -91,6 +93,7 @@ static void serve(Floor *floor, int fd) {
         floor->unseen++;
         end = answer(end, floor->produce_answer, correlation_id);
     }
+    if (floor->is_durable && floor->unseen != unseen) check(fdatasync(floor->file), "fdatasync");
     send_whole(fd, floor->output, end);
     answer_fetch(floor);
 }
@@ -122,13 +125,14 @@ static int listener(void) {
 int main(int count, char **words) {
     static Floor floor;
     struct epoll_event ready[EVENTS];
-    if (count != 6) return fprintf(stderr, "see the head of floor.c\n"), 2;
+    if (count != 7) return fprintf(stderr, "see the head of floor.c\n"), 2;
     floor.file = open(words[1], O_CREAT | O_WRONLY | O_APPEND, 0600);
     check(floor.file, words[1]);
     floor.produce_answer = (uint32_t)atoi(words[2]);
     floor.fetch_answer = (uint32_t)atoi(words[3]);
     floor.records_at = (uint32_t)atoi(words[4]);
     floor.batch_bytes = (uint32_t)atoi(words[5]);
+    floor.is_durable = atoi(words[6]);
     floor.waiting = -1;
     floor.epoll = epoll_create1(0);
     int accepting = listener();

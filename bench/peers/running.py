@@ -8,7 +8,16 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from bench.peers.brokers import Appliance, Broker, Floor, FloorBroker, Kafka, Mock, Nobody
+from bench.peers.brokers import (
+    Appliance,
+    Broker,
+    DurableFloor,
+    Floor,
+    FloorBroker,
+    Kafka,
+    Mock,
+    Nobody,
+)
 from bench.peers.clusters import Appliances, Kafkas
 from bench.peers.other_protocol_brokers import Nats, Redis
 from bench.peers.rabbitmq import RabbitMQ
@@ -22,6 +31,7 @@ PEERS: dict[str, Callable[[Path, Settings], Broker]] = {
     Kafkas.name: Kafkas,
     "mock": Mock,  # librdkafka's, in the client
     "floor": Floor,  # reads, writes, answers
+    DurableFloor.name: DurableFloor,
     FloorBroker.name: FloorBroker,  # the same for real producers
     "nats": Nats,
     "redis": Redis,

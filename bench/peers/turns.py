@@ -40,6 +40,11 @@ class Case:
     weight: float = 1  # its share of the time of a run
     settings: Mapping[str, str] = field(default_factory=dict)  # of the brokers
     limit: Limit | None = None  # the machine's limit for the rate of the case
+    floor: str | None = None  # takes a turn, too: the least of a broker's work
+
+    @property
+    def brokers(self) -> Sequence[str]:
+        return [self.ours, self.peer, *([self.floor] if self.floor else [])]
 
 
 Suite = Callable[[Extent], Iterator[Case]]
@@ -67,7 +72,7 @@ class Turns:
         begin = time.monotonic()
         for turn in range(0 if case.warm_up else 1, rounds + 1):
             began = time.monotonic()
-            for name in (case.ours, case.peer):
+            for name in case.brokers if turn else case.brokers[:2]:
                 self._say(f"{case.name}: {f'round {turn} of {rounds}' if turn else 'warm-up'}, "
                           f"{name}")
                 for figure, value in self._one(case, name).items():

@@ -25,7 +25,7 @@ SUITES: Suites = {
     for suite in (
         writing.produce, writing.codecs, writing.partitions, writing.ceiling,
         reading.consume, reading.cold, reading.fan_out,
-        requests.requests, requests.floor, writing.produce_floor,
+        requests.requests,
         latency.latencies, latency.loaded_latencies,
         durable.durable,
         replicated.replicated,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from bench.peers import clients, disturbers
-from bench.peers.brokers import Broker
+from bench.peers.brokers import Broker, FloorBroker
 from bench.peers.turns import PAGE_CACHE, PROBE_BYTES, Case, Figures, Goals
 from bench.run_size import Extent
 
@@ -50,4 +50,4 @@ def fairness(extent: Extent) -> Iterator[Case]:
     seconds = max(SECONDS_LEAST, extent.seconds(SECONDS))
     for kind, name in KINDS.items():
         yield Case(f"beside {name}", partial(beside, kind=kind, seconds=seconds), PAGE_CACHE,
-                   goals=GOALS)
+                   goals=GOALS, floor=FloorBroker.name)

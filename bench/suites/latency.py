@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from bench.peers import clients
-from bench.peers.brokers import Broker
+from bench.peers.brokers import Broker, DurableFloor, Floor
 from bench.peers.turns import DURABLE, PAGE_CACHE, PROBE_BYTES, Case, Figures, Goals
 from bench.run_size import Extent
 
@@ -66,8 +66,9 @@ def latencies(extent: Extent) -> Iterator[Case]:
     """A thousand records a second, one per request; in the page cache, and durable on both."""
     at = {"rate": RATE, "seconds": seconds_of(extent)}
     yield Case(f"{RATE} records/s, page cache", partial(at_rate, acks=1, **at), PAGE_CACHE,
-               goals=GOALS)
-    yield Case(f"{RATE} records/s, durable", partial(at_rate, acks=-1, **at), DURABLE, goals=GOALS)
+               goals=GOALS, floor=Floor.name)
+    yield Case(f"{RATE} records/s, durable", partial(at_rate, acks=-1, **at), DURABLE, goals=GOALS,
+               floor=DurableFloor.name)
 
 
 def loaded_latencies(extent: Extent) -> Iterator[Case]:
@@ -76,4 +77,4 @@ def loaded_latencies(extent: Extent) -> Iterator[Case]:
     yield Case("saturation, one connection", saturation.search, PAGE_CACHE, rounds=2, weight=2)
     for percent in SHARES:
         yield Case(f"{percent} % of saturation", partial(saturation.at_share, percent=percent),
-                   PAGE_CACHE, goals=GOALS)
+                   PAGE_CACHE, goals=GOALS, floor=Floor.name)

@@ -52,7 +52,8 @@ def writes(client: str, size: int, count: int, acks: str = "1", codec: str = "no
     words = "" if codec == "none" else f", {codec}"
     return Case(f"{CLIENTS[client].library}, produce {size} B, acks={acks}{words}",
                 partial(produced, client=client, size=size, count=count, acks=acks, codec=codec),
-                PAGE_CACHE if acks == "1" else {}, goals=writing.GOALS, limit=Limit(WRITTEN, size))
+                PAGE_CACHE if acks == "1" else {}, goals=writing.GOALS, limit=Limit(WRITTEN, size),
+                floor=writing.FLOOR)
 
 
 def reads(client: str, size: int, count: int, acks: str = "1") -> Case:
@@ -60,7 +61,7 @@ def reads(client: str, size: int, count: int, acks: str = "1") -> Case:
     load = {"client": client, "size": size, "count": count}
     return Case(f"{CLIENTS[client].library}, consume {size} B", partial(consumed, **load),
                 PAGE_CACHE, fill=partial(produced, **load, acks=acks), goals=reading.GOALS,
-                limit=Limit(LOOPBACK, size))
+                limit=Limit(LOOPBACK, size), floor=writing.FLOOR)
 
 
 def by_java(broker: Broker, words: Sequence[str], moved: int) -> Figures:
@@ -88,11 +89,11 @@ def java_defaults(extent: Extent) -> Iterator[Case]:
              for size, whole in OF_JAVA.items()}
     for size, load in loads.items():
         yield Case(f"Java's defaults, produce {size} B", partial(java_writes, **load), {},
-                   goals=writing.GOALS, limit=Limit(WRITTEN, size))
+                   goals=writing.GOALS, limit=Limit(WRITTEN, size), floor=writing.FLOOR)
     for size, load in loads.items():
         yield Case(f"Java's defaults, consume {size} B", partial(java_reads, **load), {},
                    fill=partial(java_writes, **load), goals=reading.GOALS,
-                   limit=Limit(LOOPBACK, size))
+                   limit=Limit(LOOPBACK, size), floor=writing.FLOOR)
 
 
 def go(extent: Extent) -> Iterator[Case]:

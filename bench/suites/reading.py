@@ -15,7 +15,7 @@ from bench.peers.cost import measured
 from bench.peers.crowd import run_all
 from bench.peers.turns import PAGE_CACHE, Case, Figures, Goals
 from bench.run_size import Extent
-from bench.suites.writing import LOADS, by_librdkafka, loaded
+from bench.suites.writing import FLOOR, LOADS, by_librdkafka, loaded
 
 GOALS: Goals = {"records/s": 1.5, "cpu s/GB": 1 / 3}
 READERS = 10
@@ -53,7 +53,7 @@ def consume(extent: Extent) -> Iterator[Case]:
         for client, job in (("librdkafka", librdkafka_reads), ("Java", java_reads)):
             yield Case(f"consume {size} B, {client}", partial(job, **load), PAGE_CACHE,
                        fill=partial(by_librdkafka, **load), goals=GOALS,
-                       limit=Limit(LOOPBACK, size))
+                       limit=Limit(LOOPBACK, size), floor=FLOOR)
 
 
 def cold(extent: Extent) -> Iterator[Case]:
@@ -61,7 +61,8 @@ def cold(extent: Extent) -> Iterator[Case]:
     if os.geteuid() == 0:
         load = {"size": 1000, "count": extent.records(LOADS[1000])}
         yield Case("consume 1000 B, cold", partial(librdkafka_reads_cold, **load), PAGE_CACHE,
-                   fill=partial(by_librdkafka, **load), goals=GOALS, limit=Limit(COLD, 1000))
+                   fill=partial(by_librdkafka, **load), goals=GOALS, limit=Limit(COLD, 1000),
+                   floor=FLOOR)
 
 
 def fan_out(extent: Extent) -> Iterator[Case]:
@@ -69,4 +70,4 @@ def fan_out(extent: Extent) -> Iterator[Case]:
     load = {"size": 1000, "count": extent.records(LOADS[1000])}
     yield Case(f"fan-out to {READERS}, 1000 B", partial(readers_at_once, **load), PAGE_CACHE,
                fill=partial(by_librdkafka, **load), goals=GOALS, weight=2,
-               limit=Limit(LOOPBACK, 1000))
+               limit=Limit(LOOPBACK, 1000), floor=FLOOR)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from bench.peers import clients
-from bench.peers.brokers import Broker
+from bench.peers.brokers import Broker, Floor
 from bench.peers.turns import PAGE_CACHE, PROBE_BYTES, Case, Figures
 from bench.run_size import Extent
 
@@ -29,11 +29,4 @@ def requests(extent: Extent) -> Iterator[Case]:
     for depth in (1, 5):
         job = partial(of_one, depth=depth, seconds=extent.seconds(SECONDS))
         yield Case(f"1 record, {CONNECTIONS} connections x {depth}", job, PAGE_CACHE,
-                   goals={"requests/s": 3})
-
-
-def floor(extent: Extent) -> Iterator[Case]:
-    """Compared with a program that only reads a request, writes it to a file and responds."""
-    for depth in (1, 5):
-        job = partial(of_one, depth=depth, seconds=extent.seconds(SECONDS))
-        yield Case(f"1 record, {CONNECTIONS} x {depth}, floor", job, PAGE_CACHE, peer="floor")
+                   goals={"requests/s": 3}, floor=Floor.name)

@@ -6,18 +6,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 
 from bench.limits import WRITTEN, Limit
 from bench.peers import clients
-from bench.peers.brokers import Broker
+from bench.peers.brokers import Broker, FloorBroker
 from bench.peers.cost import measured
 from bench.peers.turns import PAGE_CACHE, Case, Figures, Goals
 from bench.run_size import Extent
 
 LOADS = {10: 8_000_000, 100: 5_000_000, 1000: 1_000_000, 10_000: 100_000}  # bytes, records
 GOALS: Goals = {"records/s": 1.3, "cpu s/GB": 1 / 3}
+FLOOR = FloorBroker.name  # reads a batch, writes it to a file, responds and sends from it
 
 
 def loaded(broker: Broker, command: Sequence[str], moved: int) -> Figures:
@@ -46,7 +46,7 @@ def produce(extent: Extent) -> Iterator[Case]:
         count = extent.records(whole)
         for client, job in (("librdkafka", by_librdkafka), ("Java", by_java)):
             yield Case(f"produce {size} B, {client}", partial(job, size=size, count=count),
-                       PAGE_CACHE, goals=GOALS, limit=Limit(WRITTEN, size))
+                       PAGE_CACHE, goals=GOALS, limit=Limit(WRITTEN, size), floor=FLOOR)
 
 
 def partitions(extent: Extent) -> Iterator[Case]:
@@ -54,14 +54,14 @@ def partitions(extent: Extent) -> Iterator[Case]:
     job = partial(by_librdkafka, size=100, count=extent.records(LOADS[100]))
     for count in (10, 100):
         yield Case(f"produce 100 B, {count} partitions", job, PAGE_CACHE, count, goals=GOALS,
-                   limit=Limit(WRITTEN, 100))
+                   limit=Limit(WRITTEN, 100), floor=FLOOR)
 
 
 def codecs(extent: Extent) -> Iterator[Case]:
     """Records of 1 KB that compress well, with each codec."""
     for codec in ("gzip", "snappy", "lz4", "zstd"):
         job = partial(by_librdkafka, size=1000, count=extent.records(LOADS[1000]), codec=codec)
-        yield Case(f"produce 1000 B, {codec}", job, PAGE_CACHE, goals=GOALS)
+        yield Case(f"produce 1000 B, {codec}", job, PAGE_CACHE, goals=GOALS, floor=FLOOR)
 
 
 def ceiling(extent: Extent) -> Iterator[Case]:
@@ -70,9 +70,3 @@ def ceiling(extent: Extent) -> Iterator[Case]:
         job = partial(by_librdkafka, size=size, count=extent.records(LOADS[size]))
         yield Case(f"produce {size} B, ceiling", job, PAGE_CACHE, peer="mock",
                    goals={"records/s": 0.6}, limit=Limit(WRITTEN, size))
-
-
-def produce_floor(extent: Extent) -> Iterator[Case]:
-    """Compared with a program that only reads a batch, writes it to a file and responds."""
-    for case in (*produce(extent), *partitions(extent)):
-        yield replace(case, name=f"{case.name}, floor", peer="floor broker", goals={}, rounds=3)

@@ -177,21 +177,39 @@ def test_the_page_tells_why_it_was_lost(tmp_path: Path) -> None:
     text = page.read_text()
     assert "- **consume 100 B, librdkafka**, records/s 0.50 x: The client is the limit" in text
     assert "- **nothing of ours**, requests/s 0.50 x: the reason is not known yet." in text
-    assert "0 of 2 goals are met, and a floor misses 0 of the others, too; of 2 figures" in text
+    assert ("0 of 2 goals are met. Of the others a floor misses 0, too; 0 more are beyond the "
+            "machine's limit, 0 are the client's, and 2 are left to win. Of 2 figures") in text
 
 
-@pytest.mark.parametrize(("ours", "floor", "beyond"), [(200, 250, 1), (200, 310, 0), (300, 310, 0)])
+@pytest.mark.parametrize(("ours", "floor", "told"), [
+    (200, 250, "**no** | 2.50 | a floor"), (200, 310, "**no** | 3.10 | "),
+    (300, 250, "yes | 2.50 | "),
+])
 def test_the_page_tells_what_nobody_could_reach(
-    tmp_path: Path, ours: float, floor: float, beyond: int
+    tmp_path: Path, ours: float, floor: float, told: str
 ) -> None:
     """Theirs are 100, and the goal is three times as many."""
-    mine = replace(FAST, ours=[ours] * 3)
-    least = replace(mine, case=f"{mine.case}, floor", peer="floor broker", theirs=[floor] * 3,
-                    goal=None)
-    page, *_ = report.written(run(mine, least), tmp_path / "page.md", tmp_path / "images")
+    mine = replace(FAST, ours=[ours] * 3, floor=[floor] * 3)
+    page, *_ = report.written(run(mine), tmp_path / "page.md", tmp_path / "images")
     text = page.read_text()
-    assert f"of 1 goals are met, and a floor misses {beyond} of the others, too; of 1 fig" in text
-    assert f"| {'yes' if ours == 300 else '**no**'} | {floor / 100:.2f} |" in text
+    assert f"a floor misses {int('a floor' in told)}, too" in text
+    assert f"| {told} |" in text
+
+
+@pytest.mark.parametrize(("bandwidth", "told"), [
+    (2.4, "the machine: 2.40 |"), (4.0, "| 4.00 |  |"),
+])
+def test_the_page_tells_what_the_machine_could_not_carry(
+    tmp_path: Path, bandwidth: float, told: str
+) -> None:
+    """200 records of 10 KB are 2 MB; at the machine's limit there would be 240, or 400."""
+    row = Comparison("writing", "produce 10000 B, Java", "records/s", "kafka", [200.0] * 3,
+                     [100.0] * 3, 3, floor=[400.0] * 3)
+    whole = run(row)
+    whole.limits = {limits.WRITTEN: [bandwidth]}
+    assert told in "\n".join(report.goals_table(whole))
+    whole.limits = {limits.ONE_SYNC: [5000.0]}
+    assert "1 are left to win" in "\n".join(report.goals_table(whole)), "a sync may serve many"
 
 
 def test_the_readme_gets_the_goals_between_its_marks(tmp_path: Path) -> None:

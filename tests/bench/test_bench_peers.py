@@ -11,15 +11,24 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 
 from appliance.record._batch import records
 from bench import export_kills
 from bench.peers import clients, other_protocol_brokers, other_protocol_clients, rabbitmq
-from bench.peers.brokers import Appliance, Broker, FloorBroker, has_not_ended
+from bench.peers.brokers import (
+    Appliance,
+    Broker,
+    DurableFloor,
+    Floor,
+    FloorBroker,
+    has_not_ended,
+)
+from bench.peers.clients import ClientFailed
 from bench.peers.cost import SYNCS, Cost, SyncCounter, measured
 from bench.peers.rabbitmq import RabbitMQ
 from bench.suites import crowds
+from bench.suites.latency import at_rate
 
 # perf as of --control: it needs a while until it has its handlers, and counts when it is told to
 PERF = """
@@ -131,10 +140,41 @@ def test_a_floor_keeps_what_a_real_client_sends(tmp_path: Path) -> None:
         producer.produce("t", value, on_delivery=lambda _, told: offsets.append(told.offset()))
     assert producer.flush(60) == 0
     assert offsets == list(range(len(sent)))
-    kept = (tmp_path / "floor" / "t").read_bytes()
+    kept = (tmp_path / "floor" / "logs" / "t-0").read_bytes()
     assert [each.value for each in records(kept)] == sent
+    assert read_by_group(floor.address, "t", len(sent)) == sent
     floor.delete_topic("t")
-    assert list((tmp_path / "floor").iterdir()) == []
+    assert list((tmp_path / "floor" / "logs").iterdir()) == []
+    floor.stop()
+
+
+def read_by_group(address: str, topic: str, count: int) -> list[bytes | None]:
+    """What else a group needs is answered by the broker behind the floor."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "g",
+                         "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    found: list[bytes | None] = []
+    try:
+        while len(found) < count and (got := consumer.consume(count, 30)):
+            found += [each.value() for each in got]
+    finally:
+        consumer.close()
+    return found
+
+
+@pytest.mark.parametrize("kind", [Floor, DurableFloor])
+def test_a_floor_syncs_if_it_is_a_durable_one(tmp_path: Path, kind: type[Floor]) -> None:
+    """/dev/null takes all that is written, and cannot be synced."""
+    floor = kind(tmp_path / "floor", {})
+    (floor.directory / "t").symlink_to("/dev/null")
+    floor.create_topic("t", 1, {})
+    if kind is Floor:
+        assert at_rate(floor, "t", 1, 100, 1)["ack p50 us"] > 0
+        return floor.delete_topic("t")
+    with pytest.raises(ClientFailed):
+        at_rate(floor, "t", -1, 100, 1)
+    with pytest.raises(RuntimeError, match="durable floor ended with 1 before its clients"):
+        floor.delete_topic("t")
 
 
 def test_a_node_of_rabbitmq_leaves_nothing_behind(tmp_path: Path, install: Install) -> None:

@@ -192,7 +192,7 @@ def test_the_page_says_that_the_client_is_the_limit(tmp_path: Path) -> None:
     assert "| 1.30 (1.20-1.40), the client's | ≥ 1.5 **missed** |" in text
     assert "records/s 1.30 x: The client is the limit: it has one thread, which had 0.98" in text
     assert "0 of 1 goals are met" in text
-    assert "of 1 figures 0 are behind the peer's." in text
+    assert "Of 1 figures 0 are behind the peer's." in text
 
 
 def test_what_a_client_had_of_the_cores_is_no_regression() -> None:

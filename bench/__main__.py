@@ -18,6 +18,7 @@ import click
 
 from bench import regressions, report, results, run_size, whole_run
 from bench.peers import other_clients, other_protocol_brokers
+from bench.peers.brokers import DurableFloor, Floor, FloorBroker
 from bench.peers.running import PEERS
 from bench.suites import SUITES
 from bench.whole_run import BESIDE
@@ -25,6 +26,7 @@ from bench.whole_run import BESIDE
 ROOT = Path(__file__).resolve().parent.parent
 FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, exists=True, path_type=Path)
+NO_PEERS = ("appliance", Floor.name, DurableFloor.name, FloorBroker.name)
 REGRESSION = 1  # the exit codes
 FAILED = 3
 
@@ -50,7 +52,7 @@ def list_suites() -> None:
 @click.option("--suite", "suites", multiple=True, type=click.Choice([*SUITES, *BESIDE, "all"]),
               help="A suite; repeatable. Default: all.")
 @click.option("--peer", "peers", multiple=True,
-              type=click.Choice([each for each in PEERS if each != "appliance"]),
+              type=click.Choice([each for each in PEERS if each not in NO_PEERS]),
               help="Only comparisons with these peers.")
 @click.option("--quick", is_flag=True, help="A fifth of the loads, 3 rounds, 15 minutes.")
 @click.option("--rounds", type=click.IntRange(1), help="Default: 5, quick 3.")

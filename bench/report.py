@@ -35,9 +35,10 @@ BOUNDS = (
     "A floor: the same client, in the same turns, with a program that does only the least of a "
     "broker's work in our place. It appends a batch to a file, responds, sends a file's bytes, and "
     "checks nothing (`bench/peers/floor_broker.c`, `floor.c`); it syncs only where durable latency "
-    "is compared. The machine: our figure at the machine's whole limit, as the tables below have "
-    "it. The client: it had no rest left. These say what is left for a broker to win here; where "
-    "none of them stands in the way, the reason is ours."
+    "is compared. Where ours is ahead of it, both are at what the machine gave in that turn. "
+    "Without a floor, the machine: our figure at the machine's whole limit, as the tables below "
+    "have it; or the client: it had no rest left. These say what is left for a broker to win here; "
+    "where none of them stands in the way, the reason is ours."
 )
 PATH = re.compile(r"(?:/[\w.+-]+)+/")  # paths of the machine, which do not belong on the page
 A_FLOOR, THE_MACHINE, THE_CLIENT = "a floor", "the machine", "the client"
@@ -70,7 +71,7 @@ def lines(run: Run, drawn: dict[str, Path], page: Path, known: Remarks) -> Itera
     yield from ("", "## The goals", "")
     yield from goals_table(run)
     for suite, rows in by_suite(run).items():
-        yield from ("", f"## {suite.replace('_', ' ')}", "", (SUITES[suite].__doc__ or "").strip())
+        yield from ("", f"## {suite.replace('_', ' ')}", "", about(suite))
         if suite in drawn:
             yield from ("", f"![Ratios of {suite}]({drawn[suite].relative_to(page.parent)})")
         yield ""
@@ -79,11 +80,16 @@ def lines(run: Run, drawn: dict[str, Path], page: Path, known: Remarks) -> Itera
     yield from appendix(run)
 
 
+def about(suite: str) -> str:
+    """Empty for a suite of an older file that is gone."""
+    return (SUITES[suite].__doc__ or "").strip() if suite in SUITES else ""
+
+
 def head(run: Run) -> Iterator[str]:
     yield from ("# Benchmarks", "")
     yield (
         "Written by `python -m bench report`; measured by `python -m bench run`. Both took "
-        f"turns, A B A B, {run.rounds} rounds after a warm-up, fewer if the time of the run ended; "
+        f"turns, A B A B, and a floor with them, {run.rounds} rounds after a warm-up, fewer if the time of the run ended; "
         "each figure is a median, with the lowest and the highest value. The ratio is ours to "
         "theirs, with the lowest and the highest ratio of a round. Missed goals are marked, and so "
         "are figures that are behind; the text below each table has the reasons and the attempts. "
@@ -134,8 +140,10 @@ def bounds_of(rows: Sequence[Comparison], run: Run) -> list[tuple[str, str]]:
 def bound(each: Comparison, limit: Limit | None, run: Run) -> tuple[str, str]:
     if is_short(each, each.floor_ratio):
         return A_FLOOR, ""
+    if isfinite(each.floor_ratio):
+        return "", ""
     share = limit.share(each.ours, run.limits) if limit and each.is_more_better else None
-    if share and limit and limit.is_bandwidth and is_short(each, each.ratio / share):
+    if share and share < 1 and limit.is_bandwidth and is_short(each, each.ratio / share):
         return THE_MACHINE, f": {each.ratio / share:.2f}"
     if client_limit.reason(each, run):
         return THE_CLIENT, ""

@@ -126,6 +126,7 @@ def of_machine(run: Run, name: str, extent: Extent, directory: Path | None) -> l
 def of_case(run: Run, turns: Turns, suite: str, case: Case, seconds: float) -> list[str]:
     results = turns.take(case, seconds)
     run.add(suite, case, results)
+    run.failed.update(turns.failed)
     return [f"{case.name:34} {figure:18} {summary(values)}" for figure, values in results.items()]
 
 

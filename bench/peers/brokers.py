@@ -285,10 +285,11 @@ class DurableFloor(Floor):
 
 class FloorBroker(Broker):
     """The same for real clients (`floor_broker.c`), with a broker of ours behind it for what is
-    neither Produce nor Fetch. Its process ends with the last topic: it never deletes a file."""
+    not Produce, Fetch or ListOffsets. Its process ends with the last topic: it deletes no file."""
 
     name = "floor broker"
     has_process = False
+    _process: subprocess.Popen[bytes] | None = None
 
     def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
         self._logs = directory / "logs"
@@ -301,28 +302,48 @@ class FloorBroker(Broker):
                                    {**settings, "advertised.listeners": self.address})
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
-        if not self._topics:
+        if self._process is None:
             words = [clients.compiled("floor_broker"), str(self._listener.fileno()),
                      self._upstream.address.rpartition(":")[2], str(self._logs)]
             self._process = subprocess.Popen(words, pass_fds=[self._listener.fileno()])
             self.pid = self._process.pid
+        try:
+            super().create_topic(topic, partitions, configs)
+        except BaseException:
+            self._end_without_topics()
+            raise
         self._topics.add(topic)
-        super().create_topic(topic, partitions, configs)
 
     def delete_topic(self, topic: str) -> None:
-        ended = self._process.poll()
-        if ended is None:
-            super().delete_topic(topic)
-        self._topics.discard(topic)
-        if not self._topics:
-            self._process.kill()
-            self._process.wait()
-            for file in self._logs.iterdir():
-                file.unlink()
-        if ended is not None:
+        assert self._process is not None
+        if (ended := self._process.poll()) is not None:
+            self._topics.clear()
+            self._end_without_topics()
             raise RuntimeError(f"the {self.name} ended with {ended} before its clients")
+        try:
+            super().delete_topic(topic)
+        finally:
+            self._topics.discard(topic)
+            self._end_without_topics()
+
+    def _end_without_topics(self) -> None:
+        if self._topics or self._process is None:
+            return
+        self._process.kill()
+        self._process.wait()
+        self._process = None
+        for file in self._logs.iterdir():
+            file.unlink()
+
+    def is_alive(self) -> bool:
+        return self._upstream.is_alive()
+
+    def start(self) -> float:
+        return self._upstream.start()
 
     def stop(self) -> None:
+        self._topics.clear()
+        self._end_without_topics()
         self._listener.close()
         self._upstream.stop()
 

@@ -21,16 +21,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "_wake_soon.h"
+
 typedef unsigned char Byte;
 
 enum { PRODUCE = 0, FETCH = 1, LIST_OFFSETS = 2, API_VERSIONS = 18, OFFSET_OUT_OF_RANGE = 1 };
 enum { PRODUCE_LAST = 7, FETCH_LAST = 11, LIST_OFFSETS_LAST = 5 };
-enum { ROOM = 1 << 20, SLICES = 1024, NAME = 256 };
+enum { ROOM = 1 << 20, SLICES = 1024, NAME = 256, COPIED = 1 << 16 };
 static const int64_t EARLIEST = -2;
 
 typedef struct Log {
@@ -252,9 +255,8 @@ static int produce(Connection *on, const Byte *request, int version) {
         }
     }
     add(out, 0, 4); /* no throttle */
-    int result = acks ? respond(on) : 0;
     tell_news();
-    return result;
+    return acks ? respond(on) : 0;
 }
 
 /* Fills the slices in the order of the request. Returns their bytes. */
@@ -308,6 +310,12 @@ static void add_slice(Buffer *out, const Slice *of, int version) {
     add(out, of->bytes, 4);
 }
 
+static void copy_slice(Buffer *out, const Slice *of) {
+    reserve(out, out->size + of->bytes);
+    check(pread(of->log->file, out->bytes + out->size, of->bytes, (off_t)of->position), "pread");
+    out->size += of->bytes;
+}
+
 static int send_slice(Connection *on, const Slice *of) {
     off_t position = (off_t)of->position;
     for (uint64_t left = of->bytes; left;) {
@@ -332,12 +340,14 @@ static int send_slices(Connection *on, const Byte *at, int version, uint64_t tot
         add_bytes(out, name, (size_t)(at - name) + 4);
         at += 4 + partitions * (4 + (version >= 9 ? 4 : 0) + 8 + (version >= 5 ? 8 : 0) + 4);
         while (partitions--) {
-            add_slice(out, &on->slices[slice_at], version);
-            on->slices[slice_at++].behind = out->size;
+            Slice *each = &on->slices[slice_at++];
+            add_slice(out, each, version);
+            if (total <= COPIED) copy_slice(out, each);
+            each->behind = out->size;
         }
     }
-    put(out->bytes, out->size + total - 4, 4);
-    for (size_t each = 0; each < slice_at; each++) {
+    put(out->bytes, out->size + (total <= COPIED ? 0 : total) - 4, 4);
+    for (size_t each = 0; each < slice_at && total > COPIED; each++) {
         size_t end = on->slices[each].behind;
         if (!on->slices[each].bytes) continue;
         if (send_all(on->client, out->bytes + sent, end - sent, MSG_MORE)) return -1;
@@ -383,7 +393,7 @@ static int list_offsets(Connection *on, const Byte *request, int version) {
             add(out, 0, 2);
             add(out, UINT64_MAX, 8); /* no time */
             add(out, (int64_t)get(at, 8) == EARLIEST ? 0 : slice(log, UINT64_MAX, 0).end_offset, 8);
-            if (version >= 4) add(out, 0, 4); /* the leader's epoch */
+            if (version >= 4) add(out, UINT32_MAX, 4); /* no leader's epoch */
             at += 8;
         }
     }
@@ -454,6 +464,7 @@ static void *serve(void *argument) {
     Connection *on = calloc(1, sizeof *on);
     on->client = (int)(intptr_t)argument;
     on->upstream = -1;
+    wake_soon();
     reserve(&on->in, ROOM);
     for (;;) {
         Byte *at = on->in.bytes, *end = at + on->in.size;
@@ -479,6 +490,10 @@ int main(int words, char **word) {
     upstream_port = atoi(word[2]);
     directory = word[3];
     signal(SIGPIPE, SIG_IGN); /* sendfile has no flag for it */
+    struct rlimit files;
+    check(getrlimit(RLIMIT_NOFILE, &files), "getrlimit");
+    files.rlim_cur = files.rlim_max;
+    check(setrlimit(RLIMIT_NOFILE, &files), "setrlimit");
     for (;;) {
         int one = 1, fd = accept4(atoi(word[1]), NULL, NULL, SOCK_CLOEXEC);
         pthread_t thread;

@@ -32,7 +32,7 @@ PEERS: dict[str, Callable[[Path, Settings], Broker]] = {
     "mock": Mock,  # librdkafka's, in the client
     "floor": Floor,  # reads, writes, answers
     DurableFloor.name: DurableFloor,
-    FloorBroker.name: FloorBroker,  # the same for real producers
+    FloorBroker.name: FloorBroker,  # the same for real clients
     "nats": Nats,
     "redis": Redis,
     "rabbitmq": RabbitMQ,

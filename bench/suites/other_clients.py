@@ -57,11 +57,12 @@ def writes(client: str, size: int, count: int, acks: str = "1", codec: str = "no
 
 
 def reads(client: str, size: int, count: int, acks: str = "1") -> Case:
-    """Reads what the client itself has written, with these acks."""
+    """Reads what the client itself has written, with these acks. kafkajs commits after each batch,
+    to the broker behind a floor as well: that is no least work."""
     load = {"client": client, "size": size, "count": count}
     return Case(f"{CLIENTS[client].library}, consume {size} B", partial(consumed, **load),
                 PAGE_CACHE, fill=partial(produced, **load, acks=acks), goals=reading.GOALS,
-                limit=Limit(LOOPBACK, size), floor=writing.FLOOR)
+                limit=Limit(LOOPBACK, size), floor=None if client == "node" else writing.FLOOR)
 
 
 def by_java(broker: Broker, words: Sequence[str], moved: int) -> Figures:

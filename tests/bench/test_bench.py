@@ -197,19 +197,53 @@ def test_the_page_tells_what_nobody_could_reach(
 
 
 @pytest.mark.parametrize(("bandwidth", "told"), [
-    (2.4, "the machine: 2.40 |"), (4.0, "| 4.00 |  |"),
+    (2.4, "the machine: 2.40 |"), (4.0, "|  |  |"), (1.9, "|  |  |"),
 ])
 def test_the_page_tells_what_the_machine_could_not_carry(
     tmp_path: Path, bandwidth: float, told: str
 ) -> None:
-    """200 records of 10 KB are 2 MB; at the machine's limit there would be 240, or 400."""
+    """200 records of 10 KB are 2 MB; at the machine's limit there would be 240, or 400;
+    it carries more than what was measured of it."""
     row = Comparison("writing", "produce 10000 B, Java", "records/s", "kafka", [200.0] * 3,
-                     [100.0] * 3, 3, floor=[400.0] * 3)
+                     [100.0] * 3, 3)
     whole = run(row)
     whole.limits = {limits.WRITTEN: [bandwidth]}
     assert told in "\n".join(report.goals_table(whole))
-    whole.limits = {limits.ONE_SYNC: [5000.0]}
-    assert "1 are left to win" in "\n".join(report.goals_table(whole)), "a sync may serve many"
+    row.floor = [400.0] * 3
+    assert "| 4.00 |  |" in "\n".join(report.goals_table(whole)), "a program has reached it"
+
+
+def test_a_sync_is_no_limit_since_it_may_serve_many() -> None:
+    row = Comparison("durable", "durable, 1 record, 64 connections", "requests/s", "kafka",
+                     [200.0] * 3, [100.0] * 3, 3)
+    whole = run(row)
+    whole.limits = {limits.ONE_SYNC: [4000.0]}
+    assert limits.Limit(limits.ONE_SYNC).share(row.ours, whole.limits) == 0.8
+    assert "1 are left to win" in "\n".join(report.goals_table(whole))
+
+
+def test_a_floor_takes_its_turns_and_its_end_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "PEERS", dict.fromkeys(("appliance", "kafka", "floor"), Nobody))
+    whole = run()
+    ended: list[str] = []
+
+    def job(broker: Broker, topic: str) -> Figures:
+        if ended and broker.name == "floor":
+            raise RuntimeError("it is gone")
+        return {"requests/s": {"appliance": 4.0, "kafka": 2.0, "floor": 8.0}[broker.name]}
+
+    with running.Running(tmp_path) as brokers:
+        taken = turns.Turns(brokers, 2, lambda step: None)
+        for name in ("goes on", "ends"):
+            case = Case(name, job, {}, goals={"requests/s": 3}, floor="floor")
+            whole.add("requests", case, taken.take(case, 60))
+            ended.append(name)
+    first, second = whole.comparisons
+    assert (first.ours, first.theirs, first.floor) == ([4.0] * 2, [2.0] * 2, [8.0] * 2)
+    assert (first.floor_ratio, second.ours, second.floor) == (4.0, [4.0] * 2, [])
+    assert taken.failed == {"ends, floor": "RuntimeError: it is gone"}
 
 
 def test_the_readme_gets_the_goals_between_its_marks(tmp_path: Path) -> None:

@@ -89,10 +89,11 @@ def head(run: Run) -> Iterator[str]:
     yield from ("# Benchmarks", "")
     yield (
         "Written by `python -m bench report`; measured by `python -m bench run`. Both took "
-        f"turns, A B A B, and a floor with them, {run.rounds} rounds after a warm-up, fewer if the time of the run ended; "
-        "each figure is a median, with the lowest and the highest value. The ratio is ours to "
-        "theirs, with the lowest and the highest ratio of a round. Missed goals are marked, and so "
-        "are figures that are behind; the text below each table has the reasons and the attempts. "
+        f"turns, A B A B, and a floor with them, {run.rounds} rounds after a warm-up, fewer if the "
+        "time of the run ended; each figure is a median, with the lowest and the highest value. "
+        "The ratio is ours to theirs, with the lowest and the highest ratio of a round. Missed "
+        "goals are marked, and so are figures that are behind; the text below each table has the "
+        "reasons and the attempts. "
         "A ratio of one round may be wrong by a third: the run had no time for more rounds."
     )
     yield ""

@@ -40,6 +40,8 @@ LAYERS = [
     ("__main__",),
 ]
 
+DRAWN = 66  # the columns of the rooms in ARCHITECTURE.md; behind them is what they are
+
 # Tighter than their height: these see nothing of the package but what is listed.
 ONLY = {
     "protocol": {"errors", "native"},  # no I/O, no clock, no state: clients use it too
@@ -139,6 +141,14 @@ def test_every_room_is_in_the_table() -> None:
     table = [name for layer in LAYERS for name in layer]
     assert len(table) == len(set(table))
     assert {room_of(module_of(path)) for path in files()} == set(table)
+
+
+def test_the_rooms_are_drawn_as_they_are() -> None:
+    text = (PACKAGE.parent / "ARCHITECTURE.md").read_text()
+    drawn = text.split("## Rooms")[1].split("```")[1].strip().splitlines()
+    rooms = [set(line[:DRAWN].split()) for line in drawn]
+    table = [set(layer) - {"__init__", "__main__"} for layer in reversed(LAYERS)]
+    assert rooms == [layer for layer in table if layer]
 
 
 def test_every_room_has_a_head() -> None:

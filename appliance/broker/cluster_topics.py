@@ -10,11 +10,12 @@ import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from appliance.cluster import forms, placement
+from appliance.cluster import forms, paths, placement
 from appliance.config.topic_config import Configs
 from appliance.data_dir.partition_names import Key
-from appliance.errors import ApplianceError, TimedOut
+from appliance.errors import ApplianceError, Refused, TimedOut
 from appliance.process import event_log
+from appliance.protocol import ErrorCode
 from appliance.topics.replicated_topics import ReplicatedTopics, Wanted
 from appliance.topics.topic import (
     DEFAULT,
@@ -129,8 +130,8 @@ class ClusterTopics:
         await self._until(topic.name, lambda topic: topic is None or len(topic.logs) >= total)
         await self._cluster.settled(topic.name, HEARD_S)
 
-    async def delete(self, name: str) -> None:
-        topic_id = await self._cluster.delete_topic(name)
+    async def delete(self, name: str, wanted: uuid.UUID | None) -> None:
+        topic_id = await self._cluster.delete_topic(name, wanted.bytes if wanted else b"")
         known = self._topics.get(name)
         if known is None or known.id.bytes != topic_id:  # it was made anew, unheard of here
             await self.hear_of(name)
@@ -155,6 +156,8 @@ class ClusterTopics:
         if name not in self._cluster.topics:
             raise TopicUnknown(f"there is no topic {name!r}")
         known = self._cluster.configs.get(name)
+        if known is None and (why := self._unreadable(name)):
+            raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, why)
         values = {} if known is None else known.values
         version = -1 if known is None else known.version
         return await self._cluster.set_configs(name, {**after(values)}, version)
@@ -251,6 +254,21 @@ class ClusterTopics:
             )
         await self._replicated.set_aside(topic)
 
+    def _unreadable(self, name: str) -> str:
+        """Why nobody knows its settings; empty: they can be read, or it has none."""
+        why = self._cluster.troubles.get(paths.config(name), "")
+        return why and f"{name}: its settings in ZooKeeper cannot be read: {why}"
+
+    def _settings_here(self, name: str, topic_id: uuid.UUID) -> Configs:
+        """Where ZooKeeper has none, or none that can be read: it keeps what it has here then, and a
+        topic that is kept for ever is not deleted by the broker's retention."""
+        if not (why := self._unreadable(name)):
+            return {}
+        topic = self._topics.get(name)
+        if topic is None or topic.id != topic_id:
+            raise TopicUnavailable(why)
+        return topic.configs
+
     def _wanted(self, name: str) -> Wanted | None:
         known, configs = self._cluster.topics.get(name), self._cluster.configs.get(name)
         if known is None:
@@ -259,8 +277,8 @@ class ClusterTopics:
         here = frozenset(
             number for number, replicas in enumerate(known.partitions) if us in replicas
         )
-        values = {} if configs is None else configs.values
         topic_id = uuid.UUID(bytes=known.topic_id)
+        values = self._settings_here(name, topic_id) if configs is None else configs.values
         states = {each: self._cluster.states.get((name, each))
                   for each in range(len(known.partitions)) if each not in here}  # fmt: skip
         led = {each: state.leader_epoch for each, state in states.items()

@@ -59,7 +59,7 @@ class NotJoined:
     ) -> None:
         raise self._refusal(topic.name)
 
-    async def delete(self, name: str) -> None:
+    async def delete(self, name: str, topic_id: uuid.UUID | None) -> None:
         raise self._refusal(name)
 
     async def configure(self, topic: Topic, after: Callable[[Configs], Configs]) -> None:

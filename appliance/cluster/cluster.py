@@ -154,6 +154,10 @@ class Cluster:
         """Begins another life, after a directory of logs was lost while the broker runs."""
         await self._membership.renew()
 
+    def end_life(self) -> None:
+        """From now on nothing is led in it, and another one begins when ZooKeeper answers."""
+        self._membership.end_life(self.life)
+
     async def resign(self, keys: Collection[Key], whole: Collection[Key] = ()) -> None:
         """Of a broker that runs on without these replicas, until its next life: others are elected
         for those that it led, and wait for it no more. `whole`: what counts is in them still, so
@@ -388,9 +392,9 @@ class Cluster:
 
         return await self._view.until(is_known, timeout_s)
 
-    async def delete_topic(self, name: str) -> bytes:
-        """Asks the controller for it: see `gone`. The id of what goes."""
-        return await self._now(self._topic_writes.ask_to_delete(name))
+    async def delete_topic(self, name: str, wanted: bytes = b"") -> bytes:
+        """Asks the controller for it: see `gone`. The id of what goes: the wanted one, if any."""
+        return await self._now(self._topic_writes.ask_to_delete(name, wanted))
 
     async def set_configs(
         self, name: str, values: Mapping[str, str], version: int

@@ -44,6 +44,7 @@ from appliance.process import event_log
 
 log = event_log.named("cluster")
 NOTICES_MAX = 100
+DELETED_TOGETHER = 25  # topics: with a few nodes each, a change as large as others
 MINUTE_S = 60.0  # a notice is kept for one to two
 AGAIN_S, AWAY_S = 1.0, 0.05
 
@@ -80,6 +81,7 @@ class Controller:
         self._term_session = 0
         self._is_everything = False  # more changed than is in `untold`
         self._told_leaving: dict[int, int] = {}
+        self._told_ids: set[bytes] = set()  # of topics that the others have heard of in this term
         self._wake = asyncio.Event()
         self._kept_from = -1  # notices below were there a minute ago
         self._next_minute = time.monotonic() + MINUTE_S
@@ -117,6 +119,8 @@ class Controller:
     async def _work(self) -> None:
         if self.term and not self._is_ours():
             self._resign("its node is gone")
+        for news in await self._deletions.ended():
+            self._view.table.apply(news)  # before everything is read: it is gone there, untold
         if self.term is None and self._may_stand():
             await self._stand()
         if self.term:
@@ -152,6 +156,7 @@ class Controller:
             return
         self.term, self._term_session, self._is_everything = term, number, True
         self.elections.untold.clear()
+        self._told_ids.clear()
         self._view.set_controller(self._node_id, term.epoch)
         log.info("controller", epoch=term.epoch)
 
@@ -192,25 +197,34 @@ class Controller:
     async def _delete(self, term: Term) -> list[str]:
         """Those that are not gone yet."""
         wanted = await self._deletions.wanted(self.wake)
-        for name in wanted:
-            news = await self._deletions.finish(name, term)
-            if news:
-                log.info("topic deleted", topic=name)
+        for first in range(0, len(wanted), DELETED_TOGETHER):
+            names = wanted[first:][:DELETED_TOGETHER]
+            for news in await self._deletions.finish(names, term, self._view.own):
+                log.info("topic deleted", topic=news.name)
                 self._view.table.apply(news)
-                self.elections.untold.append(news)
+                self._told_ids.discard(news.topic_id)
+                # What is still to be told of it would bring it back.
+                untold = self.elections.untold
+                untold[:] = [each for each in untold if each.topic_id != news.topic_id]
         return await self._deletions.wanted(self.wake) if wanted else []
 
     async def _learn(self, term: Term, known: list[Request]) -> None:
         table = self._view.table
         names = await self._session.children(paths.TOPICS, self.wake)
         changed = {str(each.fields.get("topic")) for each in known if each.what == PARTITIONS}
-        for name in sorted({*names} - {*table.topics} | changed & {*names}):
+        for name in sorted({*filter(self._is_new, names)} | changed & {*names}):
             news = await self._view.reading.topic(name)
             if news:
                 table.apply(news)
                 self.elections.untold.append(news)
+                self._told_ids.add(news.topic_id)
         if self._is_everything or self.elections.untold:
             await self._make_ids(term)
+
+    def _is_new(self, name: str) -> bool:
+        """This broker may have heard of it by other ways than a round, which tells the others."""
+        topic_id = self._view.table.topic_id(name)
+        return not topic_id or (not self._is_everything and topic_id not in self._told_ids)
 
     async def _make_ids(self, term: Term) -> None:
         """Of topics that others made, who know nothing of ours."""
@@ -246,6 +260,8 @@ class Controller:
         if untold or self._is_everything or leaving != self._told_leaving:
             news = merged(untold)
             await term.tell(news, leaving, self._is_everything, self._view.own)
+            if self._is_everything:  # which the others read now
+                self._told_ids = {each.topic_id for each in self._view.table.topics.values()}
             del untold[:]
             self._is_everything, self._told_leaving = False, leaving
         self._view.tell()

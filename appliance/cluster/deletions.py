@@ -1,11 +1,14 @@
 """Topics that are to be deleted, `/admin/delete_topics/T`. A request names the id of its topic:
 what was made again under the name meanwhile stays. The request goes last, with the topic, so that
-the next controller finishes what one has begun."""
+the next controller finishes what one has begun. The notice of it comes in the same change: brokers
+that are not told of a deletion set the files aside, and the next topic of the name gets what is
+kept by it. Many end together, or the notices would be more than a broker reads one by one."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from kazoo.exceptions import NoNodeError
 
@@ -22,15 +25,43 @@ def request_node(topic_id: bytes) -> bytes:
     return forms.as_json({"version": 1, "topic_id": text})
 
 
+class Remains(NamedTuple):
+    """Of a topic without partitions: what goes in one change, the request for it last."""
+
+    nodes: tuple[str, ...]
+    news: TopicNews | None  # None: its node was not understood
+
+
 class Deletions:
     def __init__(self, session: Session, reading: Reading) -> None:
         self._session, self._reading = session, reading
+        self._in_doubt: list[TopicNews] = []  # nobody knows whether the last change was made
 
     async def wanted(self, watch: Callable[[], None]) -> list[str]:
         return sorted(await self._session.children(paths.DELETIONS, watch))
 
-    async def finish(self, name: str, term: Term) -> TopicNews | None:
-        """What is to be told; None: there was nothing to delete, or not all is gone yet."""
+    async def ended(self) -> list[TopicNews]:
+        """Of those whose last change was not answered. Their notices are written."""
+        if self._in_doubt:
+            await self._session.sync()
+        gone = [news for news in self._in_doubt
+                if not await self._session.exists(paths.topic_id(news.topic_id))]  # fmt: skip
+        self._in_doubt.clear()
+        return gone
+
+    async def finish(self, names: Sequence[str], term: Term, own: set[int]) -> list[TopicNews]:
+        """What was told, by notices whose numbers `own` has then. What is not in it was not there,
+        or is not all gone yet."""
+        found = [each for name in names if (each := await self._remains(name, term))]
+        if not found:
+            return []
+        told = await self._end(found, term, own)
+        if told is None and len(found) > 1:  # one of them is not any more as it was read
+            return [news for each in found for news in await self._end([each], term, own) or ()]
+        return told or []
+
+    async def _remains(self, name: str, term: Term) -> Remains | None:
+        """When all below it is gone. None: there is nothing to delete, or not yet."""
         request = f"{paths.DELETIONS}/{name}"
         wanted = await self._reading.node(request, lambda data, stat: id_in(data))
         where = paths.topic(name)
@@ -42,14 +73,23 @@ class Deletions:
         if request in self._reading.troubles or (topic is None and wanted):
             return None  # one of them is not understood: whether it is that topic is not known
         await self._remove_below(where, term)
-        change = term.change().delete(where)
-        if topic and await self._session.exists(paths.topic_id(topic.topic_id)):
-            change.delete(paths.topic_id(topic.topic_id))
-        if await self._session.exists(paths.config(name)):
-            change.delete(paths.config(name))
-        if not await term.commit(change.delete(request)):
-            return None
-        return TopicNews(name, topic.topic_id, is_deleted=True) if topic else None
+        nodes = [paths.topic_id(topic.topic_id)] if topic else []
+        there = [each for each in (*nodes, paths.config(name)) if await self._session.exists(each)]
+        news = TopicNews(name, topic.topic_id, is_deleted=True) if topic else None
+        return Remains((where, *there, request), news)
+
+    async def _end(
+        self, some: Sequence[Remains], term: Term, own: set[int]
+    ) -> list[TopicNews] | None:
+        """None: it was refused."""
+        change = term.change()
+        for node in (node for each in some for node in each.nodes):
+            change.delete(node)
+        news = [each.news for each in some if each.news]
+        self._in_doubt += news
+        is_done = await term.commit_and_tell(change, news, own)
+        self._in_doubt = [each for each in self._in_doubt if each not in news]
+        return news if is_done else None
 
     async def _remove_below(self, path: str, term: Term) -> None:
         below = await self._all_below([path])

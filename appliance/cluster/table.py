@@ -32,7 +32,7 @@ DELETED_MAX = 100_000  # ids of deleted topics that are remembered
 
 class Table:
     def __init__(self) -> None:
-        self.deleted: dict[bytes, None] = {}  # ids of topics that somebody told were deleted
+        self.deleted: dict[bytes, int] = {}  # ids of topics that somebody told were deleted; when
         self.topics: dict[str, ClusterTopic] = {}
         self.configs: dict[str, TopicConfig] = {}
         self.states: dict[Key, PartitionState] = {}
@@ -46,19 +46,21 @@ class Table:
         return self._applied
 
     def replace(self, everything: Iterable[TopicNews], begun: int) -> None:
-        """By what was read since `begun`. What was applied meanwhile stays: it is newer."""
+        """By what was read since `begun`. What was applied meanwhile stays: it is newer. And what
+        was told meanwhile to be deleted stays away, though it was still there to be read."""
         found = {news.name: news for news in everything}
         for name in [*self.topics]:
             if name not in found and self._put_at[name] <= begun:
                 self._remove(name)
         for news in found.values():
-            self.apply(news)
+            if self.deleted.get(news.topic_id, 0) <= begun:
+                self.apply(news)
 
     def apply(self, news: TopicNews) -> None:
         self._applied += 1
         known = self.topics.get(news.name)
         if news.is_deleted:
-            self.deleted[news.topic_id] = None
+            self.deleted[news.topic_id] = self._applied
             if len(self.deleted) > DELETED_MAX:
                 del self.deleted[next(iter(self.deleted))]
             if known and known.topic_id == news.topic_id:

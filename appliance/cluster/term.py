@@ -79,6 +79,23 @@ class Term:
             return False
         return True
 
+    async def commit_and_tell(
+        self, change: Change, news: Sequence[TopicNews], own: set[int]
+    ) -> bool:
+        """With the notice of it; as `commit` and `tell`."""
+        data = notice_node(Notice(self.node_id, tuple(news)))
+        change.create(f"{paths.CHANGES}/c", data, sequence=True)
+        try:
+            results = await change.commit()
+        except ChangeRefused as refused:
+            if refused.number == 0:
+                raise Deposed(f"epoch {self.epoch} is over") from refused
+            if not isinstance(refused.error, MET_OTHERS):
+                raise
+            return False
+        own.add(int(str(results[-1])[-10:]))
+        return True
+
     async def write(
         self, states: Mapping[Key, PartitionState], id_of: Callable[[str], bytes]
     ) -> tuple[dict[Key, PartitionState], list[Key]]:

@@ -3,6 +3,7 @@ conditional writes and need no controller. First states, ends of moves, deletion
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -108,9 +109,19 @@ class TopicWrites:
                 continue  # somebody else changed it
             return after
 
-    async def ask_to_delete(self, name: str) -> bytes:
-        """The id of what goes."""
-        topic = await self._read(name)
+    async def ask_to_delete(self, name: str, wanted: bytes = b"") -> bytes:
+        """The id of what goes: the wanted one, if any. What this broker has heard does not
+        count: the topic may have been made anew elsewhere."""
+        try:
+            topic = await self._read(name)
+        except Refused as refused:
+            if wanted and refused.kafka_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, str(refused)) from refused
+            raise
+        if wanted not in (b"", topic.topic_id):
+            found, asked = uuid.UUID(bytes=topic.topic_id), uuid.UUID(bytes=wanted)
+            why = f"{name} was made anew: it has id {found}, and {asked} was asked for"
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, why)
         change = self._session.change().check(paths.topic(name), topic.version)
         change.check(paths.topic_id(topic.topic_id))
         change.create(f"{paths.DELETIONS}/{name}", deletions.request_node(topic.topic_id))
@@ -121,7 +132,7 @@ class TopicWrites:
                 return topic.topic_id  # it was asked for already
             if not isinstance(refused.error, (BadVersionError, NoNodeError)):
                 raise
-            return await self.ask_to_delete(name)  # it has changed just now, or is gone
+            return await self.ask_to_delete(name, wanted)  # it has changed just now, or is gone
         return topic.topic_id
 
     async def set_configs(

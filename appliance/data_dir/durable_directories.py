@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -16,6 +17,7 @@ events = event_log.named("log_dir")
 
 DELETED = "deleted"  # created at the start: a full disk has no block for a new directory
 ORPHANS = "orphans"
+UNSETTLED = ".unsettled"  # behind an orphan whose former name the journal may still have
 
 
 def make(path: Path) -> None:
@@ -43,6 +45,21 @@ def storage_error(error: OSError, doing: str) -> ApplianceError:
              errno.EMFILE: FilesExhausted, errno.ENFILE: FilesExhausted}
     kind = kinds.get(error.errno or 0, StorageIoFailed)
     return kind(f"{doing}: {error.strerror}")
+
+
+def is_being_set_aside(directory: Path, name: str) -> bool:
+    """Whether the partition was on its way to the orphans. One that has long been there says
+    nothing of the partition that has its name now."""
+    way = re.compile(rf"{re.escape(name)}(\.\d+)?{re.escape(UNSETTLED)}")
+    return any(way.fullmatch(each.name) for each in (directory / ORPHANS).glob(f"{name}*"))
+
+
+def come_to_rest(orphan: Path) -> None:
+    """The journal has forgotten its former name."""
+    try:
+        orphan.rename(orphan.with_name(orphan.name.removesuffix(UNSETTLED)))
+    except OSError as error:
+        events.warning("a log that is set aside has not got its name yet", path=orphan, error=error)
 
 
 def remove(directory: Path) -> None:

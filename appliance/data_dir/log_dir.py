@@ -21,7 +21,12 @@ from typing import Protocol
 from appliance._log import Log
 from appliance.config import LONG_MAX, LogConfig, StorageConfig
 from appliance.data_dir import durable_directories, partition_creation
-from appliance.data_dir.durable_directories import DELETED, ORPHANS, storage_error
+from appliance.data_dir.durable_directories import (
+    DELETED,
+    ORPHANS,
+    UNSETTLED,
+    storage_error,
+)
 from appliance.data_dir.locked_dir import LockedDir
 from appliance.data_dir.partition_creation import LogExists, NewPartitions
 from appliance.data_dir.partition_names import Key, directory_name
@@ -157,7 +162,7 @@ class LogDir:
                 if key in self._logs:
                     new.refuse(LogExists(f"{directory_name(*key)} exists already"))
         asked = [new for new in batch if new.error is None]
-        self._settle()
+        self.settle()
         partition_creation.create(self._where, asked, self.missing.values())
         for new in asked:
             for number, log in new.logs.items():
@@ -297,12 +302,7 @@ class LogDir:
 
     def delete_all(self, keys: Iterable[Key]) -> Failures:
         """Why some of them stay. What they wait for at the disk they wait for together."""
-        graves = {key: self.path / DELETED / directory_name(*key) for key in keys}
-        failures = self._move(graves)
-        for key, grave in graves.items():
-            if key not in failures:
-                durable_directories.remove(grave)
-        return failures
+        return self._move({key: self.path / DELETED / directory_name(*key) for key in keys})
 
     @property
     def has_unsettled(self) -> bool:
@@ -312,10 +312,12 @@ class LogDir:
     def set_aside(self, topic: str, partition: int) -> Path:
         """Takes a log out of service and keeps its files; returns their new directory."""
         name = directory_name(topic, partition)
-        taken = {each.name for each in (self.path / ORPHANS).glob(f"{name}*")}
+        orphans = (self.path / ORPHANS).glob(f"{name}*")
+        taken = {each.name.removesuffix(UNSETTLED) for each in orphans}
         names = (f"{name}.{i}" if i else name for i in itertools.count())
         place = self.path / ORPHANS / next(each for each in names if each not in taken)
-        raise_first(self._move({(topic, partition): place}).values())
+        way = place.with_name(f"{place.name}{UNSETTLED}")
+        raise_first(self._move({(topic, partition): way}).values())
         return place
 
     def _move(self, targets: Mapping[Key, Path]) -> Failures:
@@ -328,23 +330,31 @@ class LogDir:
             except ApplianceError as error:
                 failures[topic, partition] = error
         try:
-            self._settle()
+            self.settle()
         except ApplianceError as error:
             failures |= dict.fromkeys(self._moved, error)
         return failures
 
-    def _settle(self) -> None:
-        """The names may be used again, so the journal must forget them first. What fails is tried
-        again with the next deletion, and before anything new is made."""
+    def settle(self) -> None:
+        """What was moved away: the names may be used again, so the journal must forget them first.
+        Only then do the files go that are to go, and orphans get their names. What fails is tried
+        again with the next deletion, and before a log is made here or comes here under such a name.
+        """
         for parent in {target.parent for target in self._moved.values()}:
             try:
                 durable_directories.sync_name(parent)
             except OSError as error:
                 raise storage_error(error, f"{parent} cannot be synced") from error
-        if self._moved:
-            self.engine.sync_directory()
-            self.engine.forget_names([directory_name(*key) for key in self._moved])
-        self._moved = {}
+        if not self._moved:
+            return
+        self.engine.sync_directory()
+        self.engine.forget_names([directory_name(*key) for key in self._moved])
+        settled, self._moved = self._moved, {}
+        for target in settled.values():
+            if target.parent == self.path / DELETED:
+                durable_directories.remove(target)
+            else:
+                durable_directories.come_to_rest(target)
 
     def _move_one(self, topic: str, partition: int, target: Path) -> None:
         if not self.holds(topic, partition):

@@ -144,7 +144,10 @@ class LogDirs(RecordDirs):
         if not self.has_ids:
             return
         opened = {each.id: each for each in self.directories if each.is_open}
-        unfinished_moves.settle(self.rows, self.rows.moves(), self._places, opened)
+        moves = self.rows.moves()
+        for key, target in unfinished_moves.found_moved(moves, self._places, opened).items():
+            self.moved(key, target)
+        unfinished_moves.settle(self.rows, moves, self._places, opened)
 
     def moved(self, key: Key, target: RecordDir) -> None:
         """The row that decides: from now on it is there."""

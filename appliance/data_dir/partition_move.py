@@ -85,7 +85,6 @@ class PartitionMove:
         self._bytes_per_s = bytes_per_s
         self._is_cancelled = is_cancelled
         self._stamps: dict[str, Stamp] = {}
-        self._unsynced: set[str] = set()
         self._active = -1  # the active segment of the last round, open
         self._began = time.monotonic()
 
@@ -139,7 +138,6 @@ class PartitionMove:
             for name in self._stamps.keys() - found.keys():
                 (self.folder / name).unlink(missing_ok=True)
                 del self._stamps[name]
-                self._unsynced.discard(name)
             active = max((each for each in found if _SEGMENT.fullmatch(each)), default="")
             for name in sorted(found):  # what was active before comes before what is
                 self._copy_file(name, found[name], is_paced, is_active=name == active)
@@ -181,7 +179,6 @@ class PartitionMove:
         finally:
             os.close(source)
         self._stamps[name] = wanted
-        self._unsynced.add(name)
 
     def _copy_from(self, source: int, name: str, wanted: Stamp, is_paced: bool) -> None:
         start = self._copied_of(name, source, wanted)
@@ -190,6 +187,11 @@ class PartitionMove:
         try:
             os.ftruncate(target, start)
             self._copy_bytes(source, target, start, wanted.size, is_paced)
+            # By this descriptor: of what cannot be written back one that is opened later may never
+            # be told.
+            os.fsync(target)
+            # Nobody reads it soon: what clients read stays in the page cache.
+            os.posix_fadvise(target, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(target)
 
@@ -237,16 +239,8 @@ class PartitionMove:
                 self._is_cancelled.wait(min(ahead_s, 1.0))
 
     def sync(self) -> None:
+        """The names: each file was synced when it was written."""
         try:
-            for name in sorted(self._unsynced):
-                descriptor = os.open(self.folder / name, os.O_RDONLY | os.O_CLOEXEC)
-                try:
-                    os.fsync(descriptor)
-                    # Nobody reads it soon: what clients read stays in the page cache.
-                    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-                finally:
-                    os.close(descriptor)
-            self._unsynced.clear()
             durable_directories.sync_name(self.folder)
         except OSError as error:
             raise storage_error(error, f"{self.folder} cannot be synced") from error
@@ -259,6 +253,9 @@ class PartitionMove:
 
     def switch(self, decide: Callable[[], None], config: LogConfig) -> Log:
         """Between two changes of topics. `decide` writes the row."""
+        # The target may have to forget a former log of this name yet. Later that would be this one.
+        self.target.settle()
+        self._check_target()
         self.source.checkpoint()  # recovery in the target reads what comes after it
         self.log.flush()
         self._check_files()
@@ -275,6 +272,12 @@ class PartitionMove:
         except ApplianceError as error:  # the move's row stays, by which it is deleted later
             events.warning("the old log of a move stays for now", log=self.log.name, error=error)
         return new
+
+    def _check_target(self) -> None:
+        """A move from there may have left the old log. Its files under the checkpoint of this one
+        would be read as damage."""
+        if self.target.holds(self.log.topic, self.log.partition):
+            raise StorageIoFailed(f"{self._placed} is there yet, of a move before")
 
     def _check_files(self) -> None:
         """One that somebody deleted is there while the log is open, and can be repaired."""

@@ -15,7 +15,14 @@ from typing import Protocol
 from appliance._log import Engine, Log, Recovered
 from appliance.catalog.loss_ledger import Damage
 from appliance.config import LogConfig
-from appliance.data_dir.durable_directories import DELETED, ORPHANS, remove
+from appliance.data_dir.durable_directories import (
+    DELETED,
+    ORPHANS,
+    UNSETTLED,
+    come_to_rest,
+    is_being_set_aside,
+    remove,
+)
 from appliance.data_dir.locked_dir import LockedDir
 from appliance.data_dir.partition_names import Key, key_of, partitions_in
 from appliance.data_dir.recovery_report import RecoveryReport
@@ -112,7 +119,7 @@ class Recovery:
             if key is None or name in names:
                 continue
             first, end = self.engine.promised(name)
-            is_moved = any((self.where.path / ORPHANS).glob(f"{name}*")) or self.is_elsewhere(key)
+            is_moved = is_being_set_aside(self.where.path, name) or self.is_elsewhere(key)
             if first >= end or is_moved:
                 # Its creation, or its move into `orphans` or to another directory was interrupted.
                 empty.append(name)
@@ -120,6 +127,8 @@ class Recovery:
             self.missing[key] = name
             self.report.losses.append(Damage(*key, first, end - 1, "the directory is gone"))
         self.engine.forget_names(empty)
+        for each in (self.where.path / ORPHANS).glob(f"*{UNSETTLED}"):
+            come_to_rest(each)
 
     def _open_all(
         self, names: list[tuple[str, int, str]], progress: RecoveryProgress, log_config: LogConfigs

@@ -45,6 +45,7 @@ async def _begin_anew(topics: Topics, stop: Callable[[Key], None], key: Key) -> 
         return place, fresh
 
     stop(key)
+    topic.unserved[number] = "it had lost its records, and is not begun anew yet"
     topic.logs = [None if each == number else it for each, it in enumerate(topic.logs)]
     place, fresh = await asyncio.to_thread(replace)
     topic.put_log(number, fresh)

@@ -138,7 +138,8 @@ def remove_replicas(
     held = {number for number in gone if log_dir.holds(row.name, number)}
     places = [log_dir.set_aside(row.name, number) for number in sorted(held & aside)]
     gone_for_good = [(row.name, number) for number in sorted(held - aside)]
-    raise_first(log_dir.delete_all(gone_for_good).values())
+    failures = log_dir.delete_all(gone_for_good)  # of earlier deletions, too
+    raise_first(failures[key] for key in gone_for_good if key in failures)
     log_dir.unplace(row.name, gone)
     return places
 

@@ -89,7 +89,9 @@ class Cluster(Protocol):
         self, topic: Topic, total: int, replicas: Sequence[Sequence[int]]
     ) -> None: ...
 
-    async def delete(self, name: str) -> None: ...
+    async def delete(self, name: str, topic_id: uuid.UUID | None) -> None:
+        """Refuses one that has another id by now. None: whichever has the name."""
+        ...
 
     async def configure(self, topic: Topic, after: Callable[[Configs], Configs]) -> None: ...
 
@@ -213,7 +215,8 @@ class Topics(dict[str, Topic]):
         """Beside topics of these names, which have so many partitions."""
         name = wanted.name
         check_new_name(name, names)
-        if name in self.undeleted:
+        # A cluster has the name free at once; what is left here is set aside for the new one.
+        if self.cluster is None and name in self.undeleted:
             why = self.undeleted[name]
             raise TopicUnavailable(f"the deletion of a topic {name} cannot be finished: {why}")
         checked = topic_config.validate(wanted.configs, self.base)
@@ -411,11 +414,16 @@ class Topics(dict[str, Topic]):
     async def _delete_in(
         self, cluster: Cluster, name: str, topic_id: uuid.UUID | None
     ) -> None:
-        if name in self.undeleted:
-            await self.remove(name)
+        """The cluster is asked first: of a topic whose files are not yet gone here, it may have one
+        of the same name again."""
+        try:
+            await self.sought(name)
+        except TopicUnknown:
+            if name not in self.undeleted:
+                raise
+            await self.undeleted.finish(name)
         else:
-            _check_id(await self.sought(name), topic_id)
-            await cluster.delete(name)
+            await cluster.delete(name, topic_id)
 
     async def remove(self, name: str) -> None:
         """From this broker."""

@@ -170,14 +170,21 @@ class Appliance(Broker):
         with open(self._log, "ab") as errors:
             self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=errors,
                                              text=True)
+        self.pid = self._process.pid
+        try:
+            self._take_facts()
+        except BaseException:
+            self.kill()  # or it would outlive the run
+            raise
+        return time.perf_counter() - begin
+
+    def _take_facts(self) -> None:
         assert self._process.stdout is not None
         ready = self._process.stdout.readline().split()
         if not ready or ready[0] != "ready":
             raise RuntimeError(f"the appliance did not start:\n{self._log.read_text()}")
         facts = dict(word.split("=", 1) for word in ready[1:] if "=" in word)
         self.address, self.admin = facts["kafka"], facts["admin"]
-        self.pid = self._process.pid
-        return time.perf_counter() - begin
 
     def stop(self) -> None:
         with self._process:  # closes the pipe of its output

@@ -15,6 +15,7 @@ from appliance.protocol.messages.delete_topics import DeleteTopicsRequest
 from appliance.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from appliance.protocol.messages.metadata import MetadataRequest
 from appliance.topics.topic_rows import TopicRows
+from appliance.topics.topics import Topics
 from tests.support.control import Control
 from tests.support.wire_client import frame_of
 
@@ -336,6 +337,40 @@ def test_topics_are_deleted_by_id(control: Control) -> None:
     gone, missing = control.ask(DeleteTopicsRequest(topics=rows), 6).responses
     assert (gone.name, gone.topic_id, gone.error_code) == ("a", topic.id, 0)
     assert (missing.name, missing.topic_id, missing.error_code) == (None, ids[1], 100)
+
+
+def make_anew_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic `a`, when the request has found it and has not yet deleted it."""
+    right = Topics.delete_all
+
+    async def late(topics: Topics, wanted: Any) -> Any:
+        await right(topics, {"a": None})
+        await topics.create("a", 1)
+        return await right(topics, wanted)
+
+    monkeypatch.setattr(Topics, "delete_all", late)
+
+
+@pytest.mark.parametrize("version", [5, 6])
+def test_whichever_topic_has_the_name_is_deleted(
+    control: Control, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    """Only who asks by an id gives one."""
+    control.create("a")
+    make_anew_meanwhile(monkeypatch)
+    rows = [DeleteTopicsRequest.DeleteTopicState(name="a")]
+    (row,) = control.ask(DeleteTopicsRequest(rows, ["a"]), version).responses
+    assert (row.error_code, control.broker.topics) == (0, {})
+
+
+def test_a_topic_that_was_made_anew_is_not_deleted_by_the_id_of_the_former(
+    control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = control.create("a")
+    make_anew_meanwhile(monkeypatch)
+    rows = [DeleteTopicsRequest.DeleteTopicState(topic_id=topic.id)]
+    (row,) = control.ask(DeleteTopicsRequest(rows), 6).responses
+    assert (row.error_code, [*control.broker.topics]) == (100, ["a"])
 
 
 def test_a_topic_without_name_and_id_or_with_both_is_not_deleted(control: Control) -> None:

@@ -208,9 +208,6 @@ def test_a_sync_that_fails_is_told_of_all_that_it_was_for_and_tried_again(
 ) -> None:
     """Else the journal would know the end of a former topic, and a new one would begin there."""
 
-    def disk_fails(*_: Any) -> None:
-        raise StorageIoFailed("the disk")
-
     async def use(broker: Broker) -> None:
         for each in await broker.topics.create_all(new("a", "b")):
             assert isinstance(each, Topic)
@@ -223,10 +220,33 @@ def test_a_sync_that_fails_is_told_of_all_that_it_was_for_and_tried_again(
             assert await broker.reopening.retry() == 0
             assert kinds(await broker.topics.create_all(new("c"))) == [StorageIoFailed]
         assert await broker.reopening.retry() == 2
+        assert [*(broker.log_dir.path / "deleted").iterdir()] == [], "their space is free"
         assert kinds(await broker.topics.create_all(new("a", "b"))) == []
 
     with_broker(tmp_path, use)
     assert with_broker(tmp_path, look) == {"a": 3, "b": 3}
+
+
+def test_files_of_a_deletion_go_with_the_next_topic_that_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own try found them moved away, but not yet durably."""
+
+    async def use(broker: Broker) -> None:
+        await broker.topics.create_all(new("a"))
+        with monkeypatch.context() as patch:
+            patch.setattr(durable_directories, "sync_name", disk_fails)
+            assert await delete(broker, "a") == {}
+        graves = broker.log_dir.path / "deleted"
+        assert len([*graves.iterdir()]) == 3
+        await broker.topics.create_all(new("b"))
+        assert [*graves.iterdir()] == []
+
+    with_broker(tmp_path, use)
+
+
+def disk_fails(*_: Any) -> None:
+    raise StorageIoFailed("the disk")
 
 
 def test_whoever_deletes_while_somebody_else_ends_the_deletion(

@@ -265,6 +265,26 @@ def test_what_is_not_read_is_gone_unless_it_came_meanwhile() -> None:
     assert table.states == {}
 
 
+def test_what_was_deleted_while_all_was_read_does_not_come_back() -> None:
+    table = Table()
+    table.apply(NEWS)
+    begun = table.begin_reading()
+    table.apply(TopicNews("t", ID, is_deleted=True))
+    table.replace([NEWS], begun)
+    assert table.topics == {}
+    table.apply(TopicNews("t", OTHER_ID, ClusterTopic("t", OTHER_ID, ((3,),))))
+    table.replace([NEWS], begun)
+    assert table.topics["t"].topic_id == OTHER_ID, "what was made anew meanwhile stays"
+
+
+def test_what_is_there_again_is_believed() -> None:
+    """A broker that was away takes the ids of its topics with it."""
+    table = Table()
+    table.apply(TopicNews("t", ID, is_deleted=True))
+    table.replace([NEWS], table.begin_reading())
+    assert [*table.topics] == ["t"]
+
+
 def test_states_of_partitions_that_are_not_there_are_left() -> None:
     table = Table()
     table.apply(TopicNews("t", ID, TOPIC, states={7: STATE}))

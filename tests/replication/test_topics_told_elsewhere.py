@@ -5,13 +5,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import requests
+from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionLoss
 
 from appliance.cluster.cluster import Cluster
+from appliance.cluster.controller import Controller
+from appliance.cluster.session import Change
 from appliance.cluster.view import View
+from appliance.data_dir.log_dirs import LogDirs
+from appliance.errors import ApplianceError, StorageIoFailed
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -24,9 +33,11 @@ from appliance.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from appliance.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from appliance.topics import topic_directories
 from appliance.zookeeper.server import ZooKeeperServer
 from tests.support.embedded_cluster import (
     DEADLINE_S,
+    LOGIN,
     EmbeddedCluster,
     embedded_cluster,
     eventually,
@@ -103,10 +114,19 @@ def delete(two: EmbeddedCluster, node: int, topic: str) -> int:
     return int(found.error_code)
 
 
-def delete_by_id(two: EmbeddedCluster, node: int, topic: str) -> int:
+def id_of(two: EmbeddedCluster, topic: str) -> uuid.UUID:
     asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
     (known,) = two.ask(TOLD, asked, MetadataResponse, 3, 12).topics
-    wanted = DeleteTopicsRequest.DeleteTopicState(None, known.topic_id)
+    assert isinstance(known.topic_id, uuid.UUID)
+    return known.topic_id
+
+
+def delete_by_id(two: EmbeddedCluster, node: int, topic: str) -> int:
+    return delete_id(two, node, id_of(two, topic))
+
+
+def delete_id(two: EmbeddedCluster, node: int, topic_id: uuid.UUID) -> int:
+    wanted = DeleteTopicsRequest.DeleteTopicState(None, topic_id)
     request = DeleteTopicsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS)
     (found,) = two.ask(node, request, DeleteTopicsResponse, 20, 6).responses
     return int(found.error_code)
@@ -212,6 +232,120 @@ def test_the_deletion_of_one_that_was_made_anew_is_waited_for(
     assert make(two, TOLD, "anew") == 0
     assert delete(two, LATE, "anew") == 0
     assert [partitions(two, each, "anew") for each in (TOLD, LATE)] == [0, 0]
+
+
+def test_one_that_was_made_anew_is_not_deleted_by_the_id_of_the_former(
+    two: EmbeddedCluster, notices: Notices
+) -> None:
+    """The broker that is asked has heard of the former one only."""
+    assert make(two, LATE, "former") == 0
+    eventually(lambda: partitions(two, TOLD, "former") == 1)
+    former = id_of(two, "former")
+    notices.hold()
+    assert delete(two, TOLD, "former") == 0
+    assert delete_id(two, LATE, former) == ErrorCode.UNKNOWN_TOPIC_ID
+    notices.let_in()
+    assert make(two, LATE, "former") == 0
+    eventually(lambda: partitions(two, TOLD, "former") == 1)
+    former = id_of(two, "former")
+    notices.hold()
+    assert delete(two, TOLD, "former") == 0
+    assert make(two, TOLD, "former") == 0
+    assert delete_id(two, LATE, former) == ErrorCode.UNKNOWN_TOPIC_ID
+    assert partitions(two, TOLD, "former") == 1
+    assert delete_by_id(two, LATE, "former") == 0
+    assert partitions(two, TOLD, "former") == 0
+
+
+def test_one_that_was_made_anew_is_deleted_before_the_files_of_the_former_are(
+    two: EmbeddedCluster, notices: Notices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a broker that is still at these files: the cluster has another one by then."""
+    right, late = topic_directories.delete_files, str(two.folder / str(LATE))
+
+    def delete_files(log_dir: LogDirs, names: Collection[str]) -> dict[str, ApplianceError]:
+        if str(log_dir.directories[0].path).startswith(late):
+            return {name: StorageIoFailed("EIO") for name in names}
+        return right(log_dir, names)
+
+    assert make(two, LATE, "left", 2) == 0
+    eventually(lambda: partitions(two, TOLD, "left") == 2)
+    monkeypatch.setattr(topic_directories, "delete_files", delete_files)
+    assert delete(two, LATE, "left") == 0
+    assert delete(two, LATE, "left") == ErrorCode.KAFKA_STORAGE_ERROR, "the files are there yet"
+    notices.hold()
+    assert make(two, TOLD, "left", 2) == 0
+    assert delete(two, LATE, "left") == 0
+    assert [partitions(two, each, "left") for each in (TOLD, LATE)] == [0, 0]
+    notices.let_in()
+    assert make(two, LATE, "left", 2) == 0, "the name is free, whatever is left here"
+
+
+def test_settings_that_cannot_be_read_are_neither_overwritten_nor_forgotten(
+    two: EmbeddedCluster, server: ZooKeeperServer
+) -> None:
+    """A newer broker has written them."""
+    newer = b'{"version":2,"config":{"retention.ms":"-1"}}'
+    assert make(two, TOLD, "newer", 2) == 0
+    assert configure(two, TOLD, "newer") == 0
+    eventually(lambda: partitions(two, LATE, "newer") == 2)
+    client = KazooClient(f"{server.address}/told", auth_data=[("digest", LOGIN)])
+    client.start()
+    try:
+        client.set("/config/topics/newer", newer)
+        two.stop(LATE)
+        two.start(LATE)
+        assert configure(two, LATE, "newer") == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert client.get("/config/topics/newer")[0] == newer
+    finally:
+        client.stop()
+        client.close()
+    url = f"http://{two.running[LATE].admin}/api/v1/topics/newer"
+    eventually(lambda: "7000" in requests.get(url, timeout=DEADLINE_S).text)
+
+
+def test_one_that_the_controller_has_heard_of_before_its_round_is_told(
+    two: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody asked it for a change of the topic."""
+    may_learn, learn = threading.Event(), Controller._learn
+
+    async def late(controller: Controller, *given: Any) -> None:
+        await asyncio.to_thread(may_learn.wait, DEADLINE_S)
+        await learn(controller, *given)
+
+    monkeypatch.setattr(Controller, "_learn", late)
+    with ThreadPoolExecutor(1) as pool:
+        making = pool.submit(make, two, LATE, "early", 2)
+        eventually(lambda: configure(two, TOLD, "early") == 0)
+        may_learn.set()
+        assert making.result(DEADLINE_S) == 0
+    eventually(lambda: partitions(two, LATE, "early") == 2)
+    assert two.produce(LATE, "early", ["a", "b", "c"]) == []
+
+
+def test_one_whose_deletion_was_not_answered_to_the_controller_is_deleted_everywhere(
+    two: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, lost = Change.commit, threading.Event()
+
+    async def losing(change: Change) -> list[Any]:
+        results = await commit(change)
+        deleted = [each.path for each in change._request.operations
+                   if type(each).__name__ == "Delete"]  # fmt: skip
+        if not lost.is_set() and any("/delete_topics/lost" in each for each in deleted):
+            lost.set()
+            raise ConnectionLoss
+        return results
+
+    assert make(two, LATE, "lost", 2) == 0
+    eventually(lambda: partitions(two, TOLD, "lost") == 2)
+    assert len([*two.folder.glob("*/lost-*")]) == 2
+    monkeypatch.setattr(Change, "commit", losing)
+    assert delete(two, LATE, "lost") == 0
+    assert lost.is_set()
+    eventually(lambda: not [*two.folder.glob("*/lost-*")])
+    assert [*two.folder.glob("*/orphans/lost-*")] == []
 
 
 def test_over_rest_as_well(two: EmbeddedCluster, notices: Notices) -> None:

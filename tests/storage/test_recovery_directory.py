@@ -106,6 +106,27 @@ def test_a_log_whose_directory_is_gone_is_lost_and_goes_on_where_it_ended(
         assert log_dir.report.losses == []
 
 
+def test_orphans_of_former_logs_hide_no_lost_one(damaged: Damaged) -> None:
+    for name in ("t-0", "t-0.1", "t-00", "t-01.unsettled"):
+        (damaged.path / "orphans" / name).mkdir(parents=True)
+    shutil.rmtree(damaged.folder)
+    with opened(damaged.path) as log_dir:
+        (loss,) = log_dir.report.losses
+        assert (loss.first_offset, loss.last_offset) == (0, END - 1)
+
+
+@pytest.mark.parametrize("name", ["t-0", "t-0.2"])
+def test_one_on_its_way_to_the_orphans_is_not_lost(damaged: Damaged, name: str) -> None:
+    """A crash came between its move and the journal."""
+    orphans = damaged.path / "orphans"
+    orphans.mkdir(exist_ok=True)
+    damaged.folder.rename(orphans / f"{name}.unsettled")
+    with opened(damaged.path) as log_dir:
+        assert log_dir.report.losses == []
+        assert [each.name for each in orphans.iterdir()] == [name]
+        assert log_dir.create("t", 0).log_end_offset == 0
+
+
 def test_a_directory_without_records_that_is_gone_is_an_interrupted_creation(
     tmp_path: Path,
 ) -> None:

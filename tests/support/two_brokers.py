@@ -209,7 +209,7 @@ class Agreed:
     ) -> None:
         raise AssertionError("nothing is extended here")
 
-    async def delete(self, name: str) -> None:
+    async def delete(self, name: str, topic_id: uuid.UUID | None) -> None:
         raise AssertionError("nothing is deleted here")
 
     async def configure(self, topic: Topic, configs: Configs) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from appliance.data_dir.log_dir import LogDir
 from appliance.data_dir.partition_names import Key
-from appliance.errors import LogClosed
+from appliance.errors import LogClosed, StorageFull
 from appliance.topics import empty_replicas
 from appliance.topics.topic import OFFSETS
 from tests.support.logs import batch, everything, until
@@ -44,6 +45,28 @@ def test_it_begins_anew_and_gets_what_the_leader_has(two: TwoBrokers) -> None:
         assert stopped == [(OFFSETS, 0)]
         with pytest.raises(LogClosed):
             before.append_replicated(batch("a"), 1)
+        fresh.follow(two.leaders[0][1], 1)
+    until(lambda: everything(fresh) == everything(two.one.log(0)))
+
+
+def test_one_that_could_not_begin_anew_is_made_when_it_can(
+    two: TwoBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member, key = two.two, (OFFSETS, 0)
+
+    def refuse(*_: object) -> None:
+        raise StorageFull("ENOSPC")
+
+    with two.replication.held():
+        member.log(0).begin_at(9)
+        with monkeypatch.context() as patch:
+            patch.setattr(LogDir, "create_new", refuse)
+            with pytest.raises(StorageFull):
+                begin_anew(member, [])
+            assert "not begun anew yet" in member.broker.topics.unserved()[key]
+        assert member.run(member.broker.reopening.retry()) == 1
+        fresh = member.log(0)
+        assert (fresh.log_start_offset, fresh.log_end_offset) == (0, 0)
         fresh.follow(two.leaders[0][1], 1)
     until(lambda: everything(fresh) == everything(two.one.log(0)))
 

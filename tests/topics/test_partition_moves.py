@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import functools
+import os
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -122,6 +123,160 @@ def test_it_is_written_to_meanwhile(tmp_path: Path) -> None:
 
 
 # What goes wrong
+
+
+def test_a_log_that_comes_back_is_not_forgotten_with_the_one_that_went(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first directory could not make durable that its log was moved away."""
+    sync = durable_directories.sync_name
+
+    async def use(broker: Broker) -> str:
+        log = await fill_with_all(broker)
+        before, (source,) = facts(log), place(tmp_path)
+        graves = tmp_path / source / durable_directories.DELETED
+
+        def refuse(path: Path) -> None:
+            if path == graves:
+                raise OSError(errno.EIO, "EIO")
+            sync(path)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(durable_directories, "sync_name", refuse)
+            await move(broker)
+            await finish(broker)
+        assert len([*graves.iterdir()]) == 1
+        assert broker.log_dir.rows.moves() != {}, "its end waits for that"
+        await move(broker)
+        await finish(broker)
+        assert place(tmp_path) == [source]
+        await asyncio.to_thread(broker.log_dir.settle_moves)
+        assert broker.log_dir.rows.moves() == {}
+        nothing_is_left(tmp_path)
+        for number in range(4):  # in both directories
+            await broker.topics.create(f"next-{number}", 1)
+        (home,) = [each for each in broker.log_dir.directories if each.path.name == source]
+        assert "t-0" in home.opened().engine.known()
+        assert facts(broker.topics["t"].log(0)) == before
+        return source
+
+    live(tmp_path, use, is_killed=True)
+
+
+def test_a_move_back_waits_until_the_old_log_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partition_moves, "RETRY_S", 0.01)
+
+    def refuse(directory: LogDir, topic: str, partition: int) -> None:
+        raise StorageIoFailed("EIO")
+
+    async def use(broker: Broker) -> None:
+        log = await fill_with_all(broker)
+        before, (source,) = facts(log), place(tmp_path)
+        with monkeypatch.context() as patch:
+            patch.setattr(LogDir, "delete", refuse)
+            await move(broker)
+            await finish(broker)
+            assert place(tmp_path) == ["a", "b"]
+            log = broker.topics["t"].log(0)
+            await move(broker)
+            await broker.moves._move(("t", 0), broker.moves.under_way["t", 0])
+            assert "is there yet, of a move before" in broker.moves.under_way["t", 0].why
+            assert broker.topics["t"].log(0) is log, "it was not even closed"
+        await finish(broker)
+        assert place(tmp_path) == [source]
+        assert facts(broker.topics["t"].log(0)) == before
+        nothing_is_left(tmp_path)
+
+    live(tmp_path, use)
+
+
+def test_a_catalog_from_before_the_end_of_a_move_loses_no_log(tmp_path: Path) -> None:
+    """As a backup has it that was made while the log was copied."""
+
+    async def use(broker: Broker) -> list[bytes]:
+        log = await fill_with_all(broker)
+        kept, rows, key = everything(log), broker.log_dir.rows, ("t", 0)
+        await move(broker)
+        row = rows.moves()[key]
+        await finish(broker)
+        rows.place({key: row.source})
+        rows.begin_move(key, row)
+        return kept
+
+    kept, places = live(tmp_path, use, is_killed=True), place(tmp_path)
+
+    async def look(broker: Broker) -> None:
+        assert everything(broker.topics["t"].log(0)) == kept
+        assert broker.log_dir.rows.moves() == {}
+        assert broker.log_dir.report.losses == []
+        await finish(broker)
+
+    for _ in range(2):
+        live(tmp_path, look)
+        assert place(tmp_path) == places
+
+
+def test_each_file_is_synced_by_the_descriptor_that_wrote_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is opened later may not be told of what could not be written back."""
+    dirty: set[int] = set()
+    unsynced: list[int] = []
+    copy, sync, close = PartitionMove._copy_bytes, os.fsync, os.close
+
+    def copying(copied: PartitionMove, source: int, target: int, *given: Any) -> None:
+        dirty.add(target)
+        copy(copied, source, target, *given)
+
+    def syncing(descriptor: int) -> None:
+        sync(descriptor)
+        dirty.discard(descriptor)
+
+    def closing(descriptor: int) -> None:
+        if descriptor in dirty:
+            unsynced.append(descriptor)
+        close(descriptor)
+
+    async def use(broker: Broker) -> None:
+        await fill_with_all(broker)
+        monkeypatch.setattr(PartitionMove, "_copy_bytes", copying)
+        monkeypatch.setattr(os, "fsync", syncing)
+        monkeypatch.setattr(os, "close", closing)
+        await move(broker)
+        await finish(broker)
+        assert (dirty, unsynced) == (set(), [])
+
+    live(tmp_path, use)
+
+
+def test_a_move_waits_until_its_target_has_forgotten_a_former_log_of_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partition_moves, "RETRY_S", 0.01)
+    settle = LogDir.settle
+
+    async def use(broker: Broker) -> None:
+        log = await fill_with_all(broker)
+        before, (source,) = facts(log), place(tmp_path)
+
+        def refuse(directory: LogDir) -> None:
+            if directory.path.name != source:
+                raise StorageIoFailed("EIO")
+            settle(directory)
+
+        monkeypatch.setattr(LogDir, "settle", refuse)
+        await move(broker)
+        await broker.moves._move(("t", 0), broker.moves.under_way["t", 0])
+        assert broker.moves.under_way["t", 0].why == "EIO"
+        assert (broker.topics["t"].log(0), place(tmp_path)) == (log, [source])
+        monkeypatch.setattr(LogDir, "settle", settle)
+        await finish(broker)
+        assert place(tmp_path) != [source]
+        assert facts(broker.topics["t"].log(0)) == before
+
+    live(tmp_path, use)
 
 
 def test_what_can_be_asked_for(tmp_path: Path) -> None:

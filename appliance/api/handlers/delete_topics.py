@@ -37,11 +37,13 @@ async def handle(broker: Broker, request: DeleteTopicsRequest, call: Call) -> De
     times = Counter((each.name, each.topic_id) for each in asked)
     answered: list[Answer] = []
     named: dict[str, list[Answer]] = {}
+    ids: dict[str, UUID | None] = {}  # None: asked for by name, whichever topic has it by then
     for (name, topic_id), count in times.items():
         answer = Answer(name=name, topic_id=topic_id)
         answered.append(answer)
         try:
             found = await _sought(broker, call, answer)
+            ids[found] = None if topic_id == NO_UUID else topic_id
             named.setdefault(found, []).extend([answer] * count)
         except ApplianceError as error:
             _refuse(answer, error)
@@ -49,15 +51,10 @@ async def handle(broker: Broker, request: DeleteTopicsRequest, call: Call) -> De
         for answer in answers if len(answers) > 1 else ():
             _refuse(answer, Refused(ErrorCode.INVALID_REQUEST, "the topic is named twice"))
     once = {name: answers[0] for name, answers in named.items() if len(answers) == 1}
-    wanted = {name: _id_of(answer) for name, answer in once.items()}
+    wanted = {name: ids[name] for name in once}
     for name, why in (await broker.topics.delete_all(wanted)).items():
         _refuse(once[name], why)
     return DeleteTopicsResponse(responses=answered)
-
-
-def _id_of(answer: Answer) -> UUID | None:
-    """Of the topic that the rights were checked for. None: it is not served."""
-    return None if answer.topic_id == NO_UUID else answer.topic_id
 
 
 def _refuse(answer: Answer, error: ApplianceError) -> None:

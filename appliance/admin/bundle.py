@@ -25,7 +25,6 @@ from appliance.admin import (
     settings,
     topics,
 )
-from appliance.admin.metrics import Metrics
 from appliance.admin.route import ADMIN, Call, Route, get
 
 # Responses of routes as files, with parameters other than the defaults.
@@ -42,6 +41,9 @@ PARTS: dict[str, tuple[list[Route], str, dict[str, Any]]] = {
 
 
 async def get_bundle(call: Call) -> web.Response:
+    # only now: as in `admin_http.get_metrics`
+    from appliance.admin.metrics import Metrics
+
     files = {name: await answer_of(call, *part) for name, part in PARTS.items()}
     files["metrics.txt"] = (await Metrics(call.process, call.reading).page()).decode()
     files["recovery.txt"] = call.broker.log_dir.report.text() + "\n"

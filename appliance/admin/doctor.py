@@ -9,7 +9,6 @@ from typing import TypedDict
 from appliance.admin.body_schema import row_of
 from appliance.admin.rights import DESCRIBE_CLUSTER
 from appliance.admin.route import ADMIN, Call, get, post
-from appliance.doctor import examination
 from appliance.doctor.check import CheckRow, row, sentence, worst_first
 from appliance.errors import Refused
 from appliance.machine.disk_report import Point
@@ -48,6 +47,9 @@ class DoctorAnswer(TypedDict):
 
 
 async def get_doctor(call: Call) -> DoctorAnswer:
+    # only now: a start of the broker has no use for the checks
+    from appliance.doctor import examination
+
     watch, config = call.process.watch, call.process.config
     machine = watch.machine
     found_here = await asyncio.to_thread(examination.checks, machine, config)

@@ -36,7 +36,6 @@ from appliance.broker.health_of_directories import (
     of_syncs,
 )
 from appliance.broker.health_of_every_log import of_holes, of_timestamps
-from appliance.broker.health_of_replicas import of_replicas
 from appliance.catalog.loss_ledger import WHOLE, Damage, Entry
 from appliance.config import BrokerConfig, MachineConfig
 from appliance.data_dir import descriptor_budget
@@ -259,6 +258,9 @@ def _all(subject: Subject, broker: Broker, watch: Watch) -> Iterator[Finding]:
     if registered := subject.registration or subject.cluster:
         yield from of_registration(registered)
     if subject.cluster is not None:
+        # only now: a broker alone has no replicas, and this looks into all of a cluster
+        from appliance.broker.health_of_replicas import of_replicas
+
         yield from of_replicas(subject.cluster)
     if broker.kept_from_cluster:
         yield Finding("degraded", "zookeeper", broker.kept_from_cluster)

@@ -6,7 +6,6 @@ Later ones win: the default, a TOML file, the environment (`APPLIANCE_LOG_SEGMEN
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -66,6 +65,8 @@ class Given:
         name = self.split()[1]
         row = settings().get(name)
         if row is None:
+            import difflib  # 3 ms, for who mistypes
+
             near = difflib.get_close_matches(self.name, settings(), n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise SettingInvalid(f"{self.name}: no such setting ({self.origin}){hint}")

@@ -182,8 +182,12 @@ def test_a_start_of_the_broker_loads_no_other_command() -> None:
     code = "import appliance.cli.main, appliance.server, sys; print(*sys.modules)"
     found = subprocess.run([sys.executable, "-c", code],
                            capture_output=True, text=True, check=True)
-    loaded = {each for each in found.stdout.split() if each.startswith("appliance.cli.")}
+    modules = set(found.stdout.split())
+    loaded = {each for each in modules if each.startswith("appliance.cli.")}
     assert loaded == {"appliance.cli.main", "appliance.cli.settings_options"}
+    late = {"prometheus_client", "h11", "difflib", "appliance.doctor.examination",
+            "appliance.bulk_http.connection", "appliance.broker.health_of_replicas"}
+    assert late & modules == set()
 
 
 RUNNING = {"serve", "zookeeper"}  # they answer nothing: they run, and log

@@ -157,6 +157,7 @@ class ClusterTopics:
             raise TopicUnknown(f"there is no topic {name!r}")
         known = self._cluster.configs.get(name)
         if known is None and (why := self._unreadable(name)):
+            self._cluster.look_at_everything()  # somebody may have mended it
             raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, why)
         values = {} if known is None else known.values
         version = -1 if known is None else known.version

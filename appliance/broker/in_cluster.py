@@ -105,7 +105,6 @@ class InCluster:
         share_state = broker.share_partitions.state_coordinator
         broker.facts.cluster = self.facts
         broker.reopening.may_reopen = self._failed.may_reopen
-        broker.reopening.directories.begin_another_life = self.cluster.end_life
         topics.tell(self.roles)
         topics.cluster = self.topics
         ClusterSettings(broker, self.cluster, self.roles, self.fetchers)

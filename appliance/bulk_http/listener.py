@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING
 
 from appliance.admin.admission import Accepting, Connections, listening
 from appliance.admin.route import AdminServices
+from appliance.bulk.line import Line, TlsLine
+from appliance.bulk_http.connection import Connection
+from appliance.bulk_http.routes import Answers
 from appliance.certificates.https import Https
 from appliance.config import Address
-
-if TYPE_CHECKING:
-    from appliance.bulk_http.routes import Answers
 
 STOP_SECONDS = 2.0  # what a stream gets to end when the broker stops
 
@@ -22,8 +21,7 @@ class Listener:
         """`most`: connections, as many as there are descriptors for."""
         self._https = https
         self.connections = Connections("export", services.process.config.admin, most)
-        self._services = services
-        self._answers: Answers | None = None
+        self._answers = Answers(services)
         self._accepting: Accepting | None = None
 
     async def listen(self, address: Address) -> Address:
@@ -37,13 +35,6 @@ class Listener:
         return Address(host, port)
 
     async def _begin(self, line: socket.socket, address: str) -> None:
-        # only now: few brokers are read in bulk, and what reads HTTP takes a start 10 ms
-        from appliance.bulk.line import Line, TlsLine
-        from appliance.bulk_http.connection import Connection
-        from appliance.bulk_http.routes import Answers
-
-        if self._answers is None:
-            self._answers = Answers(self._services)
         made = Line(line) if self._https is None else TlsLine(line, self._https.context)
         await Connection(self.connections, made, address).run(self._answers.answer)
 

@@ -154,10 +154,6 @@ class Cluster:
         """Begins another life, after a directory of logs was lost while the broker runs."""
         await self._membership.renew()
 
-    def end_life(self) -> None:
-        """From now on nothing is led in it, and another one begins when ZooKeeper answers."""
-        self._membership.end_life(self.life)
-
     async def resign(self, keys: Collection[Key], whole: Collection[Key] = ()) -> None:
         """Of a broker that runs on without these replicas, until its next life: others are elected
         for those that it led, and wait for it no more. `whole`: what counts is in them still, so
@@ -395,6 +391,10 @@ class Cluster:
     async def delete_topic(self, name: str, wanted: bytes = b"") -> bytes:
         """Asks the controller for it: see `gone`. The id of what goes: the wanted one, if any."""
         return await self._now(self._topic_writes.ask_to_delete(name, wanted))
+
+    def look_at_everything(self) -> None:
+        """Reads all of it again, soon."""
+        self._view.look_at_everything()
 
     async def set_configs(
         self, name: str, values: Mapping[str, str], version: int

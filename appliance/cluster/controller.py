@@ -44,7 +44,9 @@ from appliance.process import event_log
 
 log = event_log.named("cluster")
 NOTICES_MAX = 100
-DELETED_TOGETHER = 25  # topics: with a few nodes each, a change as large as others
+# Topics: a broker that has more than a hundred notices to read reads everything instead, and then
+# nobody tells it that these were deleted.
+DELETED_TOGETHER = 100
 MINUTE_S = 60.0  # a notice is kept for one to two
 AGAIN_S, AWAY_S = 1.0, 0.05
 
@@ -259,9 +261,9 @@ class Controller:
         untold = self.elections.untold
         if untold or self._is_everything or leaving != self._told_leaving:
             news = merged(untold)
-            await term.tell(news, leaving, self._is_everything, self._view.own)
-            if self._is_everything:  # which the others read now
+            if self._is_everything:  # which the others read then
                 self._told_ids = {each.topic_id for each in self._view.table.topics.values()}
+            await term.tell(news, leaving, self._is_everything, self._view.own)
             del untold[:]
             self._is_everything, self._told_leaving = False, leaving
         self._view.tell()

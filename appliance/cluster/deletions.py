@@ -15,9 +15,12 @@ from kazoo.exceptions import NoNodeError
 from appliance.catalog import kafka_uuid
 from appliance.cluster import forms, paths
 from appliance.cluster.reading import Reading, in_parts
-from appliance.cluster.session import Session
+from appliance.cluster.session import ChangeRefused, Session
 from appliance.cluster.table import TopicNews
 from appliance.cluster.term import IN_A_CHANGE, Term
+from appliance.process import event_log
+
+events = event_log.named("cluster")
 
 
 def request_node(topic_id: bytes) -> bytes:
@@ -56,9 +59,12 @@ class Deletions:
         if not found:
             return []
         told = await self._end(found, term, own)
-        if told is None and len(found) > 1:  # one of them is not any more as it was read
-            return [news for each in found for news in await self._end([each], term, own) or ()]
-        return told or []
+        if told is None:  # one of them is not any more as it was read, or cannot be deleted
+            told = []
+            for each in found if len(found) > 1 else ():
+                told += await self._end([each], term, own) or ()
+        self._in_doubt = [each for each in self._in_doubt if each not in told]
+        return told
 
     async def _remains(self, name: str, term: Term) -> Remains | None:
         """When all below it is gone. None: there is nothing to delete, or not yet."""
@@ -72,7 +78,8 @@ class Deletions:
             return None
         if request in self._reading.troubles or (topic is None and wanted):
             return None  # one of them is not understood: whether it is that topic is not known
-        await self._remove_below(where, term)
+        if not await self._remove_below(where, term):
+            return None
         nodes = [paths.topic_id(topic.topic_id)] if topic else []
         there = [each for each in (*nodes, paths.config(name)) if await self._session.exists(each)]
         news = TopicNews(name, topic.topic_id, is_deleted=True) if topic else None
@@ -81,24 +88,30 @@ class Deletions:
     async def _end(
         self, some: Sequence[Remains], term: Term, own: set[int]
     ) -> list[TopicNews] | None:
-        """None: it was refused."""
+        """None: it was refused. What was told stays in doubt until all of it is returned."""
         change = term.change()
         for node in (node for each in some for node in each.nodes):
             change.delete(node)
         news = [each.news for each in some if each.news]
         self._in_doubt += news
-        is_done = await term.commit_and_tell(change, news, own)
+        try:
+            if await term.commit_and_tell(change, news, own):
+                return news
+        except ChangeRefused as refused:
+            topics = [each.nodes[0] for each in some]
+            events.error("topics cannot be deleted in ZooKeeper", topics=topics, error=refused)
         self._in_doubt = [each for each in self._in_doubt if each not in news]
-        return news if is_done else None
+        return None
 
-    async def _remove_below(self, path: str, term: Term) -> None:
+    async def _remove_below(self, path: str, term: Term) -> bool:
         below = await self._all_below([path])
         for first in range(0, len(below), IN_A_CHANGE):
             change = term.change()
             for each in below[first:][:IN_A_CHANGE]:
                 change.delete(each)
             if not await term.commit(change):
-                return  # somebody writes there: the next round looks again
+                return False  # somebody writes there: the next round looks again
+        return True
 
     async def _all_below(self, parents: list[str]) -> list[str]:
         """Children before their parents."""

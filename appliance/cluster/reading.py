@@ -24,7 +24,7 @@ from appliance.process.event_log import quote
 
 log = event_log.named("cluster")
 AT_ONCE = 500
-TROUBLES_MAX = 1000
+TOLD_MAX = 1000  # troubles, in the log
 T = TypeVar("T")
 
 
@@ -156,9 +156,10 @@ class Reading:
                 del self.troubles[where]
 
     def pass_over(self, where: str, error: FormUnknown) -> None:
-        if self.troubles.get(where) != str(error) and len(self.troubles) < TROUBLES_MAX:
-            self.troubles[where] = str(error)
-            log.warning("passed over", error=error)
+        if self.troubles.get(where) != str(error):
+            if len(self.troubles) < TOLD_MAX:
+                log.warning("passed over", error=error)
+            self.troubles[where] = str(error)  # all: what is not in here is taken for readable
 
 
 def is_id(name: str) -> bool:

@@ -97,6 +97,7 @@ class PartitionMove:
     def begin(self, *, was_left: bool = False) -> None:
         """`was_left`: by an attempt before this one."""
         self._check_room()
+        self._settle_target()
         try:
             is_open = self.target.holds(self.log.topic, self.log.partition)
             if was_left and not is_open and self._placed.exists():
@@ -253,9 +254,7 @@ class PartitionMove:
 
     def switch(self, decide: Callable[[], None], config: LogConfig) -> Log:
         """Between two changes of topics. `decide` writes the row."""
-        # The target may have to forget a former log of this name yet. Later that would be this one.
-        self.target.settle()
-        self._check_target()
+        self._settle_target()
         self.source.checkpoint()  # recovery in the target reads what comes after it
         self.log.flush()
         self._check_files()
@@ -273,9 +272,11 @@ class PartitionMove:
             events.warning("the old log of a move stays for now", log=self.log.name, error=error)
         return new
 
-    def _check_target(self) -> None:
-        """A move from there may have left the old log. Its files under the checkpoint of this one
-        would be read as damage."""
+    def _settle_target(self) -> None:
+        """It may have to forget a former log of this name yet; later that would be this one. And a
+        move from there may have left the old log: its files under the checkpoint of this one would
+        be read as damage."""
+        self.target.settle()
         if self.target.holds(self.log.topic, self.log.partition):
             raise StorageIoFailed(f"{self._placed} is there yet, of a move before")
 

@@ -92,8 +92,10 @@ class Recovery:
         self._open_all(names, progress, log_config)
         self._tell_ledger()
         self.engine.start()
-        for each in dead:
+        for each in dead:  # only now the journal has forgotten them on disk, too
             remove(each)
+        for each in (self.where.path / ORPHANS).glob(f"*{UNSETTLED}"):
+            come_to_rest(each)
         self.report.seconds = time.monotonic() - begin
 
     def _forget_deleted(self) -> list[Path]:
@@ -127,8 +129,6 @@ class Recovery:
             self.missing[key] = name
             self.report.losses.append(Damage(*key, first, end - 1, "the directory is gone"))
         self.engine.forget_names(empty)
-        for each in (self.where.path / ORPHANS).glob(f"*{UNSETTLED}"):
-            come_to_rest(each)
 
     def _open_all(
         self, names: list[tuple[str, int, str]], progress: RecoveryProgress, log_config: LogConfigs

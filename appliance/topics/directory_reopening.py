@@ -12,7 +12,7 @@ at a start after a crash, and what is in it is compared with the catalog as at a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 from appliance._log import Log
@@ -45,9 +45,6 @@ class DirectoryReopening:
         self._log_dir: LogDirs = topics.log_dir
         self._transactions = transactions
         self._change = change
-        # In a cluster: what comes back may have less, or nothing, and its leader must not lead on
-        # as if it were the same.
-        self.begin_another_life: Callable[[], None] = lambda: None
 
     async def reopen(self, path: str) -> int:
         """One directory, on a person's word; how many partitions it has now. Raises what it
@@ -82,7 +79,6 @@ class DirectoryReopening:
         except ApplianceError:
             self._serve(directory.logs.logs())  # as before, but for those that are closed by now
             raise
-        self.begin_another_life()
 
     def _withdraw(self, keys: list[Key], why: str) -> None:
         """Nobody is served from them, and nobody takes them for deleted."""

@@ -148,8 +148,8 @@ class PartitionMoves:
             log, source, target, self._bytes_per_s, moving.cancelled
         )
         try:
-            # What an earlier move left under the name, in the target
-            await self._change(asyncio.to_thread(self._log_dir.settle_moves))
+            if target.holds(*key):  # what an earlier move left there
+                await self._change(asyncio.to_thread(self._log_dir.settle_moves))
             await asyncio.to_thread(copy.begin, was_left=moving.has_left)
             await asyncio.to_thread(copy.copy)
             await self._change(self._switch(key, moving, copy))

@@ -185,8 +185,8 @@ def test_a_start_of_the_broker_loads_no_other_command() -> None:
     modules = set(found.stdout.split())
     loaded = {each for each in modules if each.startswith("appliance.cli.")}
     assert loaded == {"appliance.cli.main", "appliance.cli.settings_options"}
-    late = {"prometheus_client", "h11", "difflib", "appliance.doctor.examination",
-            "appliance.bulk_http.connection", "appliance.broker.health_of_replicas"}
+    late = {"prometheus_client", "difflib", "appliance.doctor.examination",
+            "appliance.broker.health_of_replicas"}
     assert late & modules == set()
 
 

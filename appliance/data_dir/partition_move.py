@@ -188,13 +188,16 @@ class PartitionMove:
         try:
             os.ftruncate(target, start)
             self._copy_bytes(source, target, start, wanted.size, is_paced)
-            # By this descriptor: of what cannot be written back one that is opened later may never
-            # be told.
-            os.fsync(target)
-            # Nobody reads it soon: what clients read stays in the page cache.
-            os.posix_fadvise(target, 0, 0, os.POSIX_FADV_DONTNEED)
+            self._sync_file(target)
         finally:
             os.close(target)
+
+    def _sync_file(self, target: int) -> None:
+        """By the descriptor that wrote it: of what cannot be written back one that is opened later
+        may never be told."""
+        os.fsync(target)
+        # Nobody reads it soon: what clients read stays in the page cache.
+        os.posix_fadvise(target, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def _copied_of(self, name: str, source: int, wanted: Stamp) -> int:
         """The active segment grows at its end; whatever else changed is another file. Compaction

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
@@ -69,15 +70,18 @@ class Term:
 
     async def commit(self, change: Change) -> bool:
         """False: something of it is not any more as it was read. Nothing was done."""
+        return await self._made(change) is not None
+
+    async def _made(self, change: Change) -> list[Any] | None:
+        """The answers; None: as `commit` has it."""
         try:
-            await change.commit()
+            return await change.commit()
         except ChangeRefused as refused:
             if refused.number == 0:
                 raise Deposed(f"epoch {self.epoch} is over") from refused
             if not isinstance(refused.error, MET_OTHERS):
                 raise
-            return False
-        return True
+            return None
 
     async def commit_and_tell(
         self, change: Change, news: Sequence[TopicNews], own: set[int]
@@ -85,13 +89,8 @@ class Term:
         """With the notice of it; as `commit` and `tell`."""
         data = notice_node(Notice(self.node_id, tuple(news)))
         change.create(f"{paths.CHANGES}/c", data, sequence=True)
-        try:
-            results = await change.commit()
-        except ChangeRefused as refused:
-            if refused.number == 0:
-                raise Deposed(f"epoch {self.epoch} is over") from refused
-            if not isinstance(refused.error, MET_OTHERS):
-                raise
+        results = await self._made(change)
+        if results is None:
             return False
         own.add(int(str(results[-1])[-10:]))
         return True

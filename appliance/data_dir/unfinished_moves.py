@@ -44,8 +44,8 @@ def found_moved(
         source, target = directories.get(move.source), directories.get(move.target)
         if source is None or target is None or places.get(key, move.source) != move.source:
             continue
-        has_lost = source.opened().holds(*key) or key in source.opened().missing
-        if not has_lost and target.opened().holds(*key):
+        knows_it = source.opened().holds(*key) or key in source.opened().missing
+        if not knows_it and target.opened().holds(*key):
             events.warning("a move had ended, and its row says that it had not",
                            log=directory_name(*key), place=target.path)  # fmt: skip
             found[key] = target

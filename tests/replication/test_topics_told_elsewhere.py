@@ -327,20 +327,40 @@ def test_one_that_the_controller_has_heard_of_before_its_round_is_told(
 def test_one_whose_deletion_was_not_answered_to_the_controller_is_deleted_everywhere(
     two: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit, lost = Change.commit, threading.Event()
+    """Which reads everything before it comes to its own notice."""
+    commit, lost, may_come = Change.commit, threading.Event(), threading.Event()
+    read, read_everything = View._read_notices, View.read_everything
+    may_come.set()
+
+    def is_controller(view: View) -> bool:
+        return bool(view._listener.broker.node_id == TOLD)  # type: ignore[attr-defined]
+
+    async def late(view: View) -> None:
+        if is_controller(view):
+            await asyncio.to_thread(may_come.wait, DEADLINE_S)
+        await read(view)
+
+    async def reading(view: View) -> None:
+        await read_everything(view)
+        if lost.is_set() and is_controller(view):
+            may_come.set()
 
     async def losing(change: Change) -> list[Any]:
         results = await commit(change)
         deleted = [each.path for each in change._request.operations
                    if type(each).__name__ == "Delete"]  # fmt: skip
         if not lost.is_set() and any("/delete_topics/lost" in each for each in deleted):
+            may_come.clear()
             lost.set()
             raise ConnectionLoss
         return results
 
+    assert make(two, LATE, "not-lost") == 0, "a ZooKeeper without any topic is not believed"
     assert make(two, LATE, "lost", 2) == 0
     eventually(lambda: partitions(two, TOLD, "lost") == 2)
     assert len([*two.folder.glob("*/lost-*")]) == 2
+    monkeypatch.setattr(View, "_read_notices", late)
+    monkeypatch.setattr(View, "read_everything", reading)
     monkeypatch.setattr(Change, "commit", losing)
     assert delete(two, LATE, "lost") == 0
     assert lost.is_set()

@@ -12,7 +12,7 @@ import pytest
 
 from appliance.broker.broker import Broker
 from appliance.catalog.log_directory_rows import Move
-from appliance.data_dir import partition_creation
+from appliance.data_dir import durable_directories, partition_creation
 from appliance.data_dir.locked_dir import LockedDir
 from appliance.data_dir.log_dirs import LogDirs
 from appliance.errors import ApplianceError, StorageFull, StorageIoFailed
@@ -55,6 +55,36 @@ def aside(root: Path) -> list[str]:
 
 def disk_fails(*_: object) -> None:
     raise StorageIoFailed("the disk")
+
+
+def test_a_replica_goes_whatever_is_left_of_another_topic_on_another_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync = durable_directories.sync_name
+
+    async def use(broker: Broker) -> None:
+        found = await begun(broker, 0, 1)
+        await broker.topics.create("u", 2)
+        home, other = (broker.log_dir.place_of("t", each) for each in (0, 1))
+        assert home is not None
+        assert other is not None
+        assert home is not other
+
+        def refuse(path: Path) -> None:
+            if path == other.path / durable_directories.DELETED:
+                disk_fails()
+            sync(path)
+
+        monkeypatch.setattr(durable_directories, "sync_name", refuse)
+        (left,) = [key for key in other.opened().held() if key[0] == "u"]
+        with pytest.raises(StorageIoFailed):
+            other.opened().delete(*left)
+        await found.agree(lambda: wanted(1, led={0: 6}))
+        assert folders(tmp_path) == ["t-1"]
+        assert ("t", 0) not in broker.log_dir.rows.places()
+        monkeypatch.undo()
+
+    live(tmp_path, use)
 
 
 def test_replicas_come_and_go(tmp_path: Path) -> None:

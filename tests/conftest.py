@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,6 +71,15 @@ def _a_file_leaves_the_environment_as_it_was() -> Iterator[None]:
     names = {name for name in before.keys() | os.environ.keys()
              if before.get(name) != os.environ.get(name)}  # fmt: skip
     assert not {each for each in names if not each.startswith(("PYTEST_", "SPARK_", "PYSPARK_"))}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _a_file_leaves_no_client_behind() -> Iterator[None]:
+    """A kafka-python that nobody closed asks for its broker for good, and leaves a socket each time
+    that there is none: any later test of this process would be told of it."""
+    yield
+    left = [each.name for each in threading.enumerate() if each.name.startswith("kafka-io")]
+    assert left == [], "these clients were not closed"
 
 
 @pytest.fixture(autouse=True)

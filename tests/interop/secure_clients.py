@@ -12,6 +12,7 @@ import ssl
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -153,17 +154,15 @@ def by_kafka_python(way: Way, topic: str) -> list[bytes]:
         why = repr(error)  # without its trace, which keeps what the client left open
     if why:
         raise Refused(why)
-    sent = [producer.send(topic, value) for value in VALUES]
-    for each in sent:
-        each.get(DEADLINE_S)
-    producer.close()
+    with closing(producer):
+        for each in [producer.send(topic, value) for value in VALUES]:
+            each.get(DEADLINE_S)
     consumer = kafka.KafkaConsumer(
         topic, **settings, group_id=f"g-{topic}", auto_offset_reset="earliest",
         consumer_timeout_ms=int(DEADLINE_S * 1000),
     )  # fmt: skip
-    found = [bytes(next(consumer).value) for _ in VALUES]
-    consumer.close()
-    return found
+    with closing(consumer):
+        return [bytes(next(consumer).value) for _ in VALUES]
 
 
 # aiokafka

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -123,15 +124,14 @@ def by_kafka_python(who: Who, topic: str) -> bytes:
         why = str(error)  # without its trace, which keeps what the client left open
     if why:
         raise Refused(why)
-    producer.send(topic, b"by kafka-python").get(DEADLINE_S)
-    producer.close()
+    with closing(producer):
+        producer.send(topic, b"by kafka-python").get(DEADLINE_S)
     consumer = kafka.KafkaConsumer(
         topic, **who.of_python, auto_offset_reset="earliest", group_id=None,
         consumer_timeout_ms=int(DEADLINE_S * 1000),
     )  # fmt: skip
-    value = next(consumer).value
-    consumer.close()
-    return bytes(value)
+    with closing(consumer):
+        return bytes(next(consumer).value)
 
 
 def by_aiokafka(who: Who, topic: str) -> bytes:

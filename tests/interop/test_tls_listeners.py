@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 
 import aiokafka
 import aiokafka.helpers
@@ -78,16 +79,15 @@ def test_kafka_python(broker: RunningBroker, authority: Authority, ann: Certific
         "ssl_certfile": str(ann.certificate),
         "ssl_keyfile": str(ann.key),
     }
-    producer = kafka.KafkaProducer(**common)
-    for sent in [producer.send("kafka-python", each) for each in VALUES]:
-        sent.get(DEADLINE_S)
-    producer.close()
+    with closing(kafka.KafkaProducer(**common)) as producer:
+        for sent in [producer.send("kafka-python", each) for each in VALUES]:
+            sent.get(DEADLINE_S)
     consumer = kafka.KafkaConsumer(
         "kafka-python", auto_offset_reset="earliest", consumer_timeout_ms=DEADLINE_S * 1000,
         **common,
     )  # fmt: skip
-    found = [next(consumer).value for _ in range(COUNT)]
-    consumer.close()
+    with closing(consumer):
+        found = [next(consumer).value for _ in range(COUNT)]
     assert sorted(found) == sorted(VALUES)
 
 

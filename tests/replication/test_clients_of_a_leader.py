@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import confluent_kafka
@@ -84,10 +84,9 @@ def produce_by_librdkafka(address: str) -> None:
 
 
 def produce_by_kafka_python(address: str) -> None:
-    producer = kafka.KafkaProducer(bootstrap_servers=address, acks="all")
-    sent = [producer.send("t", f"{i}".encode()) for i in range(COUNT)]
-    assert [each.get(20).offset for each in sent] == list(range(COUNT))
-    producer.close()
+    with closing(kafka.KafkaProducer(bootstrap_servers=address, acks="all")) as producer:
+        sent = [producer.send("t", f"{i}".encode()) for i in range(COUNT)]
+        assert [each.get(20).offset for each in sent] == list(range(COUNT))
 
 
 @pytest.mark.parametrize("produce", [produce_by_librdkafka, produce_by_kafka_python])
@@ -105,8 +104,8 @@ def test_what_a_client_wrote_is_everywhere(
         consumer = kafka.KafkaConsumer(
             "t", bootstrap_servers=address, auto_offset_reset="earliest",
             consumer_timeout_ms=10_000)  # fmt: skip
-        values = [next(consumer).value for _ in range(COUNT)]
-        consumer.close()
+        with closing(consumer):
+            values = [next(consumer).value for _ in range(COUNT)]
         assert values == [f"{i}".encode() for i in range(COUNT)]
 
 
@@ -114,17 +113,16 @@ def test_a_consumer_does_not_see_what_the_follower_lacks(tmp_path: Path) -> None
     with served(tmp_path / "1") as (server, address), one_log(tmp_path / "2") as follower:
         with led(server, address, follower) as log:
             produce_by_librdkafka(address)
-        producer = kafka.KafkaProducer(bootstrap_servers=address, acks=1)
-        assert producer.send("t", b"not yet").get(20).offset == COUNT
-        producer.close()
+        with closing(kafka.KafkaProducer(bootstrap_servers=address, acks=1)) as producer:
+            assert producer.send("t", b"not yet").get(20).offset == COUNT
         consumer = kafka.KafkaConsumer(bootstrap_servers=address, consumer_timeout_ms=500)
-        consumer.assign([kafka.TopicPartition("t", 0)])
-        consumer.seek(kafka.TopicPartition("t", 0), COUNT)
-        assert list(consumer) == []
-        assert consumer.end_offsets([kafka.TopicPartition("t", 0)]).popitem()[1] == COUNT
-        log.set_in_sync(1, [], [], 1)
-        assert next(consumer).value == b"not yet"
-        consumer.close()
+        with closing(consumer):
+            consumer.assign([kafka.TopicPartition("t", 0)])
+            consumer.seek(kafka.TopicPartition("t", 0), COUNT)
+            assert list(consumer) == []
+            assert consumer.end_offsets([kafka.TopicPartition("t", 0)]).popitem()[1] == COUNT
+            log.set_in_sync(1, [], [], 1)
+            assert next(consumer).value == b"not yet"
 
 
 # What is deleted

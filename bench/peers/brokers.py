@@ -291,8 +291,9 @@ class DurableFloor(Floor):
 
 
 class FloorBroker(Broker):
-    """The same for real clients (`floor_broker.c`), with a broker of ours behind it for what is
-    not Produce, Fetch or ListOffsets. Its process ends with the last topic: it deletes no file."""
+    """The same for real clients, with our promise of durability (`floor_broker.c`), and a broker of
+    ours behind it for what is not Produce, Fetch or ListOffsets. Its process ends with the last
+    topic: it deletes no file."""
 
     name = "floor broker"
     has_process = False

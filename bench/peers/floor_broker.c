@@ -5,9 +5,11 @@
  * LISTENER is an open socket. UPSTREAM is the port of a real broker that has the same topics: every request
  * but Produce, Fetch and ListOffsets goes to it, one at a time, and its response comes back as it is. So
  * clients find what they need, groups too, and the cost of that is the other process's. Its ApiVersions is
- * capped to the last versions with fields at fixed positions, which are answered here. There are no checks
- * and no syncs, a file in DIRECTORY for each partition and a thread for each connection: what a client
- * gets from this, and what it costs, is the machine's and the client's, and only the rest is a broker's.
+ * capped to the last versions with fields at fixed positions, which are answered here. It keeps our promise:
+ * a log is synced behind 10,000 records, or within a second, and before an answer with acks=all; whatever
+ * came during one sync shares the next. There are no checks, a file in DIRECTORY for each partition and a
+ * thread for each connection: what a client gets from this, and what it costs, is the machine's, the
+ * client's and the promise's, and only the rest is a broker's.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -34,6 +36,7 @@ typedef unsigned char Byte;
 enum { PRODUCE = 0, FETCH = 1, LIST_OFFSETS = 2, API_VERSIONS = 18, OFFSET_OUT_OF_RANGE = 1 };
 enum { PRODUCE_LAST = 7, FETCH_LAST = 11, LIST_OFFSETS_LAST = 5 };
 enum { ROOM = 1 << 20, SLICES = 1024, NAME = 256, COPIED = 1 << 16 };
+enum { SYNC_RECORDS = 10000, SYNC_S = 1, ACKS_ALL = -1 }; /* the defaults of our topics */
 static const int64_t EARLIEST = -2;
 
 typedef struct Log {
@@ -43,9 +46,10 @@ typedef struct Log {
     uint32_t partition;
     int file;
     pthread_mutex_t lock; /* of all below */
-    uint64_t end_offset, end_position;
+    uint64_t end_offset, end_position, unsynced_records;
     uint64_t *offsets, *positions; /* of each batch */
     size_t batches, room;
+    uint64_t synced_position; /* the committer's alone */
 } Log;
 
 typedef struct {
@@ -62,10 +66,22 @@ typedef struct { /* what a Fetch gets of one partition */
 
 typedef struct { /* a thread's */
     int client, upstream; /* upstream: -1 until it is needed */
+    unsigned unanswered;  /* requests whose answers the committer has */
     Buffer in, out;
     Slice slices[SLICES];
 } Connection;
 
+typedef struct Answer { /* to a Produce with acks=all */
+    struct Answer *next;
+    Connection *on;
+    size_t size;
+    Byte bytes[];
+} Answer;
+
+static pthread_mutex_t commit_lock = PTHREAD_MUTEX_INITIALIZER; /* of the next, and of `unanswered` */
+static Answer *first_answer, **last_answer = &first_answer;
+static int commit_is_due;
+static pthread_cond_t commit_wanted = PTHREAD_COND_INITIALIZER, answered = PTHREAD_COND_INITIALIZER;
 static pthread_mutex_t logs_lock = PTHREAD_MUTEX_INITIALIZER; /* of the next */
 static Log *logs;
 static pthread_mutex_t news_lock = PTHREAD_MUTEX_INITIALIZER; /* of the next two */
@@ -155,15 +171,27 @@ static void note_batch(Log *log) {
     log->positions[log->batches++] = log->end_position;
 }
 
+static void ask_for_commit(void) {
+    pthread_mutex_lock(&commit_lock);
+    commit_is_due = 1;
+    pthread_cond_signal(&commit_wanted);
+    pthread_mutex_unlock(&commit_lock);
+}
+
 static uint64_t append(Log *log, Byte *batch, size_t size) {
+    uint64_t records = get(batch + 23, 4) + 1;
     pthread_mutex_lock(&log->lock);
     uint64_t offset = log->end_offset;
     put(batch, offset, 8);
     check(pwrite(log->file, batch, size, (off_t)log->end_position), "pwrite");
     note_batch(log);
-    log->end_offset += get(batch + 23, 4) + 1;
+    log->end_offset += records;
     log->end_position += size;
+    int is_due = log->unsynced_records < SYNC_RECORDS;
+    log->unsynced_records += records;
+    is_due = is_due && log->unsynced_records >= SYNC_RECORDS;
     pthread_mutex_unlock(&log->lock);
+    if (is_due) ask_for_commit();
     return offset;
 }
 
@@ -208,6 +236,16 @@ static Slice slice(Log *log, uint64_t offset, uint64_t most) {
     return found;
 }
 
+/* A time of the clock that conditions wait by. */
+static struct timespec after_ms(uint64_t ms) {
+    struct timespec at;
+    clock_gettime(CLOCK_REALTIME, &at);
+    at.tv_nsec += (long)(ms % 1000) * 1000000;
+    at.tv_sec += (time_t)(ms / 1000) + at.tv_nsec / 1000000000;
+    at.tv_nsec %= 1000000000;
+    return at;
+}
+
 /* --- requests --- */
 
 static int send_all(int fd, const Byte *from, size_t size, int flags) {
@@ -229,6 +267,27 @@ static void begin(Connection *on, const Byte *request) {
 static int respond(Connection *on) {
     put(on->out.bytes, on->out.size - 4, 4);
     return send_all(on->client, on->out.bytes, on->out.size, 0);
+}
+
+static void answer_when_durable(Connection *on) {
+    Answer *made = malloc(sizeof *made + on->out.size);
+    check(made ? 0 : -1, "malloc");
+    put(on->out.bytes, on->out.size - 4, 4);
+    *made = (Answer){.on = on, .size = on->out.size};
+    memcpy(made->bytes, on->out.bytes, made->size);
+    pthread_mutex_lock(&commit_lock);
+    on->unanswered++;
+    *last_answer = made;
+    last_answer = &made->next;
+    pthread_cond_signal(&commit_wanted);
+    pthread_mutex_unlock(&commit_lock);
+}
+
+/* Answers go out in the order of the requests. */
+static void wait_for_answers(Connection *on) {
+    pthread_mutex_lock(&commit_lock);
+    while (on->unanswered) pthread_cond_wait(&answered, &commit_lock);
+    pthread_mutex_unlock(&commit_lock);
 }
 
 static int produce(Connection *on, const Byte *request, int version) {
@@ -256,6 +315,8 @@ static int produce(Connection *on, const Byte *request, int version) {
     }
     add(out, 0, 4); /* no throttle */
     tell_news();
+    if (acks == ACKS_ALL) return answer_when_durable(on), 0;
+    wait_for_answers(on);
     return acks ? respond(on) : 0;
 }
 
@@ -359,14 +420,10 @@ static int send_slices(Connection *on, const Byte *at, int version, uint64_t tot
 
 static int fetch(Connection *on, const Byte *request, int version) {
     const Byte *at = behind_text(request + 8);
-    uint64_t wait_ms = get(at + 4, 4), least = get(at + 8, 4), most = get(at + 12, 4), total, seen;
-    struct timespec deadline;
+    uint64_t least = get(at + 8, 4), most = get(at + 12, 4), total, seen;
+    struct timespec deadline = after_ms(get(at + 4, 4));
     size_t count;
     at += 17 + (version >= 7 ? 8 : 0); /* isolation, session */
-    clock_gettime(CLOCK_REALTIME, &deadline);
-    deadline.tv_nsec += (long)(wait_ms % 1000) * 1000000;
-    deadline.tv_sec += (time_t)(wait_ms / 1000) + deadline.tv_nsec / 1000000000;
-    deadline.tv_nsec %= 1000000000;
     do {
         seen = news_seen();
         total = read_slices(on, at, version, most, &count);
@@ -455,6 +512,7 @@ static int answer(Connection *on, const Byte *frame, size_t size) {
     const Byte *request = frame + 4;
     int key = (int)get(request, 2), version = (int)get(request + 2, 2);
     if (key == PRODUCE) return produce(on, request, version);
+    wait_for_answers(on);
     if (key == FETCH) return fetch(on, request, version);
     if (key == LIST_OFFSETS) return list_offsets(on, request, version);
     return relay(on, frame, size, key, version);
@@ -477,12 +535,62 @@ static void *serve(void *argument) {
         if (on->in.size >= 4) reserve(&on->in, get(on->in.bytes, 4) + 4);
     }
 over:
+    wait_for_answers(on);
     if (on->upstream >= 0) close(on->upstream);
     close(on->client);
     free(on->in.bytes);
     free(on->out.bytes);
     free(on);
     return NULL;
+}
+
+/* --- durability --- */
+
+static void sync_logs(void) {
+    pthread_mutex_lock(&logs_lock);
+    Log *log = logs; /* new ones come before it, and their answers after this */
+    pthread_mutex_unlock(&logs_lock);
+    for (; log; log = log->next) {
+        pthread_mutex_lock(&log->lock);
+        uint64_t end = log->end_position;
+        log->unsynced_records = 0;
+        pthread_mutex_unlock(&log->lock);
+        if (end == log->synced_position) continue;
+        check(fdatasync(log->file), "fdatasync");
+        log->synced_position = end;
+    }
+}
+
+static Answer *take_answers(void) {
+    struct timespec deadline = after_ms(1000 * SYNC_S);
+    int result = 0;
+    pthread_mutex_lock(&commit_lock);
+    while (!first_answer && !commit_is_due && !result)
+        result = pthread_cond_timedwait(&commit_wanted, &commit_lock, &deadline);
+    Answer *taken = first_answer;
+    first_answer = NULL;
+    last_answer = &first_answer;
+    commit_is_due = 0;
+    pthread_mutex_unlock(&commit_lock);
+    return taken;
+}
+
+static void *commit(void *nothing) {
+    wake_soon();
+    for (;;) {
+        Answer *next, *each = take_answers();
+        sync_logs();
+        for (; each; each = next) {
+            Connection *on = each->on;
+            next = each->next;
+            send_all(on->client, each->bytes, each->size, 0); /* its own thread sees that it is gone */
+            pthread_mutex_lock(&commit_lock);
+            if (!--on->unanswered) pthread_cond_broadcast(&answered);
+            pthread_mutex_unlock(&commit_lock);
+            free(each);
+        }
+    }
+    return nothing;
 }
 
 int main(int words, char **word) {
@@ -494,9 +602,10 @@ int main(int words, char **word) {
     check(getrlimit(RLIMIT_NOFILE, &files), "getrlimit");
     files.rlim_cur = files.rlim_max;
     check(setrlimit(RLIMIT_NOFILE, &files), "setrlimit");
+    pthread_t thread;
+    check(-pthread_create(&thread, NULL, commit, NULL), "pthread_create");
     for (;;) {
         int one = 1, fd = accept4(atoi(word[1]), NULL, NULL, SOCK_CLOEXEC);
-        pthread_t thread;
         check(fd, "accept");
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
         setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4); /* as ours within a machine: no pacing */

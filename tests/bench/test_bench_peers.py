@@ -6,12 +6,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing, nullcontext
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import kafka
 import pytest
 from confluent_kafka import Consumer, Producer
+from kafka.errors import KafkaError
 
 from appliance.record._batch import records
 from bench import export_kills
@@ -130,11 +133,12 @@ def test_a_perf_that_cannot_count_says_why(install: Install) -> None:
         SyncCounter([os.getpid()])
 
 
-def test_a_floor_keeps_what_a_real_client_sends(tmp_path: Path) -> None:
+@pytest.mark.parametrize("acks", [1, "all"])
+def test_a_floor_keeps_what_a_real_client_sends(tmp_path: Path, acks: int | str) -> None:
     floor = FloorBroker(tmp_path / "floor", {})
     floor.create_topic("t", 1, {})
     offsets: list[int | None] = []
-    producer = Producer({"bootstrap.servers": floor.address, "acks": 1, "linger.ms": 1})
+    producer = Producer({"bootstrap.servers": floor.address, "acks": acks, "linger.ms": 1})
     sent = [b"%d" % each for each in range(20_000)]
     for value in sent:
         producer.produce("t", value, on_delivery=lambda _, told: offsets.append(told.offset()))
@@ -145,6 +149,24 @@ def test_a_floor_keeps_what_a_real_client_sends(tmp_path: Path) -> None:
     assert read_by_group(floor.address, "t", len(sent)) == sent
     floor.delete_topic("t")
     assert list((tmp_path / "floor" / "logs").iterdir()) == []
+    floor.stop()
+
+
+@pytest.mark.parametrize("acks", [1, "all"])
+def test_a_floor_ends_that_cannot_keep_the_promise(tmp_path: Path, acks: int | str) -> None:
+    """/dev/null takes all that is written, and cannot be synced: neither before an answer nor
+    within a second."""
+    floor = FloorBroker(tmp_path / "floor", {})
+    (tmp_path / "floor" / "logs" / "t-0").symlink_to("/dev/null")
+    floor.create_topic("t", 1, {})
+    producer = kafka.KafkaProducer(bootstrap_servers=floor.address, acks=acks, retries=0,
+                                   enable_idempotence=False)
+    with closing(producer), pytest.raises(KafkaError) if acks == "all" else nullcontext():
+        producer.send("t", b"it").get(20)
+    assert floor._process is not None
+    floor._process.wait(10)
+    with pytest.raises(RuntimeError, match="floor broker ended with 1 before its clients"):
+        floor.delete_topic("t")
     floor.stop()
 
 

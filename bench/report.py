@@ -33,10 +33,11 @@ REPEAT = (
 )
 BOUNDS = (
     "A floor: the same client, in the same turns, with a program that does only the least of a "
-    "broker's work in our place. It appends a batch to a file, responds, sends a file's bytes, and "
-    "checks nothing (`bench/peers/floor_broker.c`, `floor.c`). With real clients it keeps our "
-    "promise: a file is synced behind 10,000 records or a second, and before an answer with "
-    "acks=all. For requests of one record it syncs only where durable latency is compared. "
+    "broker's work in our place. It appends a batch to a file, responds, and sends a file's bytes. "
+    "With real clients it keeps our promise (`bench/peers/floor_broker.c`): a batch has the right "
+    "checksum, and a file is synced behind 10,000 records or a second, and before an answer with "
+    "acks=all. For requests of one record it checks nothing (`floor.c`), and syncs only where "
+    "durable latency is compared. "
     "Where ours is ahead of it, both are at what the machine gave in that turn. "
     "Without a floor, the machine: our figure at the machine's whole limit, as the tables below "
     "have it; or the client: it had no rest left. These say what is left for a broker to win here; "

@@ -7,9 +7,10 @@
  * clients find what they need, groups too, and the cost of that is the other process's. Its ApiVersions is
  * capped to the last versions with fields at fixed positions, which are answered here. It keeps our promise:
  * a log is synced behind 10,000 records, or within a second, and before an answer with acks=all; whatever
- * came during one sync shares the next. There are no checks, a file in DIRECTORY for each partition and a
- * thread for each connection: what a client gets from this, and what it costs, is the machine's, the
- * client's and the promise's, and only the rest is a broker's.
+ * came during one sync shares the next; and a batch has the checksum that it says (floor_crc.cc). There are
+ * no other checks, a file in DIRECTORY for each partition and a thread for each connection: what a client
+ * gets from this, and what it costs, is the machine's, the client's and the promise's, and only the rest is
+ * a broker's.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -33,7 +34,9 @@
 
 typedef unsigned char Byte;
 
-enum { PRODUCE = 0, FETCH = 1, LIST_OFFSETS = 2, API_VERSIONS = 18, OFFSET_OUT_OF_RANGE = 1 };
+enum { PRODUCE = 0, FETCH = 1, LIST_OFFSETS = 2, API_VERSIONS = 18 };
+enum { OFFSET_OUT_OF_RANGE = 1, CORRUPT_MESSAGE = 2 };
+enum { CRC_AT = 17, SUMMED_AT = 21, COUNT_AT = 23, HEADER = 61 }; /* of a batch */
 enum { PRODUCE_LAST = 7, FETCH_LAST = 11, LIST_OFFSETS_LAST = 5 };
 enum { ROOM = 1 << 20, SLICES = 1024, NAME = 256, COPIED = 1 << 16 };
 enum { SYNC_RECORDS = 10000, SYNC_S = 1, ACKS_ALL = -1 }; /* the defaults of our topics */
@@ -179,7 +182,7 @@ static void ask_for_commit(void) {
 }
 
 static uint64_t append(Log *log, Byte *batch, size_t size) {
-    uint64_t records = get(batch + 23, 4) + 1;
+    uint64_t records = get(batch + COUNT_AT, 4) + 1;
     pthread_mutex_lock(&log->lock);
     uint64_t offset = log->end_offset;
     put(batch, offset, 8);
@@ -269,6 +272,12 @@ static int respond(Connection *on) {
     return send_all(on->client, on->out.bytes, on->out.size, 0);
 }
 
+uint32_t crc32c(const Byte *data, size_t size);
+
+static int is_damaged(const Byte *batch, size_t size) {
+    return size < HEADER || get(batch + CRC_AT, 4) != crc32c(batch + SUMMED_AT, size - SUMMED_AT);
+}
+
 static void answer_when_durable(Connection *on) {
     Answer *made = malloc(sizeof *made + on->out.size);
     check(made ? 0 : -1, "malloc");
@@ -305,9 +314,10 @@ static int produce(Connection *on, const Byte *request, int version) {
         for (at += 4; partitions--;) {
             size_t size = get(at + 4, 4);
             Log *log = log_of(name, behind, (uint32_t)get(at, 4));
+            int error = is_damaged(at + 8, size) ? CORRUPT_MESSAGE : 0;
             add_bytes(out, at, 4);
-            add(out, 0, 2); /* no error */
-            add(out, append(log, (Byte *)at + 8, size), 8);
+            add(out, (uint64_t)error, 2);
+            add(out, error ? UINT64_MAX : append(log, (Byte *)at + 8, size), 8);
             add(out, UINT64_MAX, 8); /* the time is the client's */
             if (version >= 5) add(out, 0, 8); /* the first offset */
             at += 8 + size;

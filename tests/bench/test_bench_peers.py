@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from kafka.errors import KafkaError
 
+from appliance.protocol import ErrorCode
 from appliance.record._batch import records
 from bench import export_kills
 from bench.peers import clients, other_protocol_brokers, other_protocol_clients, rabbitmq
@@ -32,6 +33,7 @@ from bench.peers.cost import SYNCS, Cost, SyncCounter, measured
 from bench.peers.rabbitmq import RabbitMQ
 from bench.suites import crowds
 from bench.suites.latency import at_rate
+from tests.support.wire_client import WireClient
 
 # perf as of --control: it needs a while until it has its handlers, and counts when it is told to
 PERF = """
@@ -149,6 +151,20 @@ def test_a_floor_keeps_what_a_real_client_sends(tmp_path: Path, acks: int | str)
     assert read_by_group(floor.address, "t", len(sent)) == sent
     floor.delete_topic("t")
     assert list((tmp_path / "floor" / "logs").iterdir()) == []
+    floor.stop()
+
+
+def test_a_floor_takes_no_damaged_batch(tmp_path: Path) -> None:
+    floor = FloorBroker(tmp_path / "floor", {})
+    floor.create_topic("t", 1, {})
+    whole = clients.one_record(100)
+    host, port = floor.address.split(":")
+    with WireClient((host, int(port))) as client:
+        answers = [client.produce(each, version=7) for each in (whole, whole[:-1] + b"?", whole)]
+    parts = [part for each in answers for part in each]
+    assert [(each.error_code, each.base_offset) for each in parts] == [
+        (0, 0), (ErrorCode.CORRUPT_MESSAGE, -1), (0, 1)]  # fmt: skip
+    floor.delete_topic("t")
     floor.stop()
 
 

@@ -356,6 +356,40 @@ class FloorBroker(Broker):
         self._upstream.stop()
 
 
+class FloorOfStart(Broker):
+    """What no broker in Python with a console can start without (`floor_start.py`)."""
+
+    name = "floor of a start"
+    has_process = False
+
+    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
+        directory.mkdir(parents=True)
+        self.directory = directory
+        self.start()
+
+    def start(self) -> float:
+        begin = time.perf_counter()
+        words = [sys.executable, str(Path(__file__).with_name("floor_start.py"))]
+        self._process = subprocess.Popen(
+            words, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "SSL_CERT_FILE": os.devnull})  # no more than our broker reads
+        self.pid = self._process.pid
+        assert self._process.stdout is not None
+        if self._process.stdout.readline() != "ready\n":
+            raise RuntimeError(f"the {self.name} ended with {self._process.wait()}")
+        return time.perf_counter() - begin
+
+    def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
+        """It has none."""
+
+    def delete_topic(self, topic: str) -> None:
+        """It has none."""
+
+    def stop(self) -> None:
+        with self._process:  # closes the pipe of its output
+            self._process.kill()
+
+
 class Nobody(Broker):
     """Stands for the peer if our broker is compared with itself."""
 

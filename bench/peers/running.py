@@ -14,6 +14,7 @@ from bench.peers.brokers import (
     DurableFloor,
     Floor,
     FloorBroker,
+    FloorOfStart,
     Kafka,
     Mock,
     Nobody,
@@ -33,6 +34,7 @@ PEERS: dict[str, Callable[[Path, Settings], Broker]] = {
     "floor": Floor,  # reads, writes, answers
     DurableFloor.name: DurableFloor,
     FloorBroker.name: FloorBroker,  # the same for real clients
+    FloorOfStart.name: FloorOfStart,
     "nats": Nats,
     "redis": Redis,
     "rabbitmq": RabbitMQ,

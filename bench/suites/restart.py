@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.peers import clients
-from bench.peers.brokers import Broker
+from bench.peers.brokers import Broker, FloorOfStart
 from bench.peers.turns import PAGE_CACHE, Case, Figures
 from bench.run_size import Extent
 
@@ -72,7 +72,8 @@ def nothing_to_do(broker: Broker, topic: str, seconds: float) -> Figures:
 
 def start(extent: Extent) -> Iterator[Case]:
     """From the start of the process until it serves, with an empty directory."""
-    yield Case("start", on_empty, {}, goals={"ready s": 1 / 10}, warm_up=False)
+    yield Case("start", on_empty, {}, goals={"ready s": 1 / 10}, warm_up=False,
+               floor=FloorOfStart.name)
 
 
 def recovery(extent: Extent) -> Iterator[Case]:

@@ -26,6 +26,7 @@ from bench.peers.brokers import (
     DurableFloor,
     Floor,
     FloorBroker,
+    FloorOfStart,
     has_not_ended,
 )
 from bench.peers.clients import ClientFailed
@@ -213,6 +214,16 @@ def test_a_floor_syncs_if_it_is_a_durable_one(tmp_path: Path, kind: type[Floor])
         at_rate(floor, "t", -1, 100, 1)
     with pytest.raises(RuntimeError, match="durable floor ended with 1 before its clients"):
         floor.delete_topic("t")
+
+
+def test_the_floor_of_a_start_starts_again_and_leaves_nothing(tmp_path: Path) -> None:
+    floor = FloorOfStart(tmp_path / "floor", {})
+    first = floor.pid
+    floor.stop()
+    assert floor.start() > 0
+    assert floor.pid != first
+    floor.stop()
+    assert [has_not_ended(each) for each in (first, floor.pid)] == [False, False]
 
 
 def test_a_node_of_rabbitmq_leaves_nothing_behind(tmp_path: Path, install: Install) -> None:

@@ -47,7 +47,7 @@ cdef bint is_media_error(int error) noexcept nogil
 cdef void disk_may_wait(bint may) noexcept nogil
 cdef bint disk_must_not_wait() noexcept nogil
 
-# Whether bytes of a file are in the page cache, as far as samples tell. What is before them is.
+# Whether bytes of a file are in the page cache; before Linux 6.5 as far as samples tell.
 cdef bint is_cached(int fd, int64_t position, int64_t size) noexcept nogil
 # Gets them there, but for what nobody can read; begins with what follows them, too.
 cdef void fill_cache(int fd, int64_t position, int64_t size, int64_t ahead) noexcept nogil

@@ -28,6 +28,9 @@ from appliance.errors import from_code
 cdef extern from "errno.h" nogil:
     int EBADMSG, EUCLEAN, EREMOTEIO, ENODATA, EILSEQ
 
+cdef extern from "_page_cache.h" nogil:
+    int has_pages(int fd, int64_t position, int64_t size)
+
 cdef extern from * nogil:
     """
     struct noted_failure { int error; char doing[32]; char name[64]; };
@@ -165,14 +168,23 @@ cdef bint disk_must_not_wait() noexcept nogil:
 
 
 cdef bint is_cached(int fd, int64_t position, int64_t size) noexcept nogil:
-    """A byte of each stretch and the last one. A page that is missing between them costs a short
-    wait; to look at each page would cost as much as to send it."""
+    """The last byte is read, for pages that are being read are not there yet; they come in order.
+    Where the kernel does not count, a byte of each stretch stands for it: a page that is missing
+    between them costs a short wait."""
     cdef int64_t at = position + SAMPLE_BYTES, last = position + size - 1
+    cdef int has_all
+    if not _has_byte(fd, last):
+        return False
+    if size == 1:
+        return True  # also behind the end of the file, where there is nothing to wait for
+    has_all = has_pages(fd, position, size)
+    if has_all >= 0:
+        return has_all
     while at < last:
         if not _has_byte(fd, at):
             return False
         at += SAMPLE_BYTES
-    return _has_byte(fd, last)
+    return True
 
 
 cdef void fill_cache(int fd, int64_t position, int64_t size, int64_t ahead) noexcept nogil:

@@ -97,6 +97,29 @@ def test_what_the_page_cache_lacks_is_read_by_other_threads(
         assert (plane.data_plane.counters()["cold_reads"] > 0) == is_cold
 
 
+def test_a_page_in_the_middle_that_the_cache_lacks_is_read_by_other_threads(
+    make: Any, tmp_path: Path
+) -> None:
+    """Samples of the page cache would not notice it, and the network thread would wait."""
+    if tuple(map(int, os.uname().release.split(".")[:2])) < (6, 5):
+        pytest.skip("this kernel does not count the pages that are cached")
+    plane, lost = make(), 50 * mmap.PAGESIZE
+    with plane.client() as client:
+        client.produce(batch(os.urandom(400_000)), acks=-1)
+        path = next((tmp_path / "0").glob("t-0/*.log"))
+        if not forget_pages(path):
+            pytest.skip("a file system in memory has nothing to lack")
+        with path.open("rb") as file:  # the kernel reads no more than is asked for
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+            os.preadv(file.fileno(), [bytearray(lost)], 0)
+            os.preadv(file.fileno(), [bytearray(400_000)], lost + mmap.PAGESIZE)
+        assert [is_resident(path, lost + at) for at in (-1, 0, mmap.PAGESIZE)] == [
+            True, False, True]  # fmt: skip
+        before = plane.data_plane.counters()["cold_reads"]
+        assert len(client.fetch_one(0).records) > 400_000
+        assert plane.data_plane.counters()["cold_reads"] == before + 1
+
+
 def test_a_fetch_that_was_looked_up_on_the_disk_waits_for_what_is_still_to_come(
     make: Any, tmp_path: Path
 ) -> None:

@@ -31,7 +31,7 @@ from appliance.broker.leaders_ends import LeadersEnds
 from appliance.broker.members import ClusterMembers
 from appliance.broker.peers import Peers
 from appliance.broker.replica_fetchers import ReplicaFetchers, address_of
-from appliance.broker.replica_roles import Coordinators, ReplicaRoles
+from appliance.broker.replica_roles import NOBODY, Coordinators, ReplicaRoles
 from appliance.broker.share_peers import SharePeers
 from appliance.broker.shared_facts import SharedFacts
 from appliance.broker.told_to_clients import ToldToClients
@@ -91,6 +91,7 @@ class InCluster:
         self._failed = FailedReplicas(self.cluster, topics)
         self._tasks: list[asyncio.Task[Any]] = []
         self._kept_lives = KeptLives(broker.log_dir)
+        self._has_lived = False  # in the cluster, since it started
         self._brokers: dict[int, LivingBroker] | None = None  # that were told of
         self.cluster.keep_lives_by(self._kept_lives.keep)
         self._peers = Peers(self._where, f"broker-{config.node_id}", self.security)
@@ -105,6 +106,7 @@ class InCluster:
         share_state = broker.share_partitions.state_coordinator
         broker.facts.cluster = self.facts
         broker.reopening.may_reopen = self._failed.may_reopen
+        broker.reopening.directories.begin_another_life = self._begin_another_life
         topics.tell(self.roles)
         topics.cluster = self.topics
         ClusterSettings(broker, self.cluster, self.roles, self.fetchers)
@@ -229,6 +231,7 @@ class InCluster:
         """A life has begun, or ended."""
         self.broker.log_dir.made.clear()
         if self.cluster.life:
+            self._has_lived = True
             self._kept_lives.begun(self.cluster.life)
         self.fetchers.life_is(self.cluster.life)
         self.facts.on_session()
@@ -249,13 +252,28 @@ class InCluster:
                 state = self.cluster.states.get(key)
                 if state is None or self.broker.node_id in (*state.isr, *state.eligible):
                     continue  # others count on its end
+                if state.leader in (NOBODY, self.broker.node_id):
+                    continue  # what is here may be all that there is
                 topics, change = self.broker.topics, self.broker.change
+                self.roles.hollow.discard(key)  # before another log is there, which is to follow
                 await empty_replicas.begin_anew(topics, change, self.fetchers.stop, key)
-                self.roles.hollow.discard(key)
+
+    def _begin_another_life(self, lost: Collection[Key]) -> None:
+        """In which it resigns from these, and from what is not served again by then."""
+        self.cluster.begin_another_life()
+        log_dir, logs = self.broker.log_dir, self.broker.log_dir.logs()
+        for key in lost:
+            log_dir.made.note(key[0], [key[1]])  # with the former life all were forgotten
+            if key in logs and empty_replicas.lacks_its_end(logs[key]):
+                self.roles.hollow.add(key)
 
     def lost_replicas(self) -> Collection[Key]:
         made = self.broker.log_dir.made.keys()
-        return {*self.roles.lost(self.broker.node_id), *self._kept_lives.lost(), *made}
+        lost = {*self.roles.lost(self.broker.node_id), *self._kept_lives.lost(), *made}
+        if not self._has_lived:
+            return lost
+        # Without us it would never have a leader, and nobody else can have more of it.
+        return {each for each in lost if not self.roles.is_alone(each)}
 
 
 async def kept(job: Callable[[], Coroutine[Any, Any, None]]) -> None:

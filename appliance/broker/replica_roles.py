@@ -230,7 +230,7 @@ class ReplicaRoles:
         elif state.leader in (NOBODY, cluster.member.node_id):
             log.follow(state.leader_epoch, NOBODY)
             self._fetchers.stop(key)
-        elif is_hollow(log):
+        elif is_hollow(log) or key in self.hollow:
             self._fetchers.stop(key)
             log.follow(state.leader_epoch, state.leader)
             self.hollow.add(key)
@@ -241,9 +241,9 @@ class ReplicaRoles:
 
     def _may_follow(self, key: Key) -> bool:
         """What the cluster said last."""
-        return self.cluster is not None and (not self.is_paused or self._is_alone(key))
+        return self.cluster is not None and (not self.is_paused or self.is_alone(key))
 
-    def _is_alone(self, key: Key) -> bool:
+    def is_alone(self, key: Key) -> bool:
         """Nobody else has the partition, or is to have it: only a person's unclean election could
         give it to somebody, so it is led on while ZooKeeper is away (rule 6)."""
         assert self.cluster is not None
@@ -283,6 +283,7 @@ class ReplicaRoles:
         if log.role != "leader" or log.election != state.leader_epoch:
             self._note_unclean(key, log, state)
             log.lead(state.leader_epoch, us, others, in_sync, least, joining, self.is_ending)
+            self.hollow.discard(key)  # nobody else has more
             self.elections += 1
             events.info("leads", partition=log.name, epoch=state.leader_epoch, isr=[*state.isr])
         log.set_others(state.leader_epoch, others)

@@ -154,6 +154,10 @@ class Cluster:
         """Begins another life, after a directory of logs was lost while the broker runs."""
         await self._membership.renew()
 
+    def begin_another_life(self) -> None:
+        """As soon as ZooKeeper answers; until then nothing is led."""
+        self._membership.begin_another()
+
     async def resign(self, keys: Collection[Key], whole: Collection[Key] = ()) -> None:
         """Of a broker that runs on without these replicas, until its next life: others are elected
         for those that it led, and wait for it no more. `whole`: what counts is in them still, so

@@ -40,6 +40,7 @@ class Membership:
         self.of_session = 0  # the life's
         self._wake = asyncio.Event()
         self._begun = asyncio.Event()
+        self._outlived = 0  # how often another life was asked for
 
     def wake(self) -> None:
         self._wake.set()
@@ -50,6 +51,12 @@ class Membership:
             self.end()
             self._wake.set()
 
+    def begin_another(self) -> None:
+        """Also where one is just being begun: it may have asked before what is lost."""
+        self._outlived += 1
+        self.end()
+        self._wake.set()
+
     def end(self) -> None:
         if self.life:
             self.life = 0
@@ -57,7 +64,7 @@ class Membership:
 
     async def renew(self) -> None:
         self._begun.clear()
-        self.end_life(self.life)
+        self.begin_another()
         await self._begun.wait()
 
     async def keep(self) -> None:
@@ -84,9 +91,11 @@ class Membership:
         if is_same and await self._lives.is_ours(self.wake):
             return
         self.end()
+        outlived = self._outlived
         life = await self._lives.begin(self._listener.lost_replicas)
         self._tell_resigned()
-        if not await self._lives.is_ours(self.wake) or number != self._session.number:
+        is_ours = await self._lives.is_ours(self.wake)
+        if not is_ours or number != self._session.number or outlived != self._outlived:
             self._wake.set()
             return
         self.life, self.of_session, self.refusal = life, number, None

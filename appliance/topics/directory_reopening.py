@@ -12,7 +12,7 @@ at a start after a crash, and what is in it is compared with the catalog as at a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from appliance._log import Log
@@ -45,6 +45,10 @@ class DirectoryReopening:
         self._log_dir: LogDirs = topics.log_dir
         self._transactions = transactions
         self._change = change
+        # In a cluster, before anything is served: nothing leads on in the election in which it led,
+        # for the others may have more of that. Told of what came back with less than it had.
+        self.begin_another_life: Callable[[Collection[Key]], None] = lambda lost: None
+        self._ends: dict[Key, int] = {}  # of logs that were let go of
 
     async def reopen(self, path: str) -> int:
         """One directory, on a person's word; how many partitions it has now. Raises what it
@@ -63,6 +67,7 @@ class DirectoryReopening:
         why = f"its directory {directory.path} was given up, and it is not begun anew yet"
         for topic, numbers in self._by_topic(keys):
             topic.unserved.update(dict.fromkeys(numbers, why))
+        self.begin_another_life(keys)
         return len(keys)
 
     async def _reopen(self, directory: RecordDir) -> int:
@@ -74,6 +79,7 @@ class DirectoryReopening:
             return
         keys = directory.logs.held()
         self._withdraw(keys, f"its directory {directory.path} is being opened again")
+        self._ends |= {key: log.durable_offset for key, log in directory.logs.logs().items()}
         try:
             await asyncio.to_thread(self._log_dir.let_go, directory)
         except ApplianceError:
@@ -109,6 +115,7 @@ class DirectoryReopening:
             self._tell(directory)
             raise
         logs, faults = await asyncio.to_thread(self._take_in, start, directory)
+        self.begin_another_life(self._lost(directory, logs))
         self._serve(logs)
         for topic, numbers in self._by_topic(list(faults)):
             for each in numbers:
@@ -146,6 +153,15 @@ class DirectoryReopening:
                         faults[key] = str(error)
         self._log_dir.adopt(logs)
         return logs, faults
+
+    def _lost(self, directory: RecordDir, logs: Mapping[Key, Log]) -> set[Key]:
+        """What has less than it had: by its journal, or, if that is gone, too, by what this process
+        remembers."""
+        losses = {(each.topic, each.partition) for each in directory.opened().report.losses}
+        ends = {key: self._ends.pop(key, 0) for key in logs}
+        return {
+            key for key, log in logs.items() if key in losses or log.durable_offset < ends[key]
+        }
 
     def _serve(self, logs: Mapping[Key, Log]) -> None:
         for topic, numbers in self._by_topic(list(logs)):

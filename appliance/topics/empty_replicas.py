@@ -1,9 +1,13 @@
-"""An empty replica that begins behind records of its leader's is begun anew.
+"""A replica that cannot go on behind records of its leader's is begun anew.
 
-An unclean election makes that: the log here began where a former leader's did, or was cut down to
-its start. And a start that finds a partition's directory gone: the log goes on where its records
-ended. It has no record that could be compared with the leader's, and a log cannot go back.
-Whether the leader's end has passed its start by now is no matter: what is before would be missing.
+Empty, it begins behind them. An unclean election makes that: the log here began where a former
+leader's did, or was cut down to its start. And a start that finds a partition's directory gone: the
+log goes on where its records ended. It has no record that could be compared with the leader's, and
+a log cannot go back. Whether the leader's end has passed its start by now is no matter: what is
+before would be missing.
+
+Or it lost its end while the broker ran, goes on behind that, and ends where its leader does: what
+is missing it would never ask for.
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ async def begin_anew(
 async def _begin_anew(topics: Topics, stop: Callable[[Key], None], key: Key) -> None:
     name, number = key
     topic, log = topics.get(name), topics.served_log(name, number)
-    if topic is None or log is None or not topic.is_replicated or not is_empty(log):
+    if topic is None or log is None or not topic.is_replicated or not is_of_no_use(log):
         return  # it was deleted meanwhile, or has something by now
     config = topic_config.readable(topic.configs, topics.base)[0][1]
 
@@ -50,12 +54,18 @@ async def _begin_anew(topics: Topics, stop: Callable[[Key], None], key: Key) -> 
     place, fresh = await asyncio.to_thread(replace)
     topic.put_log(number, fresh)
     topics.show(topic)
-    events.warning("an empty replica began behind records of its leader's: it begins anew",
+    events.warning("a replica cannot go on behind records of its leader's: it begins anew",
                    partition=fresh.name, began=log.log_start_offset, set_aside=place)  # fmt: skip
 
 
-def is_empty(log: Log) -> bool:
-    return log.role == "follower" and log.log_start_offset == log.log_end_offset > 0
+def is_of_no_use(log: Log) -> bool:
+    is_empty = log.log_start_offset == log.log_end_offset > 0
+    return log.role == "follower" and (is_empty or lacks_its_end(log))
+
+
+def lacks_its_end(log: Log) -> bool:
+    """It goes on behind what it lost, and has nothing from there on."""
+    return any(end == log.log_end_offset for _, end in log.holes())
 
 
 def is_hollow(log: Log) -> bool:

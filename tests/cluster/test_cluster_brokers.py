@@ -9,6 +9,7 @@ import time
 import pytest
 from kazoo.security import OPEN_ACL_UNSAFE
 
+from appliance.cluster.forms import Key
 from appliance.cluster.reading import Reading
 from appliance.cluster.table import TopicNews
 from appliance.zookeeper.nodes import NodeIdTaken
@@ -188,5 +189,30 @@ def test_lost_replicas_are_resigned_before_the_life_begins(
             await two.renew()
             assert one.states["t", 2].leader == -1
             assert one.leads(key)
+
+    run(work())
+
+
+def test_what_is_lost_while_a_life_is_begun_is_resigned_before_the_next(
+    clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        async with clusters.started(1, 2) as (one, two):
+            await one.create_topic("t", [[2, 1]])
+            assert await two.settled("t", 20)
+            asked: list[int] = []
+
+            def lost() -> list[Key]:
+                """A directory comes back with less just after it was asked."""
+                asked.append(two.life)
+                if len(asked) == 1:
+                    asyncio.get_running_loop().call_soon(two.begin_another_life)
+                return [("t", 0)] if len(asked) > 1 else []
+
+            monkeypatch.setattr(clusters.ears[2], "lost_replicas", lost)
+            before = two.life
+            await two.renew()
+            assert (two.life, asked) == (before + 2, [0, 0])
+            await until(lambda: one.leads(("t", 0)) and one.states["t", 0].isr == (1,))
 
     run(work())

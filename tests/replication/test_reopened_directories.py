@@ -1,0 +1,139 @@
+"""A directory of records that a person opens again, or gives up, at the broker that leads what was
+in it: what it lost, the others have."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import requests
+
+from appliance.record._batch import records
+from tests.support.embedded_cluster import DEADLINE_S, EmbeddedCluster, eventually
+
+NODES = (1, 2)
+BEFORE = [f"before-{each}" for each in range(50)]
+BEHIND = [f"behind-{each}" for each in range(50)]
+
+
+def partition(cluster: EmbeddedCluster, asked: int) -> tuple[int, set[int]]:
+    """Its leader and ISR."""
+    (found,) = cluster.admin(asked).list_topics("t", DEADLINE_S).topics["t"].partitions.values()
+    return int(found.leader), {*found.isrs}
+
+
+def on_disk(root: Path, node: int) -> list[str]:
+    """The values of the records of this broker's replica."""
+    files = sorted(root.glob(f"{node}-?/t-0/*.log"))
+    return [each.value.decode() for file in files for each in records(file.read_bytes())
+            if each.value]  # fmt: skip
+
+
+def ask(cluster: EmbeddedCluster, node: int, what: str, path: Path) -> requests.Response:
+    url = f"http://{cluster.running[node].admin}/api/v1/log-dirs/{what}"
+    return requests.post(url, json={"path": str(path)}, timeout=DEADLINE_S)
+
+
+@pytest.fixture
+def two(cluster: EmbeddedCluster, tmp_path: Path) -> EmbeddedCluster:
+    """With two directories each."""
+    for node in NODES:
+        dirs = [tmp_path / f"{node}-{name}" for name in ("a", "b")]
+        for each in dirs:
+            each.mkdir()
+        cluster.start(node, log_dirs=",".join(map(str, dirs)))
+    return cluster
+
+
+@pytest.fixture
+def directory(two: EmbeddedCluster, tmp_path: Path) -> Path:
+    """Of the leader's replica."""
+    two.create(NODES[0], "t", factor=2)
+    assert two.produce(NODES[0], "t", BEFORE) == []
+    return led_in(two, tmp_path)
+
+
+def led_in(cluster: EmbeddedCluster, root: Path) -> Path:
+    eventually(lambda: partition(cluster, 1)[0] in NODES)
+    (found,) = root.glob(f"{partition(cluster, 1)[0]}-?/t-0")
+    return found.parent
+
+
+def taken(path: Path) -> Path:
+    """Out of the broker's sight."""
+    return path.rename(path.parent.parent / f"taken-{path.name}")
+
+
+def has_all(cluster: EmbeddedCluster, root: Path, node: int) -> None:
+    other = next(each for each in NODES if each != node)
+    assert cluster.produce(other, "t", BEHIND) == []
+    eventually(lambda: on_disk(root, node) == BEFORE + BEHIND)
+    assert on_disk(root, other) == BEFORE + BEHIND
+    assert cluster.values(other, "t", len(BEFORE + BEHIND)) == BEFORE + BEHIND
+    eventually(lambda: partition(cluster, other)[1] == {*NODES})
+
+
+def test_what_was_given_up_is_fetched(two: EmbeddedCluster, directory: Path) -> None:
+    node = int(directory.name[0])
+    mark = directory / "directory.id"
+    mark.rename(mark.with_suffix(".away"))
+    assert not ask(two, node, "reopen", directory).ok, "it is another directory"
+    taken(directory / "t-0")
+    given_up = ask(two, node, "give-up", directory)
+    assert given_up.ok, given_up.text
+    has_all(two, directory.parent, node)
+
+
+def test_what_comes_back_with_nothing_follows(two: EmbeddedCluster, directory: Path) -> None:
+    """As after a check of the file system that took the log."""
+    node = int(directory.name[0])
+    taken(directory / "t-0")
+    reopened = ask(two, node, "reopen", directory)
+    assert reopened.ok, reopened.text
+    has_all(two, directory.parent, node)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_what_comes_back_with_less_follows(
+    two: EmbeddedCluster, directory: Path, is_known: bool
+) -> None:
+    """Also where nothing in the directory tells how much it had."""
+    node = int(directory.name[0])
+    away = taken(directory)
+    assert not ask(two, node, "reopen", directory).ok
+    (log,) = (away / "t-0").glob("*.log")
+    os.truncate(log, log.stat().st_size // 2)
+    for each in [] if is_known else [*away.glob("checkpoint.?"), away / "watermarks"]:
+        each.unlink()
+    away.rename(directory)
+    ask(two, node, "reopen", directory)
+    has_all(two, directory.parent, node)
+
+
+def test_what_nobody_else_has_keeps_its_leader(two: EmbeddedCluster, tmp_path: Path) -> None:
+    """Also with a log made anew, and with one given up."""
+    two.create(1, "t")
+    directory = led_in(two, tmp_path)
+    node = int(directory.name[0])
+    assert two.produce(node, "t", BEFORE) == []
+    assert ask(two, node, "reopen", directory).ok
+    assert two.produce(node, "t", BEHIND) == []
+    assert two.values(node, "t", 100) == BEFORE + BEHIND
+    taken(directory / "t-0")
+    assert ask(two, node, "reopen", directory).ok
+    assert two.produce(node, "t", ["anew"]) == []
+    taken(directory)
+    assert not ask(two, node, "reopen", directory).ok
+    assert ask(two, node, "give-up", directory).ok
+    assert two.produce(node, "t", ["given up"]) == []
+    assert on_disk(tmp_path, node) == ["given up"]
+
+
+def test_the_last_in_sync_leads_on(two: EmbeddedCluster, directory: Path) -> None:
+    node = int(directory.name[0])
+    two.stop(*{*NODES} - {node})
+    assert two.produce(node, "t", BEHIND) == []
+    assert ask(two, node, "reopen", directory).ok
+    assert two.produce(node, "t", ["more"]) == []
+    assert two.values(node, "t", 101) == [*BEFORE, *BEHIND, "more"]

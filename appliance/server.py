@@ -56,7 +56,7 @@ from appliance.machine import limits
 from appliance.network._data_plane import DataPlane
 from appliance.network.listener_tls import ListenerTls, tls_of_listeners
 from appliance.network.listening_sockets import KafkaListeners, bound
-from appliance.process import core_dumps, event_log, garbage_collector, succession
+from appliance.process import allocator, core_dumps, event_log, garbage_collector, succession
 from appliance.process.detached_tasks import LoggedTasks
 from appliance.process.interval import Interval
 from appliance.process.stop_signals import stop_signals
@@ -172,8 +172,10 @@ class Server:
         data_format.check(self.config.data_dir)
 
     async def _serve(self, progress: RecoveryProgress) -> None:
-        if not self.is_embedded and not self.config.access.may_dump:
-            core_dumps.forbid()
+        if not self.is_embedded:
+            allocator.tune()
+            if not self.config.access.may_dump:
+                core_dumps.forbid()
         self.check()
         self.has_users = has_users(self.config.data_dir / CATALOG)
         if not self.is_embedded:

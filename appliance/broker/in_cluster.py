@@ -30,8 +30,9 @@ from appliance.broker.kept_lives import KeptLives
 from appliance.broker.leaders_ends import LeadersEnds
 from appliance.broker.members import ClusterMembers
 from appliance.broker.peers import Peers
+from appliance.broker.replaced_replicas import ReplacedReplicas
 from appliance.broker.replica_fetchers import ReplicaFetchers, address_of
-from appliance.broker.replica_roles import NOBODY, Coordinators, ReplicaRoles
+from appliance.broker.replica_roles import Coordinators, ReplicaRoles
 from appliance.broker.share_peers import SharePeers
 from appliance.broker.shared_facts import SharedFacts
 from appliance.broker.told_to_clients import ToldToClients
@@ -88,6 +89,7 @@ class InCluster:
         )
         self.facts = SharedFacts(broker, self.cluster, self.roles.may_lead_now)
         self._cuts = UncleanCuts(self.roles, self.fetchers, broker.ledger)
+        self._replaced = ReplacedReplicas(broker, self.cluster, self.roles, self.fetchers)
         self._failed = FailedReplicas(self.cluster, topics)
         self._tasks: list[asyncio.Task[Any]] = []
         self._kept_lives = KeptLives(broker.log_dir)
@@ -142,7 +144,7 @@ class InCluster:
         self.on_topics([*self.cluster.topics, *self.broker.topics])
         jobs = (
             self.topics.run, self.in_sync.run, self.roles.watch_session, self._cuts.run,
-            self.fetchers.watch, self._failed.run, self._begin_empty_ones_anew, self._tell_reasons,
+            self.fetchers.watch, self._failed.run, self._replaced.run, self._tell_reasons,
         )  # fmt: skip
         self._tasks += [asyncio.create_task(kept(each)) for each in jobs]
         agreed = asyncio.create_task(self.topics.were_agreed.wait())
@@ -245,27 +247,21 @@ class InCluster:
             if self.cluster.life:
                 await self.cluster.reasons.tell(reasons_of(self))
 
-    async def _begin_empty_ones_anew(self) -> None:
-        while True:
-            await asyncio.sleep(AGAIN_S)
-            for key in sorted({*self.fetchers.stranded, *self.roles.hollow}):
-                state = self.cluster.states.get(key)
-                if state is None or self.broker.node_id in (*state.isr, *state.eligible):
-                    continue  # others count on its end
-                if state.leader in (NOBODY, self.broker.node_id):
-                    continue  # what is here may be all that there is
-                topics, change = self.broker.topics, self.broker.change
-                self.roles.hollow.discard(key)  # before another log is there, which is to follow
-                await empty_replicas.begin_anew(topics, change, self.fetchers.stop, key)
-
     def _begin_another_life(self, lost: Collection[Key]) -> None:
-        """In which it resigns from these, and from what is not served again by then."""
-        self.cluster.begin_another_life()
+        """In which it resigns from those of these that others count on."""
         log_dir, logs = self.broker.log_dir, self.broker.log_dir.logs()
-        for key in lost:
-            log_dir.made.note(key[0], [key[1]])  # with the former life all were forgotten
-            if key in logs and empty_replicas.lacks_its_end(logs[key]):
-                self.roles.hollow.add(key)
+        self.roles.hollow.update(
+            key for key in lost if key in logs and empty_replicas.lacks_records(logs[key])
+        )
+        counted = [key for key in lost if self._counts(key)]
+        if counted:
+            self.cluster.begin_another_life()
+        for name, number in counted:
+            log_dir.made.note(name, [number])  # with the former life all were forgotten
+
+    def _counts(self, key: Key) -> bool:
+        state = self.cluster.states.get(key)
+        return state is None or self.broker.node_id in (*state.isr, *state.eligible)
 
     def lost_replicas(self) -> Collection[Key]:
         made = self.broker.log_dir.made.keys()

@@ -4,7 +4,8 @@ Before this broker's life is raised in ZooKeeper each directory gets the next on
 directory that has neither ZooKeeper's life nor the next was not there in between: what it has may
 be older than what was promised, and it is as good as lost until its leaders have told the rest
 (rule 8 of `docs/replication.md`). It gets the life only after the broker has resigned from what it
-has. A copy that was made and put back within one life is not found.
+has. A copy that was made and put back within one life is not found. One of several directories in
+which the life cannot be kept is as good as lost, too: the others are not to wait for it.
 """
 
 from __future__ import annotations
@@ -52,24 +53,36 @@ class KeptLives:
     def begun(self, life: int) -> None:
         """It is registered: it has resigned from what is lost."""
         for path in [*self._copies]:
-            _write(path / NAME, life)
+            try:
+                _write(path / NAME, life)
+            except ApplianceError as error:
+                events.error("a directory stays as good as lost", path=path, error=error)
+                continue
             del self._copies[path]
 
     def _keep(self, former: int, life: int) -> dict[Path, list[Key]]:
         copies: dict[Path, list[Key]] = {}
-        for each in self._log_dirs.directories:
-            if each.logs is None:
-                continue
-            file = each.path / NAME
-            kept, held = _kept(file), each.logs.held()
+        refused: list[ApplianceError] = []
+        opened = [(each.path, each.logs.held()) for each in self._log_dirs.directories
+                  if each.logs is not None]  # fmt: skip
+        for path, held in opened:
+            kept = _kept(path / NAME)
             if held and former != NEVER and kept not in (former, life, TAKEN_IN):
                 events.error(
                     "a directory is an older copy: its partitions are copied from their leaders",
-                    path=each.path, life=kept, in_zookeeper=former, partitions=len(held),
+                    path=path, life=kept, in_zookeeper=former, partitions=len(held),
                 )  # fmt: skip
-                copies[each.path] = held
-            else:
-                _write(file, life)
+                copies[path] = held
+                continue
+            try:
+                _write(path / NAME, life)
+            except ApplianceError as error:
+                refused.append(error)
+                copies[path] = held
+        if refused and len(copies) == len(opened):
+            raise refused[0]  # it would begin without anything
+        for each in refused:
+            events.error("a directory is as good as lost", error=each)
         return copies
 
 

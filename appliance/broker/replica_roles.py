@@ -164,7 +164,7 @@ class ReplicaRoles:
         for of_keys in (self._unclean, self._proposed):
             for key in [each for each in of_keys if each[0] == name]:
                 del of_keys[key]
-        self.hollow = {key for key in self.hollow if key[0] != name}
+        self.hollow -= {key for key in self.hollow if key[0] == name}
         self._fetchers.stop_topic(name)
 
     # Told by the cluster

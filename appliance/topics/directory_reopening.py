@@ -45,10 +45,10 @@ class DirectoryReopening:
         self._log_dir: LogDirs = topics.log_dir
         self._transactions = transactions
         self._change = change
-        # In a cluster, before anything is served: nothing leads on in the election in which it led,
-        # for the others may have more of that. Told of what came back with less than it had.
+        # In a cluster, before anything is served: what came back with less than it had is not led
+        # on in the same election, for the others may have more of that.
         self.begin_another_life: Callable[[Collection[Key]], None] = lambda lost: None
-        self._ends: dict[Key, int] = {}  # of logs that were let go of
+        self._ends: dict[Key, int] = {}  # of logs that were let go of: others may have as much
 
     async def reopen(self, path: str) -> int:
         """One directory, on a person's word; how many partitions it has now. Raises what it
@@ -79,7 +79,7 @@ class DirectoryReopening:
             return
         keys = directory.logs.held()
         self._withdraw(keys, f"its directory {directory.path} is being opened again")
-        self._ends |= {key: log.durable_offset for key, log in directory.logs.logs().items()}
+        self._ends |= {key: log.log_end_offset for key, log in directory.logs.logs().items()}
         try:
             await asyncio.to_thread(self._log_dir.let_go, directory)
         except ApplianceError:
@@ -115,7 +115,8 @@ class DirectoryReopening:
             self._tell(directory)
             raise
         logs, faults = await asyncio.to_thread(self._take_in, start, directory)
-        self.begin_another_life(self._lost(directory, logs))
+        if lost := self._lost(directory, logs):
+            self.begin_another_life(lost)
         self._serve(logs)
         for topic, numbers in self._by_topic(list(faults)):
             for each in numbers:
@@ -156,12 +157,16 @@ class DirectoryReopening:
 
     def _lost(self, directory: RecordDir, logs: Mapping[Key, Log]) -> set[Key]:
         """What has less than it had: by its journal, or, if that is gone, too, by what this process
-        remembers."""
-        losses = {(each.topic, each.partition) for each in directory.opened().report.losses}
-        ends = {key: self._ends.pop(key, 0) for key in logs}
-        return {
-            key for key, log in logs.items() if key in losses or log.durable_offset < ends[key]
-        }
+        remembers; and what cannot be opened yet, so that others lead it."""
+        lost = {(each.topic, each.partition) for each in directory.opened().report.losses}
+        lost |= {key for key, log in logs.items() if self.has_less(key, log)}
+        lost |= {key for key in self._log_dir.unopened
+                 if self._log_dir.place_of(*key) is directory}  # fmt: skip
+        return lost
+
+    def has_less(self, key: Key, log: Log) -> bool:
+        """Than when it was let go of."""
+        return log.durable_offset < self._ends.pop(key, 0)
 
     def _serve(self, logs: Mapping[Key, Log]) -> None:
         for topic, numbers in self._by_topic(list(logs)):

@@ -6,8 +6,8 @@ log goes on where its records ended. It has no record that could be compared wit
 a log cannot go back. Whether the leader's end has passed its start by now is no matter: what is
 before would be missing.
 
-Or it lost its end while the broker ran, goes on behind that, and ends where its leader does: what
-is missing it would never ask for.
+Or it lost records while the broker ran, has a hole in their place, and ends where its leader does:
+what is missing it would never ask for.
 """
 
 from __future__ import annotations
@@ -28,14 +28,18 @@ events = event_log.named("replication")
 
 
 async def begin_anew(
-    topics: Topics, change: Changes, stop: Callable[[Key], None], key: Key
-) -> None:
+    topics: Topics, change: Changes, stop: Callable[[Key], None], key: Key,
+    before_it_follows: Callable[[Key], None] = lambda key: None,
+) -> None:  # fmt: skip
     """Its files are set aside, as all that records might be in. After `stop` nobody fetches for
     it."""
-    await change(_begin_anew(topics, stop, key))
+    await change(_begin_anew(topics, stop, key, before_it_follows))
 
 
-async def _begin_anew(topics: Topics, stop: Callable[[Key], None], key: Key) -> None:
+async def _begin_anew(
+    topics: Topics, stop: Callable[[Key], None], key: Key,
+    before_it_follows: Callable[[Key], None],
+) -> None:  # fmt: skip
     name, number = key
     topic, log = topics.get(name), topics.served_log(name, number)
     if topic is None or log is None or not topic.is_replicated or not is_of_no_use(log):
@@ -52,6 +56,7 @@ async def _begin_anew(topics: Topics, stop: Callable[[Key], None], key: Key) -> 
     topic.unserved[number] = "it had lost its records, and is not begun anew yet"
     topic.logs = [None if each == number else it for each, it in enumerate(topic.logs)]
     place, fresh = await asyncio.to_thread(replace)
+    before_it_follows(key)
     topic.put_log(number, fresh)
     topics.show(topic)
     events.warning("a replica cannot go on behind records of its leader's: it begins anew",
@@ -60,12 +65,12 @@ async def _begin_anew(topics: Topics, stop: Callable[[Key], None], key: Key) -> 
 
 def is_of_no_use(log: Log) -> bool:
     is_empty = log.log_start_offset == log.log_end_offset > 0
-    return log.role == "follower" and (is_empty or lacks_its_end(log))
+    return log.role == "follower" and (is_empty or lacks_records(log))
 
 
-def lacks_its_end(log: Log) -> bool:
-    """It goes on behind what it lost, and has nothing from there on."""
-    return any(end == log.log_end_offset for _, end in log.holes())
+def lacks_records(log: Log) -> bool:
+    """Between its start and its end."""
+    return any(end > log.log_start_offset for _, end in log.holes())
 
 
 def is_hollow(log: Log) -> bool:

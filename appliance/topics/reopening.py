@@ -191,6 +191,9 @@ class Reopening:
         topic = self._topics.get(name)
         if topic is not None and partition < len(topic.logs):
             await asyncio.to_thread(identify, log_dir, topic, partition)
+            former, has_less = topic.logs[partition], self.directories.has_less(key, log)
+            if has_less or (former is not None and log.durable_offset < former.log_end_offset):
+                self.directories.begin_another_life([key])
             self._transactions.opened_anew(name, partition)
             topic.put_log(partition, log)
             self._topics.show(topic)

@@ -73,7 +73,16 @@ def test_without_a_readable_life_a_directory_is_lost(
     assert lives(1, 2) == [("t", 0)]
 
 
-def test_where_it_cannot_be_written_no_life_begins(lives: Lives, tmp_path: Path) -> None:
+def test_where_it_cannot_be_written_a_directory_is_lost(lives: Lives, tmp_path: Path) -> None:
+    """The others do not wait for it; where none of them can be written no life begins."""
     (tmp_path / "0" / NAME).mkdir()
+    assert lives(0, 1) == [("t", 0)]
+    assert lives(1, 2) == [("t", 0)]
+    (tmp_path / "0" / NAME).rmdir()
+    assert lives(2, 3) == [("t", 0)], "what it has may be older than what was promised"
+    assert lives(3, 4) == []
+    for each in ("0", "1"):
+        (tmp_path / each / NAME).unlink()
+        (tmp_path / each / NAME).mkdir()
     with pytest.raises(ApplianceError, match="life cannot be kept"):
         lives(0, 1)

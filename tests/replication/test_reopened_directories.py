@@ -4,12 +4,13 @@ in it: what it lost, the others have."""
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import requests
 
-from appliance.record._batch import records
+from appliance.record._batch import headers, records
 from tests.support.embedded_cluster import DEADLINE_S, EmbeddedCluster, eventually
 
 NODES = (1, 2)
@@ -65,12 +66,15 @@ def taken(path: Path) -> Path:
     return path.rename(path.parent.parent / f"taken-{path.name}")
 
 
-def has_all(cluster: EmbeddedCluster, root: Path, node: int) -> None:
-    other = next(each for each in NODES if each != node)
+def has_all(
+    cluster: EmbeddedCluster, root: Path, node: int, before: Sequence[str] = BEFORE
+) -> None:
+    (other,) = {*NODES} - {node}
+    written = [*before, *BEHIND]
     assert cluster.produce(other, "t", BEHIND) == []
-    eventually(lambda: on_disk(root, node) == BEFORE + BEHIND)
-    assert on_disk(root, other) == BEFORE + BEHIND
-    assert cluster.values(other, "t", len(BEFORE + BEHIND)) == BEFORE + BEHIND
+    eventually(lambda: on_disk(root, node) == written)
+    assert on_disk(root, other) == written
+    assert cluster.values(other, "t", len(written)) == written
     eventually(lambda: partition(cluster, other)[1] == {*NODES})
 
 
@@ -109,6 +113,31 @@ def test_what_comes_back_with_less_follows(
     away.rename(directory)
     ask(two, node, "reopen", directory)
     has_all(two, directory.parent, node)
+
+
+def test_what_comes_back_with_a_hole_is_copied(two: EmbeddedCluster, directory: Path) -> None:
+    """It ends where it did: no comparison of ends finds what it lacks."""
+    node = int(directory.name[0])
+    for _ in range(3):
+        assert two.produce(node, "t", BEFORE) == []
+    away = taken(directory)
+    assert not ask(two, node, "reopen", directory).ok
+    (log,) = (away / "t-0").glob("*.log")
+    with log.open("r+b") as file:  # in the second of four batches or more
+        file.seek(log.stat().st_size // 3)
+        file.write(bytes(200))
+    away.rename(directory)
+    ask(two, node, "reopen", directory)
+    has_all(two, directory.parent, node, 4 * BEFORE)
+
+
+def test_what_comes_back_whole_leads_on(two: EmbeddedCluster, directory: Path) -> None:
+    """Without an election, of which every partition of the broker would have one."""
+    node = int(directory.name[0])
+    assert ask(two, node, "reopen", directory).ok
+    has_all(two, directory.parent, node)
+    (log,) = (directory / "t-0").glob("*.log")
+    assert len({each.leader_epoch for each in headers(log.read_bytes())}) == 1
 
 
 def test_what_nobody_else_has_keeps_its_leader(two: EmbeddedCluster, tmp_path: Path) -> None:

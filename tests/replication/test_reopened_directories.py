@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import requests
+from confluent_kafka import ElectionType, TopicPartition
 
 from appliance.record._batch import headers, records
 from tests.support.embedded_cluster import DEADLINE_S, EmbeddedCluster, eventually
@@ -40,11 +41,15 @@ def ask(cluster: EmbeddedCluster, node: int, what: str, path: Path) -> requests.
 def two(cluster: EmbeddedCluster, tmp_path: Path) -> EmbeddedCluster:
     """With two directories each."""
     for node in NODES:
-        dirs = [tmp_path / f"{node}-{name}" for name in ("a", "b")]
-        for each in dirs:
-            each.mkdir()
-        cluster.start(node, log_dirs=",".join(map(str, dirs)))
+        start(cluster, tmp_path, node)
     return cluster
+
+
+def start(cluster: EmbeddedCluster, root: Path, node: int) -> None:
+    dirs = [root / f"{node}-{name}" for name in ("a", "b")]
+    for each in dirs:
+        each.mkdir(exist_ok=True)
+    cluster.start(node, log_dirs=",".join(map(str, dirs)))
 
 
 @pytest.fixture
@@ -129,6 +134,33 @@ def test_what_comes_back_with_a_hole_is_copied(two: EmbeddedCluster, directory: 
     away.rename(directory)
     ask(two, node, "reopen", directory)
     has_all(two, directory.parent, node, 4 * BEFORE)
+
+
+def test_what_is_set_aside_for_an_unclean_leader_is_in_the_ledger(
+    two: EmbeddedCluster, directory: Path
+) -> None:
+    other = int(directory.name[0])  # it is preferred, and so elected again
+    (node,) = {*NODES} - {other}
+    two.stop(other)
+    (replica,) = directory.parent.glob(f"{node}-?/t-0")
+    directory = replica.parent
+    assert two.produce(node, "t", ["here alone"]) == []
+    assert two.produce(node, "t", ["lost"]) == []
+    away = taken(directory)
+    assert not ask(two, node, "reopen", directory).ok
+    (log,) = (away / "t-0").glob("*.log")
+    os.truncate(log, log.stat().st_size - 1)
+    away.rename(directory)
+    ask(two, node, "reopen", directory)
+    eventually(lambda: partition(two, node)[0] == -1)
+    start(two, directory.parent, other)
+    admin, where = two.admin(other), TopicPartition("t", 0)
+    elected = admin.elect_leaders(ElectionType.UNCLEAN, [where]).result(DEADLINE_S)
+    assert elected[where] is None
+    has_all(two, directory.parent, node)
+    url = f"http://{two.running[node].admin}/api/v1/ledger"
+    told = requests.get(url, timeout=DEADLINE_S).text
+    assert "What it still had is set aside" in told
 
 
 def test_what_comes_back_whole_leads_on(two: EmbeddedCluster, directory: Path) -> None:

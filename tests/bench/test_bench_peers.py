@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -136,9 +136,17 @@ def test_a_perf_that_cannot_count_says_why(install: Install) -> None:
         SyncCounter([os.getpid()])
 
 
+@pytest.fixture
+def floor(tmp_path: Path) -> Iterator[FloorBroker]:
+    made = FloorBroker(tmp_path / "floor", {})
+    yield made
+    made.stop()
+
+
 @pytest.mark.parametrize("acks", [1, "all"])
-def test_a_floor_keeps_what_a_real_client_sends(tmp_path: Path, acks: int | str) -> None:
-    floor = FloorBroker(tmp_path / "floor", {})
+def test_a_floor_keeps_what_a_real_client_sends(
+    floor: FloorBroker, tmp_path: Path, acks: int | str
+) -> None:
     floor.create_topic("t", 1, {})
     offsets: list[int | None] = []
     producer = Producer({"bootstrap.servers": floor.address, "acks": acks, "linger.ms": 1})
@@ -152,11 +160,9 @@ def test_a_floor_keeps_what_a_real_client_sends(tmp_path: Path, acks: int | str)
     assert read_by_group(floor.address, "t", len(sent)) == sent
     floor.delete_topic("t")
     assert list((tmp_path / "floor" / "logs").iterdir()) == []
-    floor.stop()
 
 
-def test_a_floor_takes_no_damaged_batch(tmp_path: Path) -> None:
-    floor = FloorBroker(tmp_path / "floor", {})
+def test_a_floor_takes_no_damaged_batch(floor: FloorBroker) -> None:
     floor.create_topic("t", 1, {})
     whole = clients.one_record(100)
     host, port = floor.address.split(":")
@@ -166,14 +172,14 @@ def test_a_floor_takes_no_damaged_batch(tmp_path: Path) -> None:
     assert [(each.error_code, each.base_offset) for each in parts] == [
         (0, 0), (ErrorCode.CORRUPT_MESSAGE, -1), (0, 1)]  # fmt: skip
     floor.delete_topic("t")
-    floor.stop()
 
 
 @pytest.mark.parametrize("acks", [1, "all"])
-def test_a_floor_ends_that_cannot_keep_the_promise(tmp_path: Path, acks: int | str) -> None:
+def test_a_floor_ends_that_cannot_keep_the_promise(
+    floor: FloorBroker, tmp_path: Path, acks: int | str
+) -> None:
     """/dev/null takes all that is written, and cannot be synced: neither before an answer nor
     within a second."""
-    floor = FloorBroker(tmp_path / "floor", {})
     (tmp_path / "floor" / "logs" / "t-0").symlink_to("/dev/null")
     floor.create_topic("t", 1, {})
     producer = kafka.KafkaProducer(bootstrap_servers=floor.address, acks=acks, retries=0,
@@ -184,7 +190,6 @@ def test_a_floor_ends_that_cannot_keep_the_promise(tmp_path: Path, acks: int | s
     floor._process.wait(10)
     with pytest.raises(RuntimeError, match="floor broker ended with 1 before its clients"):
         floor.delete_topic("t")
-    floor.stop()
 
 
 def read_by_group(address: str, topic: str, count: int) -> list[bytes | None]:

@@ -57,7 +57,11 @@ class FailedReplicas:
         """One that failed."""
         topic = self._topics.get(key[0])
         is_replicated = topic is not None and topic.is_replicated
-        return not is_replicated or self._outlived.get(key) is log
+        return not is_replicated or self.is_over(key, log)
+
+    def is_over(self, key: Key, log: Log) -> bool:
+        """It failed, and another life has begun since, in which nobody counts on it."""
+        return self._outlived.get(key) is log
 
     def _new(self) -> dict[Key, Log]:
         failed = self._failed()

@@ -109,6 +109,7 @@ class InCluster:
         broker.facts.cluster = self.facts
         broker.reopening.may_reopen = self._failed.may_reopen
         broker.reopening.directories.begin_another_life = self._begin_another_life
+        broker.reopening.directories.is_over = self._failed.is_over
         topics.tell(self.roles)
         topics.cluster = self.topics
         ClusterSettings(broker, self.cluster, self.roles, self.fetchers)
@@ -145,6 +146,7 @@ class InCluster:
         jobs = (
             self.topics.run, self.in_sync.run, self.roles.watch_session, self._cuts.run,
             self.fetchers.watch, self._failed.run, self._replaced.run, self._tell_reasons,
+            self._kept_lives.run,
         )  # fmt: skip
         self._tasks += [asyncio.create_task(kept(each)) for each in jobs]
         agreed = asyncio.create_task(self.topics.were_agreed.wait())
@@ -253,15 +255,18 @@ class InCluster:
         self.roles.hollow.update(
             key for key in lost if key in logs and empty_replicas.lacks_records(logs[key])
         )
-        counted = [key for key in lost if self._counts(key)]
-        if counted:
-            self.cluster.begin_another_life()
+        counted, life = [key for key in lost if self._counts(key)], self.cluster.life
+        if counted or not life or self._kept_lives.is_behind(life):
+            self.cluster.begin_another_life()  # one that is just being begun has not seen this
         for name, number in counted:
             log_dir.made.note(name, [number])  # with the former life all were forgotten
 
     def _counts(self, key: Key) -> bool:
+        """Others on what we have of it, or perhaps by now."""
         state = self.cluster.states.get(key)
-        return state is None or self.broker.node_id in (*state.isr, *state.eligible)
+        if state is None:
+            return not self.cluster.has_read_all
+        return self.broker.node_id in (*state.isr, *state.eligible) or not self.cluster.has_session
 
     def lost_replicas(self) -> Collection[Key]:
         made = self.broker.log_dir.made.keys()

@@ -4,18 +4,21 @@ Before this broker's life is raised in ZooKeeper each directory gets the next on
 directory that has neither ZooKeeper's life nor the next was not there in between: what it has may
 be older than what was promised, and it is as good as lost until its leaders have told the rest
 (rule 8 of `docs/replication.md`). It gets the life only after the broker has resigned from what it
-has. A copy that was made and put back within one life is not found. One of several directories in
-which the life cannot be kept is as good as lost, too: the others are not to wait for it.
+has. A copy that was made and put back within one life is not found.
+
+One of several directories in which the life cannot be written gets it later, for the others are not
+to wait. If it never does, it is taken for an older copy at the next life.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from appliance.data_dir import durable_directories
+from appliance.data_dir.log_dir import LogDir
 from appliance.data_dir.log_dirs import LogDirs
 from appliance.data_dir.partition_names import Key
 from appliance.errors import ApplianceError
@@ -26,6 +29,7 @@ events = event_log.named("replication")
 NAME = "cluster-life"
 SIZE = 20  # always the same, so that a full disk has room for the next one, too
 NEVER = 0  # no life came before
+AGAIN_S = 1.0
 TAKEN_IN = 0  # a directory's, from when its topics become the cluster's until the first life
 
 
@@ -42,31 +46,61 @@ class KeptLives:
     def __init__(self, log_dirs: LogDirs) -> None:
         self._log_dirs = log_dirs
         self._copies: dict[Path, list[Key]] = {}
+        self._late: dict[Path, int] = {}  # the life that is to be written
+        self._is_late = asyncio.Event()
+        self._seen: list[LogDir] = []  # at the last `keep`
 
     def lost(self) -> Collection[Key]:
         """What stands in copies, as they were found at the last `keep`."""
         return [key for keys in self._copies.values() for key in keys]
 
+    def is_behind(self, life: int) -> bool:
+        """A directory that is open was closed when this life began, or is a copy by now."""
+        return bool(life) and any(
+            _kept(each.path / NAME) not in (life, TAKEN_IN)
+            for each in self._log_dirs.directories
+            if each.logs is not None and not any(each.logs is one for one in self._seen)
+        )
+
     async def keep(self, former: int, life: int) -> None:
+        self._late = {}
         self._copies = await asyncio.to_thread(self._keep, former, life)
 
     def begun(self, life: int) -> None:
         """It is registered: it has resigned from what is lost."""
-        for path in [*self._copies]:
+        self._late |= dict.fromkeys(self._copies, life)
+        self._copies = {}
+        self._is_late.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._is_late.wait()
+            self._is_late.clear()
+            await self.keep_late()
+            if self._late:
+                await asyncio.sleep(AGAIN_S)
+                self._is_late.set()
+
+    async def keep_late(self) -> None:
+        for path, life in [*self._late.items()]:
+            opened = {each.path for each in self._log_dirs.directories if each.logs is not None}
+            if path not in opened or self._late.get(path) != life:
+                continue  # what is there by now is judged first
             try:
-                _write(path / NAME, life)
-            except ApplianceError as error:
-                events.error("a directory stays as good as lost", path=path, error=error)
-                continue
-            del self._copies[path]
+                await asyncio.to_thread(_write, path / NAME, life)
+            except ApplianceError:
+                continue  # it was told of, and is tried again
+            if self._late.get(path) == life:
+                del self._late[path]
 
     def _keep(self, former: int, life: int) -> dict[Path, list[Key]]:
         copies: dict[Path, list[Key]] = {}
-        refused: list[ApplianceError] = []
-        opened = [(each.path, each.logs.held()) for each in self._log_dirs.directories
+        refused: dict[Path, ApplianceError] = {}
+        opened = [(each.path, each.logs) for each in self._log_dirs.directories
                   if each.logs is not None]  # fmt: skip
-        for path, held in opened:
-            kept = _kept(path / NAME)
+        self._seen = [logs for _, logs in opened]
+        for path, logs in opened:
+            kept, held = _kept(path / NAME), logs.held()
             if held and former != NEVER and kept not in (former, life, TAKEN_IN):
                 events.error(
                     "a directory is an older copy: its partitions are copied from their leaders",
@@ -77,13 +111,18 @@ class KeptLives:
             try:
                 _write(path / NAME, life)
             except ApplianceError as error:
-                refused.append(error)
-                copies[path] = held
-        if refused and len(copies) == len(opened):
-            raise refused[0]  # it would begin without anything
-        for each in refused:
-            events.error("a directory is as good as lost", error=each)
+                refused[path] = error
+        self._put_off(life, refused, has_others=len(copies) + len(refused) < len(opened))
         return copies
+
+    def _put_off(
+        self, life: int, refused: Mapping[Path, ApplianceError], has_others: bool
+    ) -> None:
+        for path, error in refused.items():
+            if not has_others:
+                raise error
+            events.error("a directory gets this broker's life later", error=error)
+            self._late[path] = life
 
 
 def _kept(file: Path) -> int | None:

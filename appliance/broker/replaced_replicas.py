@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from appliance._log import Log
 from appliance.broker.broker import Broker
 from appliance.broker.replica_fetchers import ReplicaFetchers
 from appliance.broker.replica_roles import NOBODY, ReplicaRoles
@@ -25,17 +26,31 @@ class ReplacedReplicas:
     ) -> None:
         self._broker, self._cluster = broker, cluster
         self._roles, self._fetchers = roles, fetchers
+        self._told: dict[Key, Log] = {}
 
     async def run(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
             for key in sorted({*self._fetchers.stranded, *self._roles.hollow}):
-                if self._is_in_the_way(key) and await self._is_told(key):
-                    await empty_replicas.begin_anew(
-                        self._broker.topics, self._broker.change, self._fetchers.stop, key,
-                        self._roles.hollow.discard,
-                    )  # fmt: skip
+                try:
+                    await self._replace(key)
+                except ApplianceError as error:
+                    events.error("a replica could not be set aside", error=error,
+                                 partition=f"{key[0]}-{key[1]}")  # fmt: skip
                 self._forget(key)
+
+    async def _replace(self, key: Key) -> None:
+        log = self._broker.topics.served_log(*key)
+        if log is None or not empty_replicas.is_of_no_use(log) or not self._is_in_the_way(key):
+            return
+        if self._cluster.states[key].unclean != NOBODY and self._told.get(key) is not log:
+            await self._tell(key, log)
+            self._told[key] = log
+        await empty_replicas.begin_anew(
+            self._broker.topics, self._broker.change, self._fetchers.stop, key,
+            self._is_in_the_way, self._roles.hollow.discard,
+        )  # fmt: skip
+        self._told.pop(key, None)
 
     def _is_in_the_way(self, key: Key) -> bool:
         """Nobody counts on what it has, and somebody has more."""
@@ -44,24 +59,17 @@ class ReplacedReplicas:
             return False
         return state.leader not in (NOBODY, us)  # else this may be all that there is
 
-    async def _is_told(self, key: Key) -> bool:
-        """In the ledger, before it goes, if its leader was elected without what only others had:
+    async def _tell(self, key: Key, log: Log) -> None:
+        """In the ledger, before it goes: its leader was elected without what only others had, and
         some of that may be here."""
-        log, state = self._broker.topics.served_log(*key), self._cluster.states[key]
-        if log is None or log.log_start_offset == log.log_end_offset or state.unclean == NOBODY:
-            return True
+        if log.log_start_offset == log.log_end_offset:
+            return
         found = Damage(
             *key, log.log_start_offset, log.log_end_offset - 1,
             "this replica had lost records. What it still had is set aside, and it is copied from "
             "a leader of an unclean election, which may lack some of that",
         )  # fmt: skip
-        try:
-            await asyncio.to_thread(self._broker.ledger.note_act, [found])
-        except ApplianceError as error:
-            events.error("not set aside, for the ledger cannot be stored", partition=log.name,
-                         error=error)  # fmt: skip
-            return False
-        return True
+        await asyncio.to_thread(self._broker.ledger.note_act, [found])
 
     def _forget(self, key: Key) -> None:
         """It was deleted, or has what it lacked by now. One whose files could not be set aside

@@ -48,6 +48,8 @@ class DirectoryReopening:
         # In a cluster, before anything is served: what came back with less than it had is not led
         # on in the same election, for the others may have more of that.
         self.begin_another_life: Callable[[Collection[Key]], None] = lambda lost: None
+        # One that failed, where such a life has begun since: it promises no more than is durable.
+        self.is_over: Callable[[Key, Log], bool] = lambda key, log: False
         self._ends: dict[Key, int] = {}  # of logs that were let go of: others may have as much
 
     async def reopen(self, path: str) -> int:
@@ -67,6 +69,8 @@ class DirectoryReopening:
         why = f"its directory {directory.path} was given up, and it is not begun anew yet"
         for topic, numbers in self._by_topic(keys):
             topic.unserved.update(dict.fromkeys(numbers, why))
+        for key in keys:
+            self._ends.pop(key, None)
         self.begin_another_life(keys)
         return len(keys)
 
@@ -77,14 +81,19 @@ class DirectoryReopening:
     async def _let_go(self, directory: RecordDir) -> None:
         if directory.logs is None:
             return
-        keys = directory.logs.held()
+        keys, logs = directory.logs.held(), directory.logs.logs()
+        over = {key for key, log in logs.items() if self.is_over(key, log)}  # then it is forgotten
         self._withdraw(keys, f"its directory {directory.path} is being opened again")
-        self._ends |= {key: log.log_end_offset for key, log in directory.logs.logs().items()}
         try:
             await asyncio.to_thread(self._log_dir.let_go, directory)
         except ApplianceError:
             self._serve(directory.logs.logs())  # as before, but for those that are closed by now
             raise
+        finally:  # not before it is closed: an append that was under way counts
+            still = {} if directory.logs is None else directory.logs.logs()
+            for key in logs.keys() - still.keys():
+                log = logs[key]
+                self._ends[key] = log.durable_offset if key in over else log.log_end_offset
 
     def _withdraw(self, keys: list[Key], why: str) -> None:
         """Nobody is served from them, and nobody takes them for deleted."""
@@ -115,8 +124,7 @@ class DirectoryReopening:
             self._tell(directory)
             raise
         logs, faults = await asyncio.to_thread(self._take_in, start, directory)
-        if lost := self._lost(directory, logs):
-            self.begin_another_life(lost)
+        self.begin_another_life(self._lost(directory, logs))
         self._serve(logs)
         for topic, numbers in self._by_topic(list(faults)):
             for each in numbers:
@@ -167,6 +175,10 @@ class DirectoryReopening:
     def has_less(self, key: Key, log: Log) -> bool:
         """Than when it was let go of."""
         return log.durable_offset < self._ends.pop(key, 0)
+
+    def had(self, key: Key, former: Log) -> int:
+        """The end of what others may have of it."""
+        return former.durable_offset if self.is_over(key, former) else former.log_end_offset
 
     def _serve(self, logs: Mapping[Key, Log]) -> None:
         for topic, numbers in self._by_topic(list(logs)):

@@ -29,21 +29,24 @@ events = event_log.named("replication")
 
 async def begin_anew(
     topics: Topics, change: Changes, stop: Callable[[Key], None], key: Key,
+    may: Callable[[Key], bool] = lambda key: True,
     before_it_follows: Callable[[Key], None] = lambda key: None,
 ) -> None:  # fmt: skip
-    """Its files are set aside, as all that records might be in. After `stop` nobody fetches for
-    it."""
-    await change(_begin_anew(topics, stop, key, before_it_follows))
+    """Its files are set aside, as all that records might be in. `may` is asked once more when its
+    turn has come. After `stop` nobody fetches for it."""
+    await change(_begin_anew(topics, stop, key, may, before_it_follows))
 
 
 async def _begin_anew(
-    topics: Topics, stop: Callable[[Key], None], key: Key,
+    topics: Topics, stop: Callable[[Key], None], key: Key, may: Callable[[Key], bool],
     before_it_follows: Callable[[Key], None],
 ) -> None:  # fmt: skip
     name, number = key
     topic, log = topics.get(name), topics.served_log(name, number)
     if topic is None or log is None or not topic.is_replicated or not is_of_no_use(log):
         return  # it was deleted meanwhile, or has something by now
+    if not may(key):
+        return
     config = topic_config.readable(topic.configs, topics.base)[0][1]
 
     def replace() -> tuple[Path, Log]:

@@ -191,14 +191,20 @@ class Reopening:
         topic = self._topics.get(name)
         if topic is not None and partition < len(topic.logs):
             await asyncio.to_thread(identify, log_dir, topic, partition)
-            former, has_less = topic.logs[partition], self.directories.has_less(key, log)
-            if has_less or (former is not None and log.durable_offset < former.log_end_offset):
+            if self._has_less(key, topic.logs[partition], log):
                 self.directories.begin_another_life([key])
             self._transactions.opened_anew(name, partition)
             topic.put_log(partition, log)
             self._topics.show(topic)
             await self._transactions.read_again(log)
         events.info("opened again", log=log.name, log_end=log.log_end_offset)
+
+    def _has_less(self, key: Key, former: Log | None, log: Log) -> bool:
+        """Than before: an end that is lower, or a hole that is new."""
+        had = 0 if former is None else self.directories.had(key, former)
+        known = set() if former is None else {*former.holes()}
+        is_shorter = self.directories.has_less(key, log) or log.durable_offset < had
+        return is_shorter or not known.issuperset(log.holes())
 
     def _config_of(self, name: str) -> LogConfig:
         base = self._topics.base

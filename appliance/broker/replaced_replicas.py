@@ -43,6 +43,8 @@ class ReplacedReplicas:
         log = self._broker.topics.served_log(*key)
         if log is None or not empty_replicas.is_of_no_use(log) or not self._is_in_the_way(key):
             return
+        if not empty_replicas.is_empty(log) and key not in self._roles.hollow:
+            return  # its hole is an old one, of which the ledger told
         if self._cluster.states[key].unclean != NOBODY and self._told.get(key) is not log:
             await self._tell(key, log)
             self._told[key] = log

@@ -66,9 +66,12 @@ async def _begin_anew(
                    partition=fresh.name, began=log.log_start_offset, set_aside=place)  # fmt: skip
 
 
+def is_empty(log: Log) -> bool:
+    return log.log_start_offset == log.log_end_offset > 0
+
+
 def is_of_no_use(log: Log) -> bool:
-    is_empty = log.log_start_offset == log.log_end_offset > 0
-    return log.role == "follower" and (is_empty or lacks_records(log))
+    return log.role == "follower" and (is_empty(log) or lacks_records(log))
 
 
 def lacks_records(log: Log) -> bool:
@@ -78,4 +81,4 @@ def lacks_records(log: Log) -> bool:
 
 def is_hollow(log: Log) -> bool:
     """All that it held is lost. It does not follow: what comes next would lie behind a hole."""
-    return log.log_start_offset == log.log_end_offset > 0 and bool(log.holes())
+    return is_empty(log) and bool(log.holes())

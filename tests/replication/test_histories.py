@@ -11,7 +11,6 @@ under workloads and faults: what is acknowledged is there, what was seen stays.
 
 from __future__ import annotations
 
-import gc
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -95,7 +94,6 @@ def test_what_is_acknowledged_survives_all_faults(
     planned = schedule(seed, ROUND_S, SESSION_MS / 1000, kinds)
     folder = tmp_path_factory.mktemp(f"history-{seed}-")
     result = play(seed, ROUND_S, planned, *places, folder, SESSION_MS)
-    gc.collect()  # told here, where they are known, and not behind the last test
     results.append(result)
     tell(request, "\n".join([str(result), *([result.words] if result.counts else [])]))
     assert not result.counts, "\n".join([*result.told, f"logs are in {folder}"])

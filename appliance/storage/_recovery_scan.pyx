@@ -21,12 +21,11 @@ from appliance.storage._append cimport log_note
 from appliance.storage._damaged_end cimport (
     damage_ends_log, damage_is_passed, damage_split,
 )
-from appliance.storage._index cimport index_truncate
 from appliance.storage._leader_epochs cimport epochs_allow
 from appliance.storage._partition_log cimport PartitionLog
 from appliance.storage._salvage cimport Recovered
 from appliance.storage._segment cimport (
-    FileRef, Segment, segment_file, segment_note, segment_seal_times,
+    FileRef, Segment, segment_cut_index, segment_file, segment_note, segment_seal_times,
 )
 from appliance.storage._segment_find cimport segment_load_index, segment_past_damage
 from appliance.storage._storage cimport storage_latest_ms
@@ -143,8 +142,9 @@ cdef int _forget_index(PartitionLog* log, Segment* segment, int64_t position) no
         segment.bytes_since_index = segment.created_ms = 0
     segment.largest_is_known.store(True)
     segment.index_is_final.store(False)
-    index_truncate(&segment.index, position)
-    return OK
+    # The recovery point may pass this segment before its index is stored again: entries of records
+    # that are gone, a later time than any that is left among them, would be believed after a crash.
+    return segment_cut_index(segment, position)
 
 
 # Of one batch

@@ -23,7 +23,8 @@ from appliance.native._native cimport (
 )
 from appliance.record._batch cimport BatchHeader
 from appliance.storage._index cimport (
-    OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, Index, index_add_offset, index_add_time, index_store,
+    OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, Index, index_add_offset, index_add_time, index_cut,
+    index_store,
 )
 
 
@@ -221,6 +222,16 @@ cdef int segment_store_index(Segment* segment, bint durable) noexcept nogil:
     if code == OK:
         code = index_store(&segment.index, directory.get().fd, segment.base_offset, durable)
     return code
+
+
+cdef int segment_cut_index(Segment* segment, int64_t position) noexcept nogil:
+    cdef FileRef directory
+    cdef int code = directory_hold(segment.directory.get(), &directory)
+    cdef ScopeLock lock
+    if code != OK:
+        return code
+    lock.hold(segment.guard)
+    return index_cut(&segment.index, directory.get().fd, segment.base_offset, position)
 
 
 cdef int segment_unlink(Segment* segment) noexcept nogil:

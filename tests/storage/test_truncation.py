@@ -230,3 +230,27 @@ def test_truncation_and_deletion_can_alternate(tmp_path: Path) -> None:
             log.delete_before(log.log_start_offset + 2)
         assert (log.log_start_offset, log.log_end_offset) == (12, 18)
         assert values(everything(log)) == ["4.0", "4.1", "4.2", "5.0", "5.1", "5.2"]
+
+
+@pytest.mark.parametrize("offset", [0, 1, 2])
+def test_a_time_that_was_cut_off_keeps_no_segment(offset: int, tmp_path: Path) -> None:
+    """Its entry is in the file of the index, and two crashes follow before the next checkpoint."""
+    late, given = NOW + 60_000, {"index_interval_bytes": 0, "retention_ms": 1000}
+    with opened(tmp_path, **given) as log_dir:
+        log = log_dir.create("t", 0, log_config(**given))
+        for i in range(4):
+            log.append(batch(f"{i}", timestamp=late if i >= offset else NOW))
+    with opened(tmp_path, **given) as log_dir:
+        log = log_dir.log("t", 0)
+        log.truncate(offset)
+        for _ in range(3):
+            log.append(batch("anew", timestamp=NOW))
+        log.roll()
+        log_dir.abandon()
+    with opened(tmp_path, **given) as log_dir:
+        log_dir.abandon()
+    with opened(tmp_path, **given) as log_dir:
+        log = log_dir.log("t", 0)
+        assert log.offset_for_timestamp(NOW + 1) is None
+        log.retain(NOW + 1001)
+        assert segment_bases(log) == [offset + 3]

@@ -177,7 +177,7 @@ CHILD = """
 import sys, time
 from tests.support.wire_client import WireClient
 from tests.support.data_plane import batch
-with WireClient(("127.0.0.1", int(sys.argv[1]))) as client:
+with WireClient((sys.argv[1], int(sys.argv[2]))) as client:
     sent, end = batch(), time.monotonic() + 2
     slowest, count = 0.0, 0
     while time.monotonic() < end:
@@ -195,7 +195,7 @@ def test_no_thread_of_the_data_plane_takes_the_gil(plane: Plane) -> None:
     old = sys.getswitchinterval()
     folders = ":".join(each for each in sys.path if each)
     child = subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(plane.address[1])], stdout=subprocess.PIPE,
+        [sys.executable, "-c", CHILD, *map(str, plane.address)], stdout=subprocess.PIPE,
         cwd=Path(__file__).parents[2], env={**os.environ, "PYTHONPATH": folders})
     plane.wait_for("produce_requests", 1)
     before = plane.data_plane.counters()["produce_requests"]

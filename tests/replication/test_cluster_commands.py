@@ -67,13 +67,13 @@ def test_a_broker_is_decommissioned_and_the_others_have_it_all(three: Brokers) -
     assert code == 0, said
     assert f"broker 3 has no replica any more ({len(mine)} partition" in said
     for each in range(3):
-        assert {*three.partition("t", each).replicas} == {1, 2}
+        three.until("t", lambda found: {*found.replicas} == {1, 2}, each)
         assert three.everything("t", each) == [f"{each}-{i}" for i in range(100)]
     internal = three.until("__consumer_offsets", lambda found: len(found.isrs) == 3)
     assert {*internal.replicas} == {1, 2, 3}
     assert command(three, "decommission", "3")[0] == 4
     assert answer(three, "decommission", "3", "--fewer-replicas", "--yes")["partitions"] == 1
-    assert {*three.partition("__consumer_offsets").replicas} == {1, 2}
+    three.until("__consumer_offsets", lambda found: {*found.replicas} == {1, 2})
     assert answer(three, "decommission", "3")["partitions"] == 0
     three.stop(3)
     three.until("t", lambda found: len(found.isrs) == 2)

@@ -49,7 +49,8 @@ def check(cluster: Brokers, writer: Acknowledged, replicas: list[int], topic: st
     assert first != b""
     assert all(each == first for each in others)
     for node in {*cluster.running} - {*replicas}:
-        until(lambda node=node: not cluster.files(node, topic), f"the folder is gone at {node}")
+        folder = cluster.folder(node) / "data" / f"{topic}-0"
+        until(lambda folder=folder: not folder.exists(), f"the folder is gone at {node}")
 
 
 def moved(cluster: Brokers, replicas: list[int], topic: str = "t") -> None:
@@ -60,7 +61,7 @@ def moved(cluster: Brokers, replicas: list[int], topic: str = "t") -> None:
 
 def test_a_partition_grows_moves_and_shrinks_under_a_producer(three: Brokers) -> None:
     three.create("t", factor=1)
-    first = three.partition("t").leader
+    first = three.until("t", lambda each: each.leader != -1).leader
     second, third = sorted({1, 2, 3} - {first})
     with producing(three.bootstrap, "t") as writer:
         writer.until_more()

@@ -21,6 +21,7 @@ from appliance.config.zookeeper import ZooKeeperConfig
 from tests.support.zookeeper import DEADLINE_S
 
 SESSION_MS = 2000  # with ticks of half a second ZooKeeper allows one to ten
+LONG_MS = 10_000  # who waits for the end of such a session is seen, however busy the machine
 
 
 class Ear:

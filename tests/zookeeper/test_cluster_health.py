@@ -22,7 +22,7 @@ from appliance.zookeeper.cluster_health import (
     RegisteredBroker,
     Word,
 )
-from tests.support.alert_receivers import free_port
+from loadtest.ports import lasting_port
 from tests.support.certificates import Authority
 
 WELL = json.dumps({"status": "ok", "reasons": []}).encode()
@@ -94,7 +94,7 @@ def url_of(server: Pages, scheme: str = "http") -> str:
 def test_the_worst_is_said_of_all_and_topics_are_summed() -> None:
     with serving() as well, serving() as ill:
         ill.answer = 503, {}, [json.dumps({"status": "failing", "reasons": ["full"]}).encode()]
-        answer = found(url_of(well), url_of(ill), f"http://127.0.0.1:{free_port()}")
+        answer = found(url_of(well), url_of(ill), f"http://127.0.0.1:{lasting_port()}")
     rows = answer["brokers"]
     assert [each["status"] for each in rows] == ["ok", "failing", "unreachable"]
     assert (rows[1]["reasons"], answer["status"]) == (["full"], "failing")
@@ -127,16 +127,16 @@ def test_what_is_no_broker_is_told_and_believed_in_nothing() -> None:
 def test_one_that_hangs_or_drips_holds_the_others_for_a_bounded_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cluster_health, "TIMEOUT_S", 0.5)
+    monkeypatch.setattr(cluster_health, "TIMEOUT_S", 3.0)
     with serving() as well, serving() as drips, socket.create_server(("127.0.0.1", 0)) as silent:
         drips.answer, drips.pause_s = (200, {}, [b" "] * 1000), 0.1
         begin_s = time.monotonic()
         port = silent.getsockname()[1]
         answer = found(url_of(well), url_of(drips), f"http://127.0.0.1:{port}")
-        assert time.monotonic() - begin_s < 5
+        assert time.monotonic() - begin_s < 20  # one drips for a hundred
     rows = answer["brokers"]
     assert [each["status"] for each in rows] == ["ok", "unreachable", "unreachable"]
-    assert rows[1]["reasons"] == [f"{rows[1]['admin']} did not answer in 0.5 s"]
+    assert rows[1]["reasons"] == [f"{rows[1]['admin']} did not answer in 3 s"]
 
 
 def test_tls_is_spoken_with_who_is_trusted(tmp_path: Path) -> None:

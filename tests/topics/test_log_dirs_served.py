@@ -72,12 +72,12 @@ class Site:
         (answer,) = self.control.ask(asked, 2).results
         return [each.error_code for each in answer.partitions]
 
-    def produce(self, value: str) -> list[int]:
+    def produce(self, value: str, timeout_s: float = DEADLINE_S) -> list[int]:
         """To every partition; those to which it was written."""
         acknowledged: list[int] = []
         producer = ck.Producer({
-            "bootstrap.servers": self.address, "acks": "all", "message.timeout.ms": 1500,
-            "log_level": 0,
+            "bootstrap.servers": self.address, "acks": "all",
+            "message.timeout.ms": round(1000 * timeout_s), "log_level": 0,
         })  # fmt: skip
 
         def hear(error: Any, message: ck.Message) -> None:
@@ -147,7 +147,7 @@ def test_partitions_move_and_a_disk_is_away(tmp_path: Path) -> None:
     assert (rows[stays].leader_id, rows[stays].offline_replicas) == (-1, [1])
     assert (rows[moved].leader_id, rows[moved].offline_replicas) == (1, [])
     assert site.move(b, moved) == [56]
-    assert site.produce("third") == sorted([*own, moved])
+    assert site.produce("third", timeout_s=8.0) == sorted([*own, moved])
     assert "has no directory.id" in site.command("--reopen", b, "--yes")
 
     shutil.rmtree(b)

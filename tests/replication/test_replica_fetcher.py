@@ -61,7 +61,7 @@ def test_acks_all_waits_for_the_follower(make: Make) -> None:
         assert part.error_code == 0
         (part,) = client.produce(batch("b"), acks=-1, timeout_ms=300)
         assert (part.error_code, part.base_offset) == (7, -1)
-        assert leader.log.durable_offset == 2
+        until(lambda: leader.log.durable_offset == 2)
         assert leader.log.high_watermark == 0
         client.send_produce(batch("c"), acks=-1)
         until(lambda: leader.log.durable_offset == 3)
@@ -414,8 +414,8 @@ def test_one_partition_fails_and_the_others_go_on(make: Make) -> None:
             assert part.error_code == 0
         (part,) = client.produce(batch("a"), partition=1, acks=-1, timeout_ms=200)
         assert part.error_code == 7
-    errors = [(each.partition, each.error != 0) for each in follower.states(leader)]
-    assert errors == [(0, False), (1, True), (2, False)]
+    until(lambda: [(each.partition, each.error != 0) for each in follower.states(leader)]
+          == [(0, False), (1, True), (2, False)])  # fmt: skip
 
 
 def test_a_partition_that_is_added_is_fetched_at_once(make: Make) -> None:
@@ -430,7 +430,7 @@ def test_a_partition_that_is_added_is_fetched_at_once(make: Make) -> None:
     begin = time.monotonic()
     follower.fetchers[1].add(TOPIC_ID.bytes, "t", 1, follower.logs[1])
     until(lambda: follower.logs[1].durable_offset == 1)
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 15
 
 
 def test_nothing_is_fetched_for_a_partition_that_was_removed(
@@ -445,6 +445,7 @@ def test_nothing_is_fetched_for_a_partition_that_was_removed(
     assert follower.states(leader) == []
 
 
+@pytest.mark.alone
 def test_it_stops_within_a_tenth_of_a_second(pair: tuple[ReplicaNode, ReplicaNode]) -> None:
     _, follower = pair
     until(lambda: follower.fetchers[1].is_connected)
@@ -461,7 +462,7 @@ def test_a_leader_that_is_away_is_found_again(make: Make) -> None:
         client.produce(batch("a"), acks=-1)
     leader.data_plane.stop(0)
     until(lambda: not follower.fetchers[1].is_connected)
-    assert follower.fetchers[1].failure
+    until(lambda: follower.fetchers[1].failure)
     leader.serve(leader.address[1])
     on_disk(leader.log, batch("b"))
     wait_until_equal(leader, follower)
@@ -499,4 +500,4 @@ def test_a_follower_that_has_all_is_not_behind(make: Make) -> None:
     leader.lead(1, [2])
     follower.follow(1, leader)
     time.sleep(1)
-    assert max(log.replicas()[0].lag_ms for log in leader.logs) < 900
+    until(lambda: max(log.replicas()[0].lag_ms for log in leader.logs) < 900)

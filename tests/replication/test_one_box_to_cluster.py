@@ -197,8 +197,14 @@ def test_a_copy_from_before_it_was_a_cluster_is_not_taken_for_the_disk(
     shutil.rmtree(disk)
     copy.rename(disk)
     one = cluster.start(1)
-    found = cluster.admin(1).list_topics("t", DEADLINE_S).topics["t"].partitions[0]
-    assert (found.leader, found.isrs) == (-1, []), "only a person may begin without b"
+    admin = cluster.admin(1)
+
+    def is_left_to_a_person() -> bool:
+        """Who may begin without b."""
+        found = admin.list_topics("t", DEADLINE_S).topics["t"].partitions[0]
+        return (found.leader, found.isrs) == (-1, [])
+
+    eventually(is_left_to_a_person)
     one.stop()
     del cluster.running[1]
 

@@ -100,6 +100,7 @@ def test_a_start_while_zookeeper_is_away_lets_nobody_in_until_it_answers(
         ports = lasting_ports(2)
         cluster.start(2, listeners=listeners(ports))
         cluster.stop(2)
+        cluster.until_known()
         for each in TOPICS:
             cluster.create(1, each)
         server.stop()

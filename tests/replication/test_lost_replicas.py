@@ -25,6 +25,7 @@ def two(cluster: EmbeddedCluster) -> EmbeddedCluster:
     1, which stops last, is in the ISR when it comes back."""
     cluster.start(1)
     cluster.start(2)
+    cluster.until_known()
     wanted = NewTopic(TOPIC, 1, 2, config={"min.insync.replicas": "2"})
     admin = cluster.admin(1)
     admin.create_topics([wanted])[TOPIC].result(DEADLINE_S)

@@ -18,6 +18,7 @@ def test_a_sole_replica_is_led_on_while_zookeeper_is_away(tmp_path: Path) -> Non
         cluster.start(2)
         cluster.create(1, "of-two", factor=2)
         cluster.stop(2)
+        cluster.until_known()
         cluster.create(1, "alone")
         for topic in ("alone", "of-two"):
             assert cluster.produce(1, topic, ["a"]) == []

@@ -69,6 +69,7 @@ def test_who_cannot_follow_is_seen_by_who_looks_at_the_cluster(cluster: Embedded
     start(cluster, 1, PASSWORD)
     cluster.make_user(1, "broker", PASSWORD)
     start(cluster, 2, "something else")
+    cluster.until_known()
     wanted = NewTopic("t", 1, replica_assignment=[[1, 2]])
     admin = cluster.admin(1)  # held: it answers while it lives
     admin.create_topics([wanted])["t"].result(DEADLINE_S)

@@ -81,7 +81,18 @@ class EmbeddedCluster:
     def admin(self, node: int) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.running[node].bootstrap})
 
+    def until_known(self) -> None:
+        """Each hears by itself of who came and who is gone."""
+
+        def know_all() -> bool:
+            told = [self.admin(each).list_topics(timeout=DEADLINE_S) for each in self.running]
+            return all({*each.brokers} == {*self.running} for each in told)
+
+        eventually(know_all)
+
     def create(self, node: int, topic: str, factor: int = 1) -> None:
+        if factor > 1:
+            self.until_known()
         admin = self.admin(node)
         admin.create_topics([NewTopic(topic, 1, factor)])[topic].result(DEADLINE_S)
 

@@ -96,7 +96,7 @@ def test_with_too_few_in_sync_nothing_is_acknowledged_nor_shown(three: Brokers) 
     with pytest.raises(AssertionError):
         three.produce("silent", ["b"], **{"message.timeout.ms": 1000})
     three.produce("t", ["c"], acks="1")
-    assert three.consume("t", 2, wait_s=3.0) == ["a"]
+    assert three.consume("t", 2, wait_s=10.0) == ["a"]
     three.start(*sorted({1, 2, 3} - {found.leader}))
     three.until("t", lambda each: len(each.isrs) == 3)
     assert three.consume("t", 2) == ["a", "c"]

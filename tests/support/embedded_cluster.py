@@ -136,12 +136,12 @@ class EmbeddedCluster:
         """The errors."""
         faults: list[Any] = []
         settings = {"bootstrap.servers": self.running[node].bootstrap, "acks": "all",
-                    "message.timeout.ms": 10_000, **more}  # fmt: skip
+                    "message.timeout.ms": round(1000 * DEADLINE_S), **more}  # fmt: skip
         producer = Producer(settings)
         for value in values:
             producer.produce(topic, value, on_delivery=lambda error, _: (
                 faults.append(error) if error else None))  # fmt: skip
-        producer.flush(DEADLINE_S)
+        producer.flush(2 * DEADLINE_S)
         return faults
 
     def consumer(self, node: int, group: str, **more: Any) -> Consumer:

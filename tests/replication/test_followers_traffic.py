@@ -38,9 +38,10 @@ def most_in(seconds: float) -> float:
     return RATE * (seconds + WINDOW_S) + SLACK
 
 
-def watch(follower: ReplicaNode) -> None:
+def watch(follower: ReplicaNode, leader: ReplicaNode) -> None:
     """However fast the machine is, it gets no more."""
     begun = time.monotonic()
+    follower.follow(1, leader)
     until(lambda: follower.log.log_end_offset > 10)
     while time.monotonic() - begun < 1.5:
         got = follower.log.log_end_offset * SIZE
@@ -53,8 +54,7 @@ def test_a_leader_gives_slowly(pair: tuple[ReplicaNode, ReplicaNode]) -> None:
     leader, follower = pair
     leader.log.go_slowly(True, False)
     leader.data_plane.limit_followers(RATE)
-    follower.follow(1, leader)
-    watch(follower)
+    watch(follower, leader)
     leader.data_plane.limit_followers(0)
     wait_until_equal(leader, follower)
 
@@ -65,8 +65,7 @@ def test_a_follower_fetches_slowly(pair: tuple[ReplicaNode, ReplicaNode]) -> Non
     quota.set_rate(RATE)
     follower.security = {"quota": quota}
     follower.log.go_slowly(False, True)
-    follower.follow(1, leader)
-    watch(follower)
+    watch(follower, leader)
     quota.set_rate(0)
     wait_until_equal(leader, follower)
 

@@ -407,7 +407,7 @@ def test_who_asks_for_a_leader_that_stops_is_told_the_next_one(
             assert two.leads(("t", 1)), "it leads as before"
             told = [each._view for each in (one, two, three)]
             await until(lambda: all(each.stopping_now == {2} for each in told))
-            await asyncio.wait_for(one.handed_over(["sole", "others", "none"]), 5)
+            await asyncio.wait_for(one.handed_over(["sole", "others", "none"]), 10)
             asking = [asyncio.create_task(each.handed_over(topics))
                       for each in (one, two, three) for topics in (["t"], None)]  # fmt: skip
             await asyncio.sleep(0.1)

@@ -179,8 +179,16 @@ class Control:
         self.run(self.broker.share_partitions.close())
         self.run(self.broker.transactions.close())
         self.run(self.broker.groups.close())
+        self.loop.run_until_complete(self._cut_off())
         self.broker.catalog.close()
         self._let_go()
+
+    async def _cut_off(self) -> None:
+        """What has no end but one that writes, as the clock of the audit trail."""
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        for each in rest:
+            each.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
 
     def _let_go(self) -> None:
         self.loop.run_until_complete(self.loop.shutdown_default_executor())

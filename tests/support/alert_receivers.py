@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import ssl
 import threading
 from email import message_from_bytes, policy
@@ -14,10 +13,12 @@ from typing import Any
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult, Envelope, LoginPassword
 
+from loadtest.ports import lasting_port
+
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
+    """For who listens later: until then the kernel gives it to nobody."""
+    return lasting_port()
 
 
 class Mailbox:

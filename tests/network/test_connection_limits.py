@@ -20,7 +20,7 @@ from tests.support.logs import until
 from tests.support.wire_client import TOPIC_ID, WireClient
 
 FIRST, SECOND = 0, 1  # listeners
-AT_ONCE_S = 2.0  # far more than an answer takes
+PATIENCE_S = 20.0  # of who is answered at once, on a machine on which much else runs
 WAITS_S = 0.3  # far longer than an answer takes on a machine with time for it
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
@@ -42,7 +42,7 @@ class Site:
 
     def connect(self, listener: int = FIRST) -> WireClient:
         """And asks something."""
-        client = WireClient(self.addresses[listener], AT_ONCE_S)
+        client = WireClient(self.addresses[listener], PATIENCE_S)
         self.clients.append(client)
         client.send_fetch(0)
         return client
@@ -73,7 +73,7 @@ def assert_waits(client: WireClient) -> None:
     client.socket.settimeout(WAITS_S)
     with pytest.raises(TimeoutError):
         client.receive()
-    client.socket.settimeout(AT_ONCE_S)
+    client.socket.settimeout(PATIENCE_S)
 
 
 def processor_s(name: str) -> float:
@@ -90,7 +90,8 @@ def test_a_connection_beyond_the_number_waits_until_one_ends(site: Site) -> None
     first, _ = site.served(), site.served()
     waiting = site.connect()
     assert_waits(waiting)
-    assert (site.counts().connections, site.counts().waits_for) == (2, "connections")
+    until(lambda: site.counts().waits_for == "connections")
+    assert site.counts().connections == 2
     site.served(SECOND)
     first.socket.close()
     waiting.receive()
@@ -149,6 +150,7 @@ def test_a_lower_number_ends_no_connection(site: Site) -> None:
     waiting.receive()
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("of", ["the listener", "all"])
 def test_connections_beyond_a_rate_come_in_their_turn(site: Site, of: str) -> None:
     rate, more = 5, 7
@@ -162,7 +164,7 @@ def test_connections_beyond_a_rate_come_in_their_turn(site: Site, of: str) -> No
         assert site.counts().waits_for == "rate", "the other was not held back"
     clients[-1].receive()
     took = time.monotonic() - begun
-    assert (more - 1) / rate < took < more / rate + AT_ONCE_S
+    assert (more - 1) / rate < took < more / rate + 2
     found = site.counts()
     assert found.accepted == at_once + more
     assert 1 <= found.throttled["rate"] <= more + 1
@@ -183,7 +185,7 @@ def test_a_refused_connection_takes_nobodys_turn(site: Site) -> None:
     site.served()
     site.plane.limit_connections_per_ip(1)
     site.plane.limit_connections(0, 2, FIRST)
-    for _ in range(20):
+    for _ in range(200):  # they would take the turns of more than a minute
         with pytest.raises((EOFError, ConnectionError)):
             site.served()
     site.plane.limit_connections_per_ip(9)
@@ -222,7 +224,7 @@ def test_a_stop_does_not_wait_for_who_waits(site: Site) -> None:
     site.connect()
     begun = time.monotonic()
     site.plane.stop(0)
-    assert time.monotonic() - begun < AT_ONCE_S
+    assert time.monotonic() - begun < PATIENCE_S
 
 
 def test_a_listener_that_cannot_be_is_refused(site: Site) -> None:

@@ -127,8 +127,13 @@ def test_a_login_that_nobody_answers_ends(control: SmallControl, client: WireCli
         assert other.produce(batch())[0].error_code == 0
 
 
-def test_much_is_pipelined_behind_a_login(control: SmallControl, client: WireClient) -> None:
+def test_much_is_pipelined_behind_a_login(tmp_path: Path) -> None:
     """Megabytes; a few KiB of them are taken, and the rest stays in the socket."""
+    with small_control(tmp_path) as control, control.client(is_gated=True) as client:
+        pipeline(control, client)
+
+
+def pipeline(control: SmallControl, client: WireClient) -> None:
     client.send(SASL_AUTHENTICATE)
     punt = control.punt()
     client.socket.settimeout(0.3)

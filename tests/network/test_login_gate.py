@@ -154,7 +154,7 @@ def test_a_frame_before_the_login_is_small(tmp_path: Path) -> None:
 
 def test_a_login_has_a_deadline(tmp_path: Path) -> None:
     """However much is said meanwhile, and whoever is waited for."""
-    with small_control(tmp_path, login_timeout_ms=300) as control:
+    with small_control(tmp_path, login_timeout_ms=2000) as control:
         silent, asking = control.client(is_gated=True), control.client(is_gated=True)
         with silent, asking, control.client() as free:
             asking.send(API_VERSIONS)
@@ -164,14 +164,14 @@ def test_a_login_has_a_deadline(tmp_path: Path) -> None:
             assert asking.receive() == b"versions"
             assert ends(asking)
             found = [control.closure() for _ in range(2)]
-            assert {(each.kind, each.wanted) for each in found} == {("login timeout", 300)}
+            assert {(each.kind, each.wanted) for each in found} == {("login timeout", 2000)}
             assert {each.got for each in found} == {0, 2}
             assert free.produce(batch())[0].error_code == 0
             control.punt()
         client, _ = control.logged_in(ALICE)
         with client:
             control.until(lambda: control.plane.counters()["connections_open"] == 1)
-            time.sleep(0.6)  # nothing else tells that it was not closed
+            time.sleep(2.5)  # nothing else tells that it was not closed
             assert client.produce(batch())[0].error_code == 0
 
 
@@ -249,11 +249,12 @@ def test_a_token_of_a_size_that_cannot_be(
 # Logins that end
 
 def test_after_its_end_a_login_lets_only_another_one_in(control: SmallControl) -> None:
-    client, connection = control.logged_in(ALICE, time.monotonic_ns() + 300_000_000)
+    end_ns = time.monotonic_ns() + 2 * 10**9
+    client, connection = control.logged_in(ALICE, end_ns)
     with client:
         assert client.produce(batch())[0].error_code == 0
         control.until(lambda: principals(control) == {ALICE})
-        time.sleep(0.4)  # until it is over
+        control.until(lambda: time.monotonic_ns() > end_ns)
         client.send(SASL_AUTHENTICATE)
         punt = control.punt()
         control.plane.log_in(connection, ALICE, time.monotonic_ns() + HOUR_NS)
@@ -285,9 +286,9 @@ def test_what_is_pipelined_behind_a_new_login_waits_for_it(control: SmallControl
 
 
 def test_a_fetch_that_waits_is_answered_after_the_end_of_its_login(control: SmallControl) -> None:
-    client, _ = control.logged_in(ALICE, time.monotonic_ns() + 200_000_000)
+    client, _ = control.logged_in(ALICE, time.monotonic_ns() + 2 * 10**9)
     with client, control.client() as writer:
-        client.send_fetch(0, wait_ms=600)
+        client.send_fetch(0, wait_ms=2500)
         assert client.receive()
         writer.produce(batch())
 

@@ -245,6 +245,7 @@ def encrypted_by_the_kernel() -> int:
     return int(rows["TlsTxSw"]) + int(rows["TlsTxDevice"])
 
 
+@pytest.mark.alone  # others would count as well
 @pytest.mark.skipif(bool(no_kernel_tls()), reason=no_kernel_tls())
 @pytest.mark.parametrize("version", VERSIONS)
 def test_where_the_kernel_encrypts_it_does_and_every_byte_comes(

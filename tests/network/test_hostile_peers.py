@@ -15,6 +15,7 @@ import pytest
 from appliance.protocol.messages.produce import ProduceResponse
 from appliance.record._batch import records
 from tests.support.data_plane import Plane, batch, client, make, noise, plane
+from tests.support.logs import until
 from tests.support.wire_client import WireClient, fetch_frame, produce_frame
 
 __all__ = ["client", "make", "plane"]
@@ -102,10 +103,7 @@ def test_connections_have_limits(make: Any, limit: str) -> None:
     with plane.client() as refused, pytest.raises((EOFError, ConnectionError)):
         refused.receive()
     clients.pop().socket.close()
-    deadline = time.monotonic() + 5
-    while plane.data_plane.counters()["connections_open"] > 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: plane.data_plane.counters()["connections_open"] == 2)
     with plane.client() as welcome:
         assert welcome.produce(batch())[0].error_code == 0
     for each in clients:
@@ -142,10 +140,7 @@ def test_peers_are_counted_as_logins_are(make: Any) -> None:
         refused.receive()
     for each in first:
         each.socket.close()
-    deadline = time.monotonic() + 5
-    while plane.data_plane.counters()["connections_open"]:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: plane.data_plane.counters()["connections_open"] == 0)
     for _ in range(2):  # what was counted is counted off
         with plane.client() as welcome:
             assert welcome.produce(batch())[0].error_code == 0

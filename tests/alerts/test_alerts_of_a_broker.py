@@ -120,11 +120,16 @@ def test_a_restart_repeats_nothing(tmp_path: Path) -> None:
             until(lambda: len(told(hook, "exports")) == 2)
         assert [what for what, _ in told(hook, "exports")] == ["began", "ended"]
     with running_broker(tmp_path, FAST) as broker:
-        trail = [each for each in Rest(broker.admin).get("/audit")["entries"]
-                 if each["action"].startswith("alerts by")]  # fmt: skip
-        targets = [json.loads(each["details"])["target"] for each in trail]
+        rest = Rest(broker.admin)
+
+        def trail() -> list[Any]:
+            entries = rest.get("/audit")["entries"]
+            return [each for each in entries if each["action"].startswith("alerts by")]
+
+        until(lambda: len(trail()) > 1)  # nobody waits for what no request has done
+        targets = [json.loads(each["details"])["target"] for each in trail()]
         assert targets == [None, hook.url.removesuffix("/hook")]
-        assert {each["who"] for each in trail} == {"the settings"}
+        assert {each["who"] for each in trail()} == {"the settings"}
 
 
 def test_a_test_tells_at_once_what_became_of_it(tmp_path: Path) -> None:

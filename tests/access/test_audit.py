@@ -133,7 +133,7 @@ def test_refusals_of_a_principal_are_counted_by_api(broker: RunningBroker) -> No
     while sum(json.loads(each["details"])["times"] for each in made) < 50:
         made = entries(rest, "refused CreateTopics", len(made) + 1)
     assert facts(made[0]) == app
-    assert len(made) < 25
+    assert len(made) < 50, "not a row for each"
     assert all(len(json.loads(each["details"])["of"]) <= 10 for each in made)
     assert not [each for each in rest.get("/audit")["entries"] if "Metadata" in each["action"]]
 

@@ -339,13 +339,15 @@ async def test_each_failure_takes_longer_to_be_told() -> None:
 @on_loop
 async def test_who_waits_for_a_refusal_is_told_at_a_stop() -> None:
     site = Site(failed_delay_ms=1000)
+    for _ in range(5):
+        site.attempts.count("10.0.0.1", "ann", None)  # so it takes half a minute
     site.begin()
     waiting = asyncio.ensure_future(site.step("ann:wrong"))
     await asyncio.sleep(0)
     begin = time.monotonic()
     site.logins.stop()
     assert code_of(await waiting) == ErrorCode.SASL_AUTHENTICATION_FAILED
-    assert time.monotonic() - begin < 0.9
+    assert time.monotonic() - begin < 20
 
 
 @on_loop

@@ -166,5 +166,5 @@ def test_an_event_is_made_once_however_many_pages_are_open(
         ]
         assert all(next(traffic(each)) for each in opened)
         monkeypatch.setattr(live, "event", counted)
-        assert len({next(traffic(each)) for each in opened}) == 1
-        assert [each.startswith(b"event: traffic") for each in made].count(True) <= 2
+        told = {next(traffic(each)) for _ in range(2) for each in opened}
+        assert max(sum(each in one for one in made) for each in told) == 1

@@ -23,6 +23,7 @@ from appliance.mirror.reporter import Reporter
 from appliance.mirror.site import TopicPartition
 from appliance.testing import RunningBroker, running_broker
 from tests.support.rest import Rest
+from tests.support.zookeeper import eventually
 
 REPORT: dict[str, Any] = {
     "source": "site:9092", "state": "mirroring", "interval_s": 10.0, "records": 100, "bytes": 5000,
@@ -218,7 +219,7 @@ def test_a_mirror_is_paused_and_goes_on(
         assert made.is_suspended
         reporter.report("paused", 10.0)
         assert [each["state"] for each in rest.get("/mirrors")["topics"]] == ["paused"]
-        time.sleep(0.5)  # the round is over
+        eventually(lambda: not made._ending.is_set())  # the round is over
         producer = Producer({"bootstrap.servers": source.bootstrap})
         for _ in range(10):
             producer.produce("alarms", b"x", partition=0)

@@ -29,6 +29,7 @@ from appliance.admin.route import Call
 from appliance.bulk import sending
 from appliance.bulk._range_reader import RangeReader
 from appliance.bulk.sending import Body
+from appliance.bulk_http import listener
 from appliance.bulk_http.formats import Decoded
 from appliance.bulk_http.range_read import OffsetsDeleted, framed
 from appliance.bulk_http.routes import with_first_piece
@@ -222,8 +223,9 @@ def test_one_connection_has_one_after_the_other(appliance_broker: RunningBroker)
     assert found == [batches(appliance_broker.admin, "t")] * 3
 
 
-def test_a_stop_lets_a_stream_end(tmp_path: Path) -> None:
-    with running_broker(tmp_path, {"export.bytes.per.second": "18000000"}) as broker:
+def test_a_stop_lets_a_stream_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "STOP_SECONDS", DEADLINE_S)
+    with running_broker(tmp_path, {"export.bytes.per.second": "6000000"}) as broker:
         produce_large(broker)
         with ThreadPoolExecutor(1) as pool:
             reading = pool.submit(batches, broker.export, "t")
@@ -493,18 +495,21 @@ def timed(broker: RunningBroker) -> tuple[int, float]:
 
 @contextmanager
 def committing(broker: RunningBroker) -> Iterator[None]:
-    ends = threading.Event()
+    begun, ends = threading.Event(), threading.Event()
 
     def commit() -> None:
         while not ends.wait(0.1):
             produce(broker, 1, "other")
+            begun.set()
 
     thread = threading.Thread(target=commit)
     thread.start()
-    time.sleep(0.5)
-    yield
-    ends.set()
-    thread.join()
+    try:
+        assert begun.wait(DEADLINE_S)
+        yield
+    finally:
+        ends.set()
+        thread.join()
 
 
 def test_so_many_streams_and_no_more(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ SEGMENT_BYTES = 20_000
 def appliance_settings() -> Mapping[str, str]:
     return {"log.segment.bytes": str(SEGMENT_BYTES), "log.index.interval.bytes": "1000",
             "log.retention.check.interval.ms": "50", "log.retention.ms": "-1",
-            "checkpoint.interval.ms": "50"}
+            "checkpoint.interval.ms": "50", "log.cleaner.backoff.ms": "50"}
 
 
 def producer(broker: RunningBroker, **settings: Any) -> Producer:

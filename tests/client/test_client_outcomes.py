@@ -275,7 +275,7 @@ def test_the_others_do_not_wait_for_one_that_does_not_answer(serve: Any) -> None
             assert outcome.partition
             told[outcome.partition.broker] = time.monotonic()
 
-    settings = config(address(one), address(two), delivery_timeout_ms=4000, connect_timeout_ms=3000)
+    settings = config(address(one), address(two), delivery_timeout_ms=9000, connect_timeout_ms=8000)
     pairs = [(b"k%d" % i, b"%d" % i) for i in range(100)]
     with Producer(settings, callback_handler=Times()) as producer:
         producer.send("t", pairs)
@@ -284,8 +284,8 @@ def test_the_others_do_not_wait_for_one_that_does_not_answer(serve: Any) -> None
             begin = time.monotonic()
             with pytest.raises(SendFailed) as failed:
                 producer.send("t", pairs)
-    assert told[2] - begin < 2
-    assert told[1] - begin > 3
+    assert told[2] - begin < 7
+    assert told[1] - begin > 8
     assert {each.partition.broker for each in failed.value.outcomes if each.partition} == {1, 2}
 
 

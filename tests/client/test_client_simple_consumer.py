@@ -254,7 +254,7 @@ def test_columns_that_are_kept_stay_what_they_were(broker: RunningBroker) -> Non
 def test_what_was_asked_ahead_too_long_ago_is_asked_again(broker: RunningBroker) -> None:
     for _ in range(6):
         produce(broker, values(20, size=100))
-    settings = {"fetch_size": 2048, "socket_timeout_ms": 300, "fetch_wait_max_ms": 0}
+    settings = {"fetch_size": 2048, "socket_timeout_ms": 2000, "fetch_wait_max_ms": 0}
     with consumer(broker, **settings) as client:
         for first in (0, 20):
             assert client.fetch_arrow("t", 0, first)["offset"].to_pylist()[0] == first

@@ -271,6 +271,7 @@ def test_a_fetch_of_a_million_partitions(broker: Serving, client: WireClient) ->
     assert client.answer(FetchResponse, 1, 12).error_code == 42
 
 
+@pytest.mark.alone
 def test_fetches_of_one_partition_named_20_000_times(broker: Serving, client: WireClient) -> None:
     """They wait for more bytes than will ever arrive, while another client appends."""
     client.create_topic("busy")

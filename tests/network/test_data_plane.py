@@ -81,6 +81,7 @@ def test_an_answer_alone_is_sent_by_who_gives_it(client: WireClient, plane: Plan
     assert plane.data_plane.counters()["processor_visits"] >= 10
 
 
+@pytest.mark.alone
 def test_a_request_that_stood_back_goes_on_with_the_answer_to_the_one_before(make: Any) -> None:
     """Its network thread runs it, woken by who gave that answer; the sweep comes 0.2 s later."""
     plane = make(control_requests_per_connection=1)

@@ -68,6 +68,7 @@ def test_timers_of_answered_fetches_do_not_gather(make: Any) -> None:
         assert b"at last" in first.receive()
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(("visibility", "acks"), [("appended", 1), ("durable", -1)])
 def test_who_wakes_others_does_their_mail(make: Any, visibility: str, acks: int) -> None:
     """Mail that nobody is told of would lie until the sweep, 0.2 s."""

@@ -120,7 +120,7 @@ def test_a_thousand_fetches_from_a_disk_that_hangs(tmp_path: Path, disk: BadDisk
                 reader.send_fetch((number * 2 + step * 17) % BATCHES, topic="old",
                                   partition_max_bytes=200_000)
         for acks in (1, -1, 1, -1, 1, -1):
-            with WireClient(broker.kafka, timeout=10) as producer:
+            with WireClient(broker.kafka, timeout=30) as producer:
                 (part,) = producer.produce(batch(), topic="new", acks=acks)
                 assert part.error_code == 0
         disk.heal()

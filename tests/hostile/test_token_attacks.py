@@ -86,14 +86,14 @@ def test_an_oversized_token_is_refused(broker: Serving, size: int) -> None:
 def test_a_token_is_good_until_its_end_and_a_replay_of_it_no_longer(broker: Serving) -> None:
     """Who has a token is its owner, by as many connections as he likes: so it has an end, which
     ends them, too."""
-    good = token(sub="ada", exp=int(time.time()) + 3)
+    good = token(sub="ada", exp=int(time.time()) + 6)
     with Door(broker.kafka).open() as client, Door(broker.kafka).open() as replayed:
         for each in (client, replayed):
             answer = shown(each, good)
             welcome(answer)
-            assert 0 < answer.session_lifetime_ms <= 3000
+            assert 0 < answer.session_lifetime_ms <= 6000
             assert is_served(each)
-        end = time.monotonic() + 15
+        end = time.monotonic() + 30
         with pytest.raises((EOFError, ConnectionError)):  # noqa: PT012 - one of them meets the end
             while time.monotonic() < end:
                 is_served(client)

@@ -35,12 +35,7 @@ def control(tmp_path: Path) -> Iterator[Control]:
 
 def restarted(control: Control, path: Path, is_killed: bool = True) -> Control:
     if is_killed:
-        control.run(control.dispatcher.close())
-        control.run(control.broker.groups.close())
-        control.broker.log_dir.abandon()
-        control.broker.catalog.close()
-        control.loop.run_until_complete(control.loop.shutdown_default_executor())
-        control.loop.close()
+        control.kill()
     else:
         control.close()
     again = Control(path)

@@ -74,9 +74,9 @@ def came(page: Page) -> int:
 
 def follow(console: Console, topic: str, query: str = "") -> Page:
     page = console.open(f"topics/{topic}?tab=messages{query}")
-    page.get_by_role("button", name="Follow").click()
+    with page.expect_response("**/messages/live?*"):
+        page.get_by_role("button", name="Follow").click()
     expect(page.get_by_role("status")).to_contain_text("following new messages")
-    page.wait_for_timeout(500)  # the stream has begun
     return page
 
 

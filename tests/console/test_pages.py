@@ -180,9 +180,9 @@ def test_a_wrong_filter_says_what_is_wrong(console: Console) -> None:
 
 def test_what_is_written_is_followed(console: Console) -> None:
     page = console.open("topics/clicks?tab=messages")
-    page.get_by_role("button", name="Follow").click()
+    with page.expect_response("**/messages/live?*"):
+        page.get_by_role("button", name="Follow").click()
     expect(page.get_by_role("status")).to_contain_text("following")
-    page.wait_for_timeout(500)
     page.get_by_role("button", name="Produce").click()
     page.get_by_label("Value", exact=True).fill('{"page": "/cart"}')
     page.get_by_label(re.compile("Headers")).fill("trace: ab")

@@ -103,12 +103,17 @@ class ClusterTopics:
         return self._topics.named(wanted.name)
 
     def _place(self, wanted: NewTopic) -> Sequence[Sequence[int]]:
-        racks = self._racks()
-        factor = min(self._factor, len(racks)) if wanted.factor == DEFAULT else wanted.factor
-        return placement.place(wanted.partitions, factor, racks)
+        living = len(self._cluster.brokers)
+        factor = min(self._factor, living) if wanted.factor == DEFAULT else wanted.factor
+        return placement.place(wanted.partitions, factor, self._racks(factor))
 
-    def _racks(self) -> dict[int, str]:
-        return {each.node_id: each.rack for each in self._cluster.brokers.values()}
+    def _racks(self, factor: int) -> dict[int, str]:
+        """Of who may get replicas. Who is being stopped gets some where there are too few others:
+        a partition whose only replica it had would wait for its return."""
+        living = {each.node_id: each.rack for each in self._cluster.brokers.values()}
+        leaving = self._cluster.leaving
+        staying = {node: rack for node, rack in living.items() if node not in leaving}
+        return staying if len(staying) >= factor else living
 
     async def create_partitions(
         self, topic: Topic, total: int, replicas: Sequence[Sequence[int]]
@@ -118,7 +123,9 @@ class ClusterTopics:
             check_more(topic.name, total, count)
             if not replicas:
                 factor = len(known.partitions[0])
-                return placement.place(total - count, factor, self._racks(), first_partition=count)
+                return placement.place(
+                    total - count, factor, self._racks(factor), first_partition=count
+                )
             if len(replicas) != total - count:
                 raise PartitionsInvalid(
                     f"{topic.name}: got replicas of {len(replicas)} partitions, and it has {count} "

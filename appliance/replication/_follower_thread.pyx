@@ -199,7 +199,6 @@ cdef void _hang_up(Follower* it, int result, int error) noexcept nogil:
     cdef Followed* each
     cdef ScopeLock lock
     link_close(&it.link)
-    it.is_connected.store(False)
     if result == LINK_UNTRUSTED or result == LINK_NO_LOGIN:
         it.backoff_ns = min(max(2 * it.backoff_ns, <int64_t>REFUSED_FIRST_NS),
                             <int64_t>REFUSED_MAX_NS)
@@ -208,6 +207,7 @@ cdef void _hang_up(Follower* it, int result, int error) noexcept nogil:
     it.retry_at_ns = monotonic_ns() + it.backoff_ns
     lock.hold(it.guard)
     it.link_result, it.link_error, it.link_words = result, error, it.link.words
+    it.is_connected.store(False)  # with its reason
     it.forgotten.clear()
     for entry in it.followed:
         each = entry.second.get()

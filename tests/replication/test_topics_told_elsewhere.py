@@ -284,6 +284,22 @@ def test_one_that_was_made_anew_is_deleted_before_the_files_of_the_former_are(
     assert make(two, LATE, "left", 2) == 0, "the name is free, whatever is left here"
 
 
+@pytest.mark.parametrize("factor", [1, 2])
+def test_who_is_being_stopped_gets_replicas_only_where_others_are_too_few(
+    two: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, factor: int
+) -> None:
+    monkeypatch.setattr(View, "leaving_now", frozenset({LATE}))
+    two.until_known()
+    topic = f"placed-{factor}"
+    wanted = CreateTopicsRequest.CreatableTopic(topic, 4, factor)
+    request = CreateTopicsRequest([wanted], TIMEOUT_MS)
+    (made,) = two.ask(TOLD, request, CreateTopicsResponse, 19, 7).topics
+    assert (made.error_code, extend(two, TOLD, topic, 8)) == (0, 0)
+    (found,) = two.admin(TOLD).list_topics(topic, DEADLINE_S).topics.values()
+    placed = [{*each.replicas} for each in found.partitions.values()]
+    assert placed == 8 * [{TOLD} if factor == 1 else {TOLD, LATE}]
+
+
 def test_settings_that_cannot_be_read_are_neither_overwritten_nor_forgotten(
     two: EmbeddedCluster, server: ZooKeeperServer
 ) -> None:

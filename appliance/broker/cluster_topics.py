@@ -108,12 +108,8 @@ class ClusterTopics:
         return placement.place(wanted.partitions, factor, self._racks(factor))
 
     def _racks(self, factor: int) -> dict[int, str]:
-        """Of who may get replicas. Who is being stopped gets some where there are too few others:
-        a partition whose only replica it had would wait for its return."""
         living = {each.node_id: each.rack for each in self._cluster.brokers.values()}
-        leaving = self._cluster.leaving
-        staying = {node: rack for node, rack in living.items() if node not in leaving}
-        return staying if len(staying) >= factor else living
+        return placement.staying(living, self._cluster.leaving, factor)
 
     async def create_partitions(
         self, topic: Topic, total: int, replicas: Sequence[Sequence[int]]

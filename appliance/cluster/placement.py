@@ -5,7 +5,7 @@ and a partition has a second replica in a rack only when each rack has one, as i
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from itertools import zip_longest
 
 from appliance.cluster.forms import PARTITIONS_MAX, REPLICAS_MAX, Replicas
@@ -27,6 +27,14 @@ def place(
     first = random.randrange(len(brokers)) if start is None else start
     numbers = range(first_partition, first_partition + partitions)
     return tuple(replicas_from(first + each, factor, brokers, racks) for each in numbers)
+
+
+def staying(racks: Mapping[int, str], leaving: Container[int], factor: int) -> dict[int, str]:
+    """Of those that are being stopped only as many as are needed: a partition without another
+    replica would wait for their return."""
+    brokers = sorted(racks, key=lambda each: (each in leaving, each))
+    stay = sum(each not in leaving for each in brokers)
+    return {each: racks[each] for each in brokers[: max(factor, stay)]}
 
 
 def check(partitions: int, factor: int, living: int) -> None:

@@ -57,9 +57,8 @@ cdef int index_load(Index* index, int directory_fd, int64_t base_offset,
 cdef int index_store(Index* index, int directory_fd, int64_t base_offset,
                      bint durable) noexcept nogil
 
-# Drops entries at or beyond `position`, also from the files, which then stay so. OK or a code.
-cdef int index_cut(Index* index, int directory_fd, int64_t base_offset,
-                   int64_t position) noexcept nogil
+# Drops entries at or beyond `position`.
+cdef void index_truncate(Index* index, int64_t position) noexcept nogil
 
 # Writes the whole file and makes it and its name durable; without entries there is no file.
 cdef int txn_index_store(int directory_fd, int64_t base_offset, const AbortedTxn* aborted,

@@ -14,11 +14,11 @@ from libcpp.vector cimport vector
 from appliance.native._bytes cimport load_i16, load_i32, load_i64, store_i16, store_i32, store_i64
 from appliance.native._codes cimport OK
 from appliance.native._files cimport (
-    NAME_SIZE, failure_note, file_name, file_size, load_file, open_file, storage_code,
-    sync_directory, sync_file, write_whole,
+    NAME_SIZE, file_name, load_file, open_file, storage_code, sync_directory,
+    sync_file, write_whole,
 )
 from appliance.native._native cimport (
-    EIO, EMFILE, ENFILE, ENOENT, O_CREAT, O_RDWR, O_TRUNC, close, errno, ftruncate, mutant, renameat, unlinkat,
+    ENOENT, O_CREAT, O_RDWR, O_TRUNC, close, errno, ftruncate, mutant, renameat, unlinkat,
 )
 
 
@@ -189,10 +189,8 @@ cdef int _store_tail(int directory_fd, int64_t base_offset, const char* suffix,
     return code
 
 
-cdef int index_cut(Index* index, int directory_fd, int64_t base_offset,
-                   int64_t position) noexcept nogil:
+cdef void index_truncate(Index* index, int64_t position) noexcept nogil:
     cdef int64_t last_relative = -1
-    cdef int code
     while not index.offsets.empty() and index.offsets.back().position >= position:
         index.offsets.pop_back()
     if not index.offsets.empty():
@@ -200,30 +198,8 @@ cdef int index_cut(Index* index, int directory_fd, int64_t base_offset,
     # A time entry is trusted only up to the last offset entry that is still here.
     while not index.times.empty() and index.times.back().relative_offset > last_relative:
         index.times.pop_back()
-    index.offsets_stored = min(index.offsets_stored, index.offsets.size())
-    index.times_stored = min(index.times_stored, index.times.size())
-    code = _cut_file(directory_fd, base_offset, b".index",
-                     index.offsets_stored * OFFSET_ENTRY_SIZE)
-    if code != OK:
-        return code
-    return _cut_file(directory_fd, base_offset, b".timeindex",
-                     index.times_stored * TIME_ENTRY_SIZE)
-
-
-cdef int _cut_file(int directory_fd, int64_t base_offset, const char* suffix,
-                   int64_t size) noexcept nogil:
-    cdef char[NAME_SIZE] name
-    cdef int fd, code = OK
-    file_name(name, base_offset, suffix)
-    fd = open_file(directory_fd, name, O_RDWR)
-    if fd < 0:  # as `load_file` has it: what cannot be opened for another reason was not believed
-        return fd if errno == EMFILE or errno == ENFILE or errno == EIO else OK
-    if file_size(fd) > size:
-        code = OK if ftruncate(fd, size) == 0 else failure_note(b"truncate", name, errno)
-        if code == OK:
-            code = sync_file(fd)
-    close(fd)
-    return code
+    # The files may hold more than that: the next store writes them anew.
+    index.offsets_stored = index.times_stored = 0
 
 
 cdef int txn_index_store(int directory_fd, int64_t base_offset, const AbortedTxn* aborted,

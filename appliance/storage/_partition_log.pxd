@@ -69,6 +69,7 @@ cdef cppclass PartitionLog:
 
     mutex maintenance
     Unreadable unreadable          # maintenance; what compaction stops before
+    vector[SegmentRef] undropped   # maintenance; behind no reader's start, but not unlinked yet
     mutex saved_guard
     Checkpoint saved               # saved_guard
     int64_t bytes_at_saved         # saved_guard; bytes_appended then

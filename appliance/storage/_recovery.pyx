@@ -159,10 +159,23 @@ cdef int _load_segments(PartitionLog* log, Checkpoint* checkpoint,
     if not recovered.was_known:
         _begin_at_first(log, checkpoint)
     for i in range(txn_bases.size()):
-        code = txn_index_take(log, txn_bases[i], checkpoint, recovered)
+        if recovered.was_known and _is_orphan(bases, txn_bases[i], checkpoint.recovery_offset):
+            # Of a segment that was cut off: its aborts would hide what comes at those offsets.
+            code = unlink_base(directory_fd, txn_bases[i])
+        else:
+            code = txn_index_take(log, txn_bases[i], checkpoint, recovered)
         if code < 0:
             return code
     return OK
+
+
+cdef bint _is_orphan(const vector[int64_t]& bases, int64_t base, int64_t from_offset) noexcept nogil:
+    """Below the recovery point compaction may have left an index without a log."""
+    cdef size_t i
+    for i in range(bases.size()):
+        if bases[i] == base:
+            return False
+    return base >= from_offset
 
 
 cdef int _take_segment(PartitionLog* log, int64_t base) noexcept nogil:

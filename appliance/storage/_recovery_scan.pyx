@@ -12,7 +12,7 @@ from appliance.native._codes cimport OK
 from appliance.native._files cimport (
     NAME_SIZE, drop_cache, failure_errno, failure_note, file_name, file_size, read_whole,
 )
-from appliance.native._native cimport mutant
+from appliance.native._native cimport mutant, zeroed
 from appliance.record._batch cimport (
     ATTRIBUTE_CONTROL, BATCH_HEADER_SIZE, BatchHeader, batch_check_crc, batch_check_header,
     batch_load_header,
@@ -21,11 +21,12 @@ from appliance.storage._append cimport log_note
 from appliance.storage._damaged_end cimport (
     damage_ends_log, damage_is_passed, damage_split,
 )
+from appliance.storage._index cimport TimeEntry, index_truncate
 from appliance.storage._leader_epochs cimport epochs_allow
 from appliance.storage._partition_log cimport PartitionLog
 from appliance.storage._salvage cimport Recovered
 from appliance.storage._segment cimport (
-    FileRef, Segment, segment_cut_index, segment_file, segment_note, segment_seal_times,
+    FileRef, Segment, segment_drop_times, segment_file, segment_note, segment_seal_times,
 )
 from appliance.storage._segment_find cimport segment_load_index, segment_past_damage
 from appliance.storage._storage cimport storage_latest_ms
@@ -33,6 +34,14 @@ from appliance.storage._storage cimport storage_latest_ms
 cdef enum:
     SCAN_SIZE = 1048576
     CRC_BEGIN = 21                 # of a batch: behind the checksum itself
+
+# What the file of the time index says of the batches that are scanned. An entry of a record that
+# is gone would be believed after the next crash: the recovery point passes the segment before its
+# index is stored again.
+cdef cppclass ClaimedTimes:
+    vector[TimeEntry] entries
+    size_t seen
+    bint are_false
 
 
 # ---- without the GIL ----
@@ -69,6 +78,17 @@ cdef int scan_segment(PartitionLog* log, size_t slot, int64_t position, int64_t 
                       bint may_have_gaps, int64_t end_limit,
                       Recovered* recovered) noexcept nogil:
     cdef Segment* segment = log.segments[slot].get()
+    cdef ClaimedTimes claimed = zeroed[ClaimedTimes]()
+    cdef int code = _scan(log, segment, position, offset, may_have_gaps, end_limit, &claimed,
+                          recovered)
+    if code >= 0 and (claimed.are_false or claimed.seen < claimed.entries.size()):
+        return min(segment_drop_times(segment), code)
+    return code
+
+
+cdef int _scan(PartitionLog* log, Segment* segment, int64_t position, int64_t offset,
+               bint may_have_gaps, int64_t end_limit, ClaimedTimes* claimed,
+               Recovered* recovered) noexcept nogil:
     cdef vector[uint8_t] window
     cdef BatchHeader header
     cdef char[NAME_SIZE] name
@@ -81,7 +101,7 @@ cdef int scan_segment(PartitionLog* log, size_t slot, int64_t position, int64_t 
     # After a failed sync the page cache shows what the disk lacks.
     code = OK if mutant(b"cache_kept_after_failed_sync") else drop_cache(file.get().fd)
     if code == OK:
-        code = _forget_index(log, segment, position)
+        code = _forget_index(log, segment, position, offset, claimed)
     if code != OK:
         return code
     segment.end_offset.store(offset)
@@ -101,6 +121,7 @@ cdef int scan_segment(PartitionLog* log, size_t slot, int64_t position, int64_t 
         if code == 1 or not _follows(log, &header, offset, may_have_gaps, end_limit):
             return 1
         segment_note(segment, &header, position, log.settings.index_interval_bytes)
+        _note_time(segment, &header, claimed)
         log_note(log, segment, window.data() + at, &header, now)
         offset = header.base_offset + header.last_offset_delta + 1
         position += header.size
@@ -129,8 +150,11 @@ cdef bint _follows(PartitionLog* log, const BatchHeader* header, int64_t offset,
     return header.base_offset + header.last_offset_delta < end_limit
 
 
-cdef int _forget_index(PartitionLog* log, Segment* segment, int64_t position) noexcept nogil:
-    """Index entries, and the size, back to `position`."""
+cdef int _forget_index(PartitionLog* log, Segment* segment, int64_t position, int64_t offset,
+                       ClaimedTimes* claimed) noexcept nogil:
+    """Index entries, and the size, back to `position`, where the batch at `offset` begins."""
+    cdef vector[TimeEntry]* times = &segment.index.times
+    cdef size_t i
     cdef int code
     segment.size.store(position)
     code = segment_load_index(segment)
@@ -142,9 +166,24 @@ cdef int _forget_index(PartitionLog* log, Segment* segment, int64_t position) no
         segment.bytes_since_index = segment.created_ms = 0
     segment.largest_is_known.store(True)
     segment.index_is_final.store(False)
-    # The recovery point may pass this segment before its index is stored again: entries of records
-    # that are gone, a later time than any that is left among them, would be believed after a crash.
-    return segment_cut_index(segment, position)
+    # One that was built anew in memory: what the file says was not looked at.
+    claimed.are_false = segment.index.times_stored < times.size()
+    for i in range(times.size()):
+        if times[0][i].relative_offset >= offset - segment.base_offset:
+            claimed.entries.push_back(times[0][i])
+    index_truncate(&segment.index, position)
+    return OK
+
+
+cdef void _note_time(Segment* segment, const BatchHeader* header,
+                     ClaimedTimes* claimed) noexcept nogil:
+    """Behind this batch the largest timestamp so far is what the entries of its offsets say."""
+    cdef int64_t last = header.base_offset + header.last_offset_delta - segment.base_offset
+    while (claimed.seen < claimed.entries.size()
+           and claimed.entries[claimed.seen].relative_offset <= last):
+        if claimed.entries[claimed.seen].timestamp != segment.largest_timestamp.load():
+            claimed.are_false = True
+        claimed.seen += 1
 
 
 # Of one batch

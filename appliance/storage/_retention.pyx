@@ -42,7 +42,7 @@ cdef int64_t log_retain(PartitionLog* log, int64_t now_ms, int64_t keep_from,
     while doomed > 0 and _is_kept(log, segments[doomed - 1].get(), keep_from):
         doomed -= 1
     if doomed <= 0:
-        return doomed
+        return doomed if doomed < 0 else _drop(log)
     code = _move_start(log, segments[doomed].get().base_offset)
     return code if code != OK else _drop_below_start(log)
 
@@ -157,7 +157,7 @@ cdef int log_advance_start(PartitionLog* log, int64_t offset) noexcept nogil:
     cdef ScopeLock maintenance
     maintenance.hold(log.maintenance)
     if offset <= log.log_start_offset.load():
-        return OK
+        return <int>min(_drop(log), <int64_t>OK)
     result = _move_start(log, offset)
     if result == OK:
         result = _drop_below_start(log)
@@ -179,15 +179,24 @@ cdef int _move_start(PartitionLog* log, int64_t offset) noexcept nogil:
 
 
 cdef int64_t _drop_below_start(PartitionLog* log) noexcept nogil:
-    cdef vector[SegmentRef] dropped
+    _take_below(log, log.log_start_offset.load(), log_recovery_base(log), &log.undropped)
+    return _drop(log)
+
+
+cdef int64_t _drop(PartitionLog* log) noexcept nogil:
+    """How many; or the code of the first that could not be unlinked, with what is left of them to
+    be tried again: no start of the log leads to them any more."""
+    cdef vector[SegmentRef] left
     cdef size_t i
-    cdef int code
-    _take_below(log, log.log_start_offset.load(), log_recovery_base(log), &dropped)
-    for i in range(dropped.size()):
-        code = segment_unlink(dropped[i].get())
+    cdef int64_t count = log.undropped.size()
+    cdef int code, first = OK
+    for i in range(log.undropped.size()):
+        code = segment_unlink(log.undropped[i].get())
         if code != OK:
-            return code
-    return dropped.size()
+            first = code if first == OK else first
+            left.push_back(log.undropped[i])
+    log.undropped.swap(left)
+    return count if first == OK else first
 
 
 cdef void _take_below(PartitionLog* log, int64_t start, int64_t recovery_base,

@@ -88,8 +88,8 @@ cdef void segment_note(Segment* segment, const BatchHeader* header, int64_t posi
 cdef void segment_forget_stored(Segment* segment) noexcept nogil
 cdef int segment_store_index(Segment* segment, bint durable) noexcept nogil
 
-# Its index was loaded. Drops entries at or beyond `position`, durable: see `index_cut`.
-cdef int segment_cut_index(Segment* segment, int64_t position) noexcept nogil
+# Removes the file of the time index: it is wrong, and made anew with the next store.
+cdef int segment_drop_times(Segment* segment) noexcept nogil
 
 # Adds the last entry of a sealed segment's time index.
 cdef void segment_seal_times(Segment* segment) noexcept nogil

@@ -23,8 +23,7 @@ from appliance.native._native cimport (
 )
 from appliance.record._batch cimport BatchHeader
 from appliance.storage._index cimport (
-    OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, Index, index_add_offset, index_add_time, index_cut,
-    index_store,
+    OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, Index, index_add_offset, index_add_time, index_store,
 )
 
 
@@ -44,7 +43,7 @@ cdef SegmentRef segment_new(const DirectoryRef& directory, int64_t base_offset) 
 cdef int segment_create(Segment* segment) noexcept nogil:
     cdef char[NAME_SIZE] name
     cdef FileRef directory
-    cdef int fd = directory_hold(segment.directory.get(), &directory)
+    cdef int code, fd = directory_hold(segment.directory.get(), &directory)
     if fd != OK:
         return fd
     file_name(name, segment.base_offset, b".log")
@@ -52,6 +51,12 @@ cdef int segment_create(Segment* segment) noexcept nogil:
     if fd < 0:
         return fd
     segment.file = file_own(fd)
+    # There was no segment here: what a crash left of an earlier one of this offset is not of this.
+    code = _unlink_beside(segment, directory.get().fd)
+    if code != OK:
+        segment.file.reset()
+        _unlink(directory.get().fd, segment.base_offset, b".log")
+        return code
     segment.index_is_loaded = True
     segment.largest_is_known.store(True)
     return OK
@@ -216,6 +221,8 @@ cdef int segment_store_index(Segment* segment, bint durable) noexcept nogil:
     cdef int code
     cdef ScopeLock lock
     lock.hold(segment.guard)
+    if segment.is_replaced:
+        return LOG_CLOSED  # the files are another segment's
     if not segment.index_is_loaded:
         return OK
     code = directory_hold(segment.directory.get(), &directory)
@@ -224,33 +231,36 @@ cdef int segment_store_index(Segment* segment, bint durable) noexcept nogil:
     return code
 
 
-cdef int segment_cut_index(Segment* segment, int64_t position) noexcept nogil:
+cdef int segment_drop_times(Segment* segment) noexcept nogil:
     cdef FileRef directory
     cdef int code = directory_hold(segment.directory.get(), &directory)
-    cdef ScopeLock lock
-    if code != OK:
-        return code
-    lock.hold(segment.guard)
-    return index_cut(&segment.index, directory.get().fd, segment.base_offset, position)
+    return _unlink(directory.get().fd, segment.base_offset, b".timeindex") if code == OK else code
 
 
 cdef int segment_unlink(Segment* segment) noexcept nogil:
-    cdef char[NAME_SIZE] name
     cdef FileRef directory
     cdef int code = directory_hold(segment.directory.get(), &directory)
-    if code != OK:
-        return code
-    file_name(name, segment.base_offset, b".log")
-    if unlinkat(directory.get().fd, name, 0) < 0 and errno != ENOENT:
-        return failure_note(b"unlink", name, errno)
-    _unlink_beside(segment, directory.get().fd, b".index")
-    _unlink_beside(segment, directory.get().fd, b".timeindex")
-    _unlink_beside(segment, directory.get().fd, b".txnindex")
-    _unlink_beside(segment, directory.get().fd, b".snapshot")
-    return OK
+    # The transaction index never without its log: it would be believed at a later start.
+    if code == OK:
+        code = _unlink_beside(segment, directory.get().fd)
+    if code == OK:
+        code = _unlink(directory.get().fd, segment.base_offset, b".log")
+    return code
 
 
-cdef void _unlink_beside(Segment* segment, int directory_fd, const char* suffix) noexcept nogil:
+cdef int _unlink_beside(Segment* segment, int directory_fd) noexcept nogil:
+    """An index or a snapshot that stays is told of by nobody: it is derived. The transaction index
+    is not."""
+    cdef int code = _unlink(directory_fd, segment.base_offset, b".txnindex")
+    _unlink(directory_fd, segment.base_offset, b".snapshot")
+    _unlink(directory_fd, segment.base_offset, b".timeindex")
+    _unlink(directory_fd, segment.base_offset, b".index")
+    return code
+
+
+cdef int _unlink(int directory_fd, int64_t base_offset, const char* suffix) noexcept nogil:
     cdef char[NAME_SIZE] name
-    file_name(name, segment.base_offset, suffix)
-    unlinkat(directory_fd, name, 0)
+    file_name(name, base_offset, suffix)
+    if unlinkat(directory_fd, name, 0) < 0 and errno != ENOENT:
+        return failure_note(b"unlink", name, errno)
+    return OK

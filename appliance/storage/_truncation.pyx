@@ -37,7 +37,8 @@ from appliance.storage._recovery_scan cimport log_scan
 from appliance.storage._replicas cimport ROLE_ALONE, ROLE_FOLLOWER
 from appliance.storage._salvage cimport Recovered
 from appliance.storage._segment cimport (
-    FileRef, Segment, SegmentRef, segment_file, segment_new, segment_pin, segment_unlink,
+    FileRef, Segment, SegmentRef, segment_drop_times, segment_file, segment_new, segment_pin,
+    segment_unlink,
 )
 from appliance.storage._segment_find cimport (
     LocatedBatch, Walker, segment_find, walker_next, walker_start,
@@ -272,6 +273,8 @@ cdef int _replace_by_prefix(PartitionLog* log, size_t slot, int64_t offset) noex
     close(fd)
     if code == OK and renameat(log.directory.get().fd, name, log.directory.get().fd, target) < 0:
         code = storage_code(errno)
+    if code == OK:
+        code = segment_drop_times(old)  # it has those of what was cut off
     if code == OK:
         code = sync_directory(log.directory.get().fd)
     if code != OK:

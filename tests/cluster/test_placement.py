@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 
 import pytest
 
-from appliance.cluster.placement import in_turn, place
+from appliance.cluster.placement import in_turn, place, staying
 from appliance.errors import Refused
 from appliance.protocol.errors import ErrorCode
 
@@ -29,6 +30,16 @@ def test_leaders_and_replicas_are_spread_evenly() -> None:
 
 def test_small_topics_do_not_all_begin_on_one_broker() -> None:
     assert {place(1, 1, THREE)[0][0] for _ in range(200)} == {1, 2, 3}
+
+
+@pytest.mark.parametrize(
+    ("leaving", "factor", "found"),
+    [(set(), 1, [1, 2, 3]), ({2}, 2, [1, 3]), ({1, 2}, 2, [1, 3]), ({3}, 4, [1, 2, 3])],
+)  # fmt: skip
+def test_who_leaves_gets_replicas_only_where_others_are_too_few(
+    leaving: Collection[int], factor: int, found: list[int]
+) -> None:
+    assert sorted(staying(THREE, leaving, factor)) == found
 
 
 def test_brokers_are_taken_from_each_rack_in_turn() -> None:

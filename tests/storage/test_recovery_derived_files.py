@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import os
+import struct
 from pathlib import Path
 
 import pytest
 
 from tests.support.damaged import BASES, END, SETTINGS, Damaged, check, served, up_to
-from tests.support.logs import NOW, copied, end_txn, everything, log_config, opened, produced
+from tests.support.logs import (
+    NOW,
+    batch,
+    copied,
+    end_txn,
+    everything,
+    log_config,
+    opened,
+    produced,
+)
 
 ALL = up_to(END)
 
@@ -85,6 +95,71 @@ def test_a_wrong_transaction_index_invents_nothing_and_stops_nothing(
         again = (7, 8, end_txn(log, "abort"))
         log.flush()
         assert log.aborted_transactions(0, 99) == [*found, again]
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["after the point", "every byte"])
+def test_a_time_index_that_is_right_stays(is_known: bool, damaged: Damaged) -> None:
+    files = [damaged.segment(base, ".timeindex") for base in BASES[:3]]
+    before = [(each.stat().st_ino, each.read_bytes()) for each in files]
+    if not is_known:
+        for each in damaged.path.glob("checkpoint.?"):
+            each.unlink()
+    with opened(damaged.path, **SETTINGS) as log_dir:
+        log_dir.abandon()
+    assert [(each.stat().st_ino, each.read_bytes()) for each in files] == before
+    assert all(data for _, data in before)
+
+
+@pytest.mark.parametrize(("at", "by"), [(0, -1000), (0, 1000), (1, 1000), (2, 1000)])
+def test_a_time_index_that_is_wrong_somewhere_goes(at: int, by: int, damaged: Damaged) -> None:
+    """A time that no record has, in its place among the others."""
+    path = damaged.segment(18, ".timeindex")
+    times = [(NOW + 18 + i, i) for i in range(3)]
+    times[at] = (times[at][0] + by, at)
+    path.write_bytes(b"".join(struct.pack(">qi", *each) for each in times[: at + 1]))
+    with opened(damaged.path, **SETTINGS) as log_dir:
+        assert not path.exists()
+        log_dir.abandon()
+    with opened(damaged.path, **SETTINGS) as log_dir:
+        found = [log_dir.log("t", 0).offset_for_timestamp(NOW + i) for i in range(END)]
+        assert found == [(i, NOW + i) for i in range(END)]
+
+
+def test_an_abort_that_was_cut_off_hides_nothing_later(tmp_path: Path) -> None:
+    """A crash, or a file that could not be unlinked, left the index of a segment without it."""
+    with opened(tmp_path) as log_dir:
+        log = log_dir.create("t", 0, log_config())
+        log.append(batch("a"))
+        log.roll()
+        log.append(produced(0, txn=True))
+        end_txn(log, "abort")
+        log.roll()
+        log.flush()
+        log_dir.checkpoint()
+        path = tmp_path / "t-0" / f"{1:020d}.txnindex"
+        left = path.read_bytes()
+        log.truncate(1)
+        path.write_bytes(left)
+        log_dir.abandon()
+    with opened(tmp_path) as log_dir:
+        log = log_dir.log("t", 0)
+        for i in range(4):
+            log.append(produced(i, pid=7))
+    with opened(tmp_path) as log_dir:
+        assert log_dir.log("t", 0).aborted_transactions(0, 99) == []
+    assert not path.exists()
+
+
+def test_a_new_segment_has_nothing_of_an_earlier_one_of_its_offset(tmp_path: Path) -> None:
+    with opened(tmp_path, **SETTINGS) as log_dir:
+        log = log_dir.create("t", 0, log_config(**SETTINGS))
+        log.append(batch("a"))
+        left = [tmp_path / "t-0" / f"{1:020d}{suffix}"
+                for suffix in (".index", ".timeindex", ".txnindex", ".snapshot")]  # fmt: skip
+        for each in left:
+            each.write_bytes(struct.pack(">qi", NOW + 60_000, 0) * 3)
+        log.roll()
+        assert [each.name for each in left if each.exists()] == []
 
 
 def test_leftovers_are_removed_and_what_is_aside_stays(damaged: Damaged) -> None:

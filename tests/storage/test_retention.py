@@ -33,6 +33,25 @@ def log_dir(tmp_path: Path) -> Iterator[LogDir]:
         yield each
 
 
+def test_a_segment_that_cannot_be_unlinked_keeps_no_other_and_is_tried_again(
+    log_dir: LogDir,
+) -> None:
+    log, late = log_dir.log("t", 0), NOW + 4 * HOUR_MS + 2 + KEPT_MS
+    log.configure(log_config(retention_ms=KEPT_MS))
+    first = Path(log.segments()[0].path)
+    first.unlink()
+    first.mkdir()
+    for _ in range(2):
+        with pytest.raises(ApplianceError):
+            log.retain(late)
+        assert (logs_on_disk(log_dir), log.log_start_offset) == ([0, 10], 10)
+    with pytest.raises(ApplianceError):
+        log.delete_before(10)
+    first.rmdir()
+    log.retain(late)
+    log.delete_before(10)
+
+
 # Time
 
 

@@ -130,13 +130,13 @@ def test_an_abort_that_was_cut_off_hides_nothing_later(tmp_path: Path) -> None:
     with opened(tmp_path) as log_dir:
         log = log_dir.create("t", 0, log_config())
         log.append(batch("a"))
+        log.append(batch("b"))
         log.roll()
         log.append(produced(0, txn=True))
         end_txn(log, "abort")
-        log.roll()
         log.flush()
         log_dir.checkpoint()
-        path = tmp_path / "t-0" / f"{1:020d}.txnindex"
+        path = tmp_path / "t-0" / f"{2:020d}.txnindex"
         left = path.read_bytes()
         log.truncate(1)
         path.write_bytes(left)

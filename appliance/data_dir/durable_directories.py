@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import re
 import shutil
@@ -17,6 +18,7 @@ events = event_log.named("log_dir")
 
 DELETED = "deleted"  # created at the start: a full disk has no block for a new directory
 ORPHANS = "orphans"
+FORGOTTEN = ".forgotten"  # behind a deleted log whose files could not be removed
 UNSETTLED = ".unsettled"  # behind an orphan whose former name the journal may still have
 
 
@@ -68,3 +70,16 @@ def remove(directory: Path) -> None:
         shutil.rmtree(directory)
     except OSError as error:
         events.warning("files of a deleted log are not removed yet", path=directory, error=error)
+
+
+def bury(grave: Path) -> None:
+    """Removes the files of a deleted log of which the journal knows no more. What stays gets a name
+    that no log has: the loss of the next log of this name must not pass for that deletion."""
+    remove(grave)
+    if grave.name.endswith(FORGOTTEN) or not grave.exists():
+        return
+    names = (grave.with_name(f"{grave.name}.{each}{FORGOTTEN}") for each in itertools.count())
+    try:
+        grave.rename(next(each for each in names if not each.exists()))
+    except OSError as error:
+        events.warning("a deleted log has kept its name", path=grave, error=error)

@@ -352,7 +352,7 @@ class LogDir:
         settled, self._moved = self._moved, {}
         for target in settled.values():
             if target.parent == self.path / DELETED:
-                durable_directories.remove(target)
+                durable_directories.bury(target)
             else:
                 durable_directories.come_to_rest(target)
 

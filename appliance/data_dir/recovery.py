@@ -17,11 +17,12 @@ from appliance.catalog.loss_ledger import Damage
 from appliance.config import LogConfig
 from appliance.data_dir.durable_directories import (
     DELETED,
+    FORGOTTEN,
     ORPHANS,
     UNSETTLED,
+    bury,
     come_to_rest,
     is_being_set_aside,
-    remove,
 )
 from appliance.data_dir.locked_dir import LockedDir
 from appliance.data_dir.partition_names import Key, key_of, partitions_in
@@ -93,7 +94,7 @@ class Recovery:
         self._tell_ledger()
         self.engine.start()
         for each in dead:  # only now the journal has forgotten them on disk, too
-            remove(each)
+            bury(each)
         for each in (self.where.path / ORPHANS).glob(f"*{UNSETTLED}"):
             come_to_rest(each)
         self.report.seconds = time.monotonic() - begin
@@ -108,7 +109,8 @@ class Recovery:
             # A full disk must not stop a start. A deletion will try again and report it.
             events.warning("no directory for deleted logs", path=grave, error=error)
             return []
-        gone = [each.name for each in dead if not (self.where.path / each.name).exists()]
+        gone = [each.name for each in dead
+                if not each.name.endswith(FORGOTTEN) and not (self.where.path / each.name).exists()]  # fmt: skip
         self.engine.forget_names(gone)
         return dead
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import threading
@@ -113,6 +114,31 @@ def test_orphans_of_former_logs_hide_no_lost_one(damaged: Damaged) -> None:
     with opened(damaged.path) as log_dir:
         (loss,) = log_dir.report.losses
         assert (loss.first_offset, loss.last_offset) == (0, END - 1)
+
+
+def test_a_deleted_log_that_cannot_be_removed_hides_no_later_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the next log of its name; it goes when it can be removed."""
+    right, grave = shutil.rmtree, tmp_path / "deleted"
+
+    def rmtree(path: Path) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+    monkeypatch.setattr(shutil, "rmtree", rmtree)
+    with opened(tmp_path) as log_dir:
+        for _ in range(2):
+            log_dir.create("t", 0)
+            log_dir.delete("t", 0)
+        log_dir.create("t", 0).append_durable(batch("a", "b"))
+    assert len([*grave.iterdir()]) == 2
+    right(tmp_path / "t-0")
+    with opened(tmp_path) as log_dir:
+        (loss,) = log_dir.report.losses
+        assert (loss.first_offset, loss.last_offset) == (0, 1)
+    monkeypatch.setattr(shutil, "rmtree", right)
+    with opened(tmp_path):
+        assert [*grave.iterdir()] == []
 
 
 @pytest.mark.parametrize("name", ["t-0", "t-0.2"])

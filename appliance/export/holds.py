@@ -44,6 +44,7 @@ class Hold:
     held_bytes: int = 0  # kept at the last check beyond retention
     released_ms: int | None = None
     why_released: str = ""
+    is_stored: bool = True  # False: a start would load it as it was before
 
     @property
     def is_holding(self) -> bool:
@@ -122,7 +123,7 @@ class Holds:
 
     def _judge(self, hold: Hold, logs: Mapping[Key, Log], now_ms: int) -> Hold:
         if not hold.is_holding:
-            return hold
+            return hold if hold.is_stored else self._stored(hold)
         held = sum(
             logs[hold.topic, number].kept_bytes(offset, now_ms)
             for number, offset in hold.offsets.items()
@@ -141,12 +142,16 @@ class Holds:
         hold = replace(hold, released_ms=time.time_ns() // 1_000_000, why_released=why)
         log.error("export hold released: retention may delete unexported records", hold=hold.name,
                   topic=hold.topic, why=why)  # fmt: skip
+        return self._stored(hold)
+
+    def _stored(self, hold: Hold) -> Hold:
+        """A full disk keeps it from that, and the release frees the disk: each run tries again."""
         try:
             self._rows.put(_row_of(hold))
         except ApplianceError as error:
-            # A full disk causes this, and the release frees it. A start would load it as holding.
             log.error("the release of an export hold cannot be stored", hold=hold.name, error=error)
-        return hold
+            return replace(hold, is_stored=False)
+        return replace(hold, is_stored=True)
 
 
 def _of_row(row: tuple[Any, ...]) -> Hold:

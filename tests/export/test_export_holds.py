@@ -188,12 +188,19 @@ def test_letting_go_needs_no_room_in_the_catalog(
     def refuse(self: HoldRows, row: object) -> None:
         raise CatalogFailed("no space left on device")
 
+    right = HoldRows.put
     monkeypatch.setattr(HoldRows, "put", refuse)
     log_dir.retain(LATE)
     assert log.log_start_offset >= 10
     with pytest.raises(CatalogFailed):
         put(holds, 0, name="new")
     assert [each.name for each in holds.all()] == ["h"]
+    started = Holds(HoldRows(catalog), lambda keys: False)
+    assert started.get("h").is_holding
+    monkeypatch.setattr(HoldRows, "put", right)
+    log_dir.retain(LATE)
+    found = Holds(HoldRows(catalog), lambda keys: False).get("h")
+    assert found.why_released == holds.get("h").why_released != ""
 
 
 def test_holds_come_back_with_the_broker(tmp_path: Path, catalog: Catalog) -> None:

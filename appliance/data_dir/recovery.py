@@ -109,8 +109,8 @@ class Recovery:
             # A full disk must not stop a start. A deletion will try again and report it.
             events.warning("no directory for deleted logs", path=grave, error=error)
             return []
-        gone = [each.name for each in dead
-                if not each.name.endswith(FORGOTTEN) and not (self.where.path / each.name).exists()]  # fmt: skip
+        names = [each.name for each in dead if not each.name.endswith(FORGOTTEN)]
+        gone = [each for each in names if not (self.where.path / each).exists()]
         self.engine.forget_names(gone)
         return dead
 

@@ -169,7 +169,8 @@ cdef int _load_segments(PartitionLog* log, Checkpoint* checkpoint,
     return OK
 
 
-cdef bint _is_orphan(const vector[int64_t]& bases, int64_t base, int64_t from_offset) noexcept nogil:
+cdef bint _is_orphan(const vector[int64_t]& bases, int64_t base,
+                     int64_t from_offset) noexcept nogil:
     """Below the recovery point compaction may have left an index without a log."""
     cdef size_t i
     for i in range(bases.size()):

@@ -25,9 +25,10 @@ class ScrubFound(TypedDict):
 class ScrubRound(TypedDict):
     began_ms: int
     ended_ms: int | None
-    is_whole: bool  # all segments were verified
+    is_whole: bool  # all segments were verified, none was skipped
     topics: list[str]  # empty: all topics
     segments: int
+    skipped: int  # segments of a disk or a log that fails: nothing is known of them
     bytes: int
     bytes_found: int  # to verify, counted at the start of the round
     damages: int  # new lost or damaged ranges

@@ -463,6 +463,11 @@ class LogDir:
         return self.journal_failed or (log is not None and log.failed is not None)
 
     @property
+    def is_failing_everywhere(self) -> bool:
+        """Whether that is so of all logs."""
+        return self.journal_failed
+
+    @property
     def hangs_s(self) -> float:
         """For how long the sync that is under way has lasted."""
         return self.engine.counters()["sync_age_ns"] / 1e9

@@ -276,6 +276,11 @@ class RecordDirs:
     def journal_failed(self) -> bool:
         return any(logs.journal_failed for _, logs in self._opened())
 
+    @property
+    def is_failing_everywhere(self) -> bool:
+        """Whether no directory has a log that could be verified."""
+        return all(logs.is_failing_everywhere for _, logs in self._opened())
+
     def total_bytes(self) -> int:
         """Of the file systems, each once."""
         found: dict[int, int] = {}

@@ -28,6 +28,7 @@ from appliance.data_dir.log_dirs import LogDirs
 from appliance.data_dir.partition_names import Key
 from appliance.errors import ApplianceError, Refused
 from appliance.process import event_log, owner_only
+from appliance.process.known_fields import made
 from appliance.protocol import ErrorCode
 from appliance.repair._hole_repair import holes
 from appliance.repair._scrub import ScrubFinding, SegmentScan
@@ -62,10 +63,11 @@ class Round:
     began_ms: int
     topics: list[str] = field(default_factory=list)  # empty: all topics
     ended_ms: int | None = None
-    is_whole: bool = False  # all segments were verified
+    is_whole: bool = False  # all segments were verified, none was skipped
     bytes: int = 0
     bytes_found: int = 0  # to verify, counted at the start of the round
     segments: int = 0
+    skipped: int = 0  # segments of a disk or a log that fails: nothing is known of them
     damages: int = 0  # new lost or damaged ranges
     notes: int = 0  # other findings
     findings: list[Finding] = field(default_factory=list)
@@ -106,7 +108,8 @@ class Scrubber:
         # Damage that the ledger could not store yet. It counts, but the log is not marked.
         self._unmarked: dict[SegmentKey, tuple[SegmentScan, Round]] = {}
         self.since_ms = self._now_ms()  # the time from which a round is expected
-        self._after = START  # the round has verified up to and with this segment
+        self._begun_ms: int | None = None  # of the last round of all topics that ended
+        self._after = START  # the round is through up to and with this segment
         self._left: Iterator[SegmentKey] | None = None
         self._scan: tuple[SegmentKey, SegmentScan] | None = None
         self._saved = time.monotonic()
@@ -146,6 +149,11 @@ class Scrubber:
         logs = self._log_dir.logs()
         return [why for segment, (_, why) in dict(self._failed).items() if segment[:2] in logs]
 
+    def _failed_first(self) -> list[tuple[SegmentKey, int, str]]:
+        """What a restart must not forget: enough of them, and a dead disk has thousands."""
+        failed = [(segment, *found) for segment, found in dict(self._failed).items()]
+        return failed[:FINDINGS_MAX]
+
     def _forget_failed(self, course: Round) -> None:
         """Forgets segments that a whole round did not see again: they are gone."""
         for segment, (met_ms, _) in dict(self._failed).items():
@@ -174,9 +182,9 @@ class Scrubber:
         return self.round.damages + self.round.notes - before
 
     def _is_due(self) -> bool:
-        if self.round is not None or self.last is None:
+        if self.round is not None or self._begun_ms is None:
             return True
-        since_ms = self._now_ms() - self.last.began_ms
+        since_ms = self._now_ms() - self._begun_ms
         return since_ms >= self.config.scrub_interval_ms or since_ms < 0  # the clock was set back
 
     def _advance(self, course: Round, most: int) -> int | None:
@@ -187,8 +195,12 @@ class Scrubber:
             segment = next(self._left, None)
             if segment is None:
                 return None
+            if self._log_dir.is_failing_everywhere:  # it would only skip what is left
+                self._left = None  # the next turn begins with this segment
+                return most
             scan = self._begin(segment, course)
             if scan is None:
+                self._after = segment
                 return 0
             self._scan = segment, scan
         segment, scan = self._scan
@@ -200,12 +212,19 @@ class Scrubber:
 
     def _complete(self, course: Round, before: int) -> int:
         course.ended_ms = self._now_ms()
-        course.is_whole = True
-        self._forget_failed(course)
-        self.last, self.round, self._left, self._after = course, None, None, START
+        course.is_whole = not course.skipped
+        self._take(course)
+        self.round, self._left, self._after = None, None, START
         events.info("course completed", **_facts(course))
         self._save()
         return course.damages + course.notes - before
+
+    def _take(self, course: Round) -> None:
+        """A round of all topics has ended. One that skipped segments proves nothing of them."""
+        self._begun_ms = course.began_ms
+        if course.is_whole:
+            self.last = course
+            self._forget_failed(course)
 
     # One segment
 
@@ -223,7 +242,8 @@ class Scrubber:
                 return Verified(course, is_through=False, was_refused=False)
         if scan is None:
             return Verified(course, is_through=False, was_refused=False)
-        return Verified(course, not scan.is_moot, scan.was_refused)
+        is_through = not scan.is_moot and not course.skipped
+        return Verified(course, is_through, scan.was_refused)
 
     # The manual round
 
@@ -252,13 +272,12 @@ class Scrubber:
                     if self._is_stopping.is_set():
                         break
             else:
-                own.is_whole = True
+                own.is_whole = not own.skipped
         finally:
             own.ended_ms = self._now_ms()
         if own.is_whole and not own.topics:
-            self.last = own
-            self._forget_failed(own)
-            self._save()
+            self._take(own)
+        self._save()
         events.info("scrub on demand ended", **_facts(own))
 
     def close(self) -> None:
@@ -296,7 +315,10 @@ class Scrubber:
 
     def _begin(self, segment: SegmentKey, course: Round) -> SegmentScan | None:
         log = self._log(segment)
-        if log is None or self._log_dir.is_failing(*segment[:2]):
+        if log is None:
+            return None
+        if self._log_dir.is_failing(*segment[:2]):
+            course.skipped += 1
             return None
         try:
             return SegmentScan(log, segment[2])
@@ -319,7 +341,6 @@ class Scrubber:
             course.bytes += scan.read_bytes - before
             self.checked_bytes += scan.read_bytes - before
         if not is_more:
-            course.segments += 1
             with self._reporting:
                 self._report(segment, scan, course, marks_refused)
         return is_more
@@ -339,10 +360,12 @@ class Scrubber:
     ) -> None:
         topic, partition, _ = segment
         damages = []
-        self._failed.pop(segment, None)
         if scan.was_refused and self._log_dir.is_failing(topic, partition):
             scan.let_go()  # the disk fails as a whole: what it has is known when it is opened again
+            course.skipped += 1
             return
+        course.segments += 1
+        self._failed.pop(segment, None)
         for each in scan.settle():
             text = _text(each)
             if each.what == "failed":
@@ -398,8 +421,9 @@ class Scrubber:
             self.since_ms = min(int(stored["since_ms"]), self.since_ms)
             self.last = _round_of(stored["last"])
             self.round = _round_of(stored["round"])
-            topic, partition, base = stored["after"]
-            self._after = str(topic), int(partition), int(base)
+            self._after = _segment_of(*stored["after"])
+            for segment, met_ms, why in stored.get("failed", []):
+                self._failed[_segment_of(*segment)] = int(met_ms), str(why)
         except FileNotFoundError:
             self._save()
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -407,6 +431,7 @@ class Scrubber:
             self.round, self._after = None, START
         if self.round is None:
             self._after = START
+        self._begun_ms = self.last.began_ms if self.last else None
 
     def _save(self) -> None:
         self._saved = time.monotonic()
@@ -416,6 +441,8 @@ class Scrubber:
             "after": self._after,
             "round": asdict(self.round) if self.round else None,
             "last": asdict(self.last) if self.last else None,
+            # Not from the findings: their offsets may lie in the middle of a segment.
+            "failed": [[*each] for each in self._failed_first()],
         }
         fresh = path.with_suffix(".new")
         try:
@@ -423,6 +450,10 @@ class Scrubber:
             os.replace(fresh, path)
         except OSError as error:
             events.warning("how far the scrub is cannot be stored", error=error)
+
+
+def _segment_of(topic: Any, partition: Any, base: Any) -> SegmentKey:
+    return str(topic), int(partition), int(base)
 
 
 def missing_entries(log_dir: LogDirs, entries: Iterable[Entry]) -> list[Damage]:
@@ -447,7 +478,7 @@ def _touches(damage: Damage, first_offset: int, end_offset: int) -> bool:
 def _round_of(stored: Any) -> Round | None:
     if stored is None:
         return None
-    return Round(**{**stored, "findings": [Finding(**each) for each in stored["findings"]]})
+    return made(Round, {**stored, "findings": [made(Finding, f) for f in stored["findings"]]})
 
 
 def _text(finding: ScrubFinding) -> str:
@@ -460,6 +491,7 @@ def _text(finding: ScrubFinding) -> str:
 def _facts(course: Round) -> dict[str, int]:
     return {
         "segments": course.segments,
+        "skipped": course.skipped,
         "bytes": course.bytes,
         "damages": course.damages,
         "notes": course.notes,

@@ -3,12 +3,9 @@ what readers of committed records are told when a marker is in what they pass.""
 
 from __future__ import annotations
 
-import resource
 import shutil
-import signal
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +20,16 @@ from tests.repair.test_scrub import others, ranges, scrubbed
 from tests.support.beside import beside
 from tests.support.damaged import END, SETTINGS, Damaged, build
 from tests.support.data_plane import Plane, make
-from tests.support.logs import NOW, batch, copied, end_txn, log_config, opened, produced
+from tests.support.logs import (
+    NOW,
+    batch,
+    copied,
+    end_txn,
+    files_limited_to,
+    log_config,
+    opened,
+    produced,
+)
 
 __all__ = ["make"]
 ROUNDS = 6
@@ -79,19 +85,6 @@ def test_readers_meet_the_hole_or_the_records_and_nothing_else(
             log = log_dir.log("t", 0)
             assert log.holes() == []
             assert there(log, damaged) == others()
-
-
-@contextmanager
-def files_limited_to(size: int) -> Iterator[None]:
-    """A write beyond fails, as on a disk that does."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, before)
 
 
 @pytest.mark.parametrize("is_saved", [True, False], ids=["a checkpoint follows", "none follows"])

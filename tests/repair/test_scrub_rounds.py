@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,15 +14,19 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from appliance.broker.broker import Broker
 from appliance.broker.health import of_scrub
 from appliance.catalog.loss_ledger import Damage
 from appliance.cli.main import main
+from appliance.cli.remote.scrub import put_round
 from appliance.data_dir.log_dir import LogDir, LogUnknown
+from appliance.errors import ApplianceError
 from appliance.repair._scrub import SegmentScan
 from appliance.repair.scrub import NAME, Scrubber
 from appliance.testing import RunningBroker, running_broker
-from tests.support.logs import STORAGE, batch, log_config, until
+from tests.support.logs import STORAGE, batch, files_limited_to, log_config, until
 from tests.support.rest import Rest
+from tests.support.several_dirs import live
 
 WEEK_MS = 7 * 86_400_000
 RATE = 1 << 20
@@ -132,6 +136,164 @@ def test_a_segment_that_cannot_be_verified_is_told_until_it_can(tmp_path: Path) 
         assert not own.has_failed
         assert list(of_scrub(broker)) == []
         scrubber.close()
+
+
+def test_a_segment_that_cannot_be_verified_is_told_after_a_restart_until_it_can(
+    tmp_path: Path,
+) -> None:
+    with two_logs(tmp_path) as log_dir:
+        log_dir.checkpoint()
+        log_dir.log("a", 0).rest(0)
+        path = tmp_path / "a-0" / f"{1:020d}.log"
+        path.rename(tmp_path / "away")
+        path.mkdir()
+        scrubber = Scrubber(log_dir)
+        scrubber.start(["a"])
+        until(lambda: not scrubber.is_running)
+        told = scrubber.failed()
+        assert len(told) == 1
+        again = Scrubber(log_dir)  # as after a kill
+        assert again.failed() == told
+        broker: Any = SimpleNamespace(scrubber=again)
+        assert [each.level for each in of_scrub(broker)] == ["degraded"]
+        path.rmdir()
+        (tmp_path / "away").rename(path)
+        again.verify(("a", 0, 1), marks_refused=False)
+        assert again.failed() == []
+        again.close()
+        assert Scrubber(log_dir).failed() == []
+        scrubber.close()
+
+
+def test_a_round_forgets_what_could_not_be_verified_before_a_restart_and_is_gone(
+    tmp_path: Path,
+) -> None:
+    with two_logs(tmp_path) as log_dir:
+        scrubber = Scrubber(log_dir, Clock())
+        scrubber.close()
+        stored = json.loads((tmp_path / NAME).read_text())
+        stored["failed"] = [[["a", 0, 77], stored["since_ms"] - 1, "it had bad sectors"]]
+        (tmp_path / NAME).write_text(json.dumps(stored))
+        again = Scrubber(log_dir, Clock())
+        assert again.failed() == ["it had bad sectors"]
+        while again.last is None:
+            again.turn()
+        assert again.failed() == []
+        again.close()
+
+
+# Segments that are skipped
+
+
+def fail_journal(log_dir: LogDir) -> None:
+    """Recovery points cannot be saved until it is opened again, as on a disk that fails."""
+    log = next(iter(log_dir.logs().values()))
+    log.append(batch("more"))
+    log.flush()
+    with files_limited_to(64), pytest.raises(ApplianceError):
+        log_dir.checkpoint()
+    assert log_dir.journal_failed
+
+
+def test_a_round_waits_while_the_disk_fails_and_goes_on_behind_it(tmp_path: Path) -> None:
+    with two_logs(tmp_path) as log_dir:
+        scrubber = Scrubber(log_dir)
+        scrubber.turn()
+        fail_journal(log_dir)
+        scrubber.turn()  # the segment that is begun
+        assert scrubber.round is not None
+        before = scrubber.round.segments
+        assert 0 < before < 6
+        for _ in range(10):
+            assert scrubber.turn() == 0
+        assert scrubber.round is not None
+        assert (scrubber.round.segments, scrubber.round.skipped) == (before, 0)
+        scrubber.close()
+    with two_logs(tmp_path) as log_dir:
+        scrubber = Scrubber(log_dir)
+        while scrubber.last is None:
+            scrubber.turn()
+        assert (scrubber.last.segments, scrubber.last.is_whole) == (6, True)
+        scrubber.close()
+
+
+def test_a_round_by_hand_that_skipped_segments_is_not_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = Clock()
+    with two_logs(tmp_path) as log_dir:
+        scrubber = Scrubber(log_dir, clock)
+        scrubber._failed["a", 0, 1] = clock.ms, "it has bad sectors"
+        clock.ms += 1
+        fail_journal(log_dir)
+        own = scrubber.start([])
+        until(lambda: not scrubber.is_running)
+        assert (own.skipped, own.segments, own.is_whole) == (6, 0, False)
+        assert scrubber.last is None
+        assert scrubber.failed() == ["it has bad sectors"]
+        put_round(asdict(own), [])
+        said = capsys.readouterr().out
+        assert "not every segment could be verified; 6 segments skipped" in said
+        scrubber.close()
+    with two_logs(tmp_path) as log_dir:
+        scrubber = Scrubber(log_dir, clock)
+        assert scrubber.failed() == ["it has bad sectors"]
+        own = scrubber.start([])
+        until(lambda: not scrubber.is_running)
+        assert (own.skipped, own.segments, scrubber.last) == (0, 6, own)
+        assert scrubber.failed() == []
+        scrubber.close()
+
+
+def test_a_round_that_skipped_one_of_two_disks_proves_nothing_of_it(tmp_path: Path) -> None:
+    clock = Clock()
+
+    async def fail(broker: Broker) -> None:
+        await broker.topics.create("t", 4)
+        for log in broker.log_dir.logs().values():
+            log.append_durable(batch("v"))
+        scrubber = Scrubber(broker.log_dir, clock)
+        broken = broker.log_dir.directories[0].opened()
+        key = sorted(broken.logs())[0]
+        scrubber._failed[(*key, 0)] = clock.ms, "it has bad sectors"
+        clock.ms += 1
+        fail_journal(broken)
+        while scrubber.round is not None or scrubber.checked_bytes == 0:
+            scrubber.turn()
+        assert scrubber.last is None
+        assert scrubber.failed() == ["it has bad sectors"]
+        checked = scrubber.checked_bytes
+        clock.ms += WEEK_MS - 1
+        scrubber.turn()
+        assert scrubber.checked_bytes == checked  # the next round is not sooner
+        scrubber.close()
+
+    async def look(broker: Broker) -> None:
+        scrubber = Scrubber(broker.log_dir, clock)
+        assert scrubber.failed() == ["it has bad sectors"]
+        while scrubber.last is None:
+            scrubber.turn()
+        assert (scrubber.last.is_whole, scrubber.last.skipped) == (True, 0)
+        assert scrubber.failed() == []
+        scrubber.close()
+
+    live(tmp_path, fail, is_killed=True)
+    live(tmp_path, look)
+
+
+def test_a_round_of_an_older_version_goes_on(tmp_path: Path) -> None:
+    with two_logs(tmp_path) as log_dir:
+        scrubber = Scrubber(log_dir)
+        scrubber.turn()
+        scrubber.close()
+        stored = json.loads((tmp_path / NAME).read_text())
+        del stored["round"]["skipped"], stored["failed"]
+        (tmp_path / NAME).write_text(json.dumps(stored))
+        again = Scrubber(log_dir)
+        assert again.round is not None
+        assert (again.round.segments, again.round.skipped) == (stored["round"]["segments"], 0)
+        assert again.round.segments > 0
+        again.close()
 
 
 def test_damage_is_in_the_ledger_once(tmp_path: Path) -> None:

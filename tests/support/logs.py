@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -40,6 +42,19 @@ def log_config(**given: Any) -> LogConfig:
         "message_timestamp_after_max_ms": LONG,
     }
     return LogConfig(**{**quiet, **given})
+
+
+@contextmanager
+def files_limited_to(size: int) -> Iterator[None]:
+    """A write beyond fails, as on a disk that does."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
 
 
 def batch(*values: str | bytes, timestamp: int = NOW, step: int = 0, **given: Any) -> bytes:

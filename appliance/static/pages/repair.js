@@ -155,7 +155,7 @@ export function Repair({ topic, partitions, query, me }) {
 }
 
 function result(own) {
-  const failed = own.findings.some((each) => each.what === "failed");
+  const failed = own.skipped > 0 || own.findings.some((each) => each.what === "failed");
   if (own.damages) return `${some(own.damages, "new damage")} found`;
   return failed ? "some segments could not be verified" : "all batches are valid";
 }

@@ -139,6 +139,10 @@ class Server:
     def alert_faults(self) -> Mapping[str, str]:
         return {} if self.alerts is None else self.alerts.faults
 
+    @property
+    def alert_refusals(self) -> Mapping[str, str]:
+        return {} if self.alerts is None else self.alerts.refusals
+
     def health(self) -> Health:
         return decide(self, self.watch)
 

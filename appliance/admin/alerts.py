@@ -21,7 +21,7 @@ class ChannelRow(TypedDict):
     waiting: int
     sent: int  # since the start
     given_up: int  # since the start
-    fault: str  # why nothing can be sent; "": it can
+    fault: str  # why nothing can be sent, or by whom the last was not taken; "": neither
 
 
 class ConditionRow(TypedDict):
@@ -82,7 +82,7 @@ def channels(alerts: Alerts) -> list[ChannelRow]:
             "waiting": len(alerts.outbox.waiting(name)),
             "sent": way.sent,
             "given_up": way.failed,
-            "fault": alerts.faults.get(name, ""),
+            "fault": alerts.faults.get(name) or alerts.refusals.get(name, ""),
         }
         for name, way in alerts.outbox.ways.items()
     ]

@@ -55,6 +55,8 @@ class Alerts:
         outbox = Outbox(config, channels_of(config), rows, box, wall_now_ms)
         alerts = cls(config, box, outbox, rows.conditions())
         alerts.moves = moves(rows, outbox)
+        for name in alerts.moves.keys() & outbox.ways.keys():
+            outbox.ways[name].refused = ""  # it was of others, or by another server
         return alerts
 
     @property
@@ -67,6 +69,11 @@ class Alerts:
         """Why nothing can be sent, by channel, for health."""
         failing = {name: way.fault for name, way in self.outbox.ways.items() if way.fault}
         return {**failing, **self._unusable}
+
+    @property
+    def refusals(self) -> Mapping[str, str]:
+        """By whom the last alert was not taken while others took it, by channel, for health."""
+        return {name: way.refused for name, way in self.outbox.ways.items() if way.refused}
 
     @property
     def told(self) -> list[Condition]:

@@ -2,7 +2,8 @@
 
 Each channel has a task that sends what waits for it, the oldest first. After a failed attempt it
 waits, twice as long as before, and tries the same again; so a server that is away holds nobody
-else, gets all in order when it is back, and is not hammered.
+else, gets all in order when it is back, and is not hammered. What it was too late for is given up;
+then one alert of what is still wrong follows behind those that wait, so that this is told at last.
 
 Memory leads, and nobody waits for the catalog: a disk that is slow, or hangs, is what one wants to
 hear of. What the catalog does not take, as on a full disk, is kept and tried again with the next
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from appliance.alerts.alert import Alert, Box, Condition, Delivery
+from appliance.alerts.alert import Alert, Box, Condition, Delivery, of_change
 from appliance.alerts.alert_rows import AlertRows
 from appliance.alerts.channel import Channel, NotSent
 from appliance.config import AlertsConfig
@@ -40,11 +41,23 @@ class Way:
     failed: int = 0  # alerts that were given up
     tries: int = 0  # that failed, without one between them that did not
     error: str = ""  # of the last try
+    refused: str = ""  # by whom the last that was sent was not taken
+    owes: bool = False  # something was given up, and nobody was told since what still holds
 
     @property
     def fault(self) -> str:
         """What health says."""
         return self.error if self.tries >= TOLD_AFTER_TRIES else ""
+
+    def learn(self, alert: Alert) -> None:
+        """What is known of the way by an alert that was sent, or given up."""
+        delivery = alert.deliveries.get(self.channel.name)
+        if delivery is None or delivery.state == "waiting":
+            return
+        if delivery.state == "sent":
+            self.refused = delivery.error
+        if alert.kind == "change":
+            self.owes = delivery.state == "failed"
 
 
 class Outbox:
@@ -65,7 +78,10 @@ class Outbox:
             for name, delivery in each.deliveries.items():
                 if delivery.state == "waiting" and name not in self.ways:
                     delivery.state, delivery.error = "failed", "nothing goes there any more"
-        self._told: list[Condition] | None = None  # not in the catalog yet
+            for way in self.ways.values():
+                way.learn(each)
+        self._holds: list[Condition] = rows.conditions()  # what was told, and is not over
+        self._told: list[Condition] | None = None  # the same, if it is not in the catalog yet
         self._storing: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, "alerts' store")  # one that hangs is no other's
 
@@ -80,24 +96,29 @@ class Outbox:
     def put(self, alert: Alert, told: Sequence[Condition]) -> None:
         """An alert for all channels, and what is told to be wrong once it is sent."""
         alert.deliveries.update({name: Delivery() for name in self.ways})
-        self.alerts = [*self.alerts, alert]
+        self._add(alert)
         for way in self.ways.values():
             for each in self.waiting(way.channel.name)[: -self._config.queue_max]:
                 text = f"{self._config.queue_max} others waited (alerts.queue.max)"
                 self._give_up(each, way, text)
         self._shorten()
-        self._told = [*told]
-        self._unsaved[alert.id] = alert
+        self._holds = [*told]
+        self._told = self._holds
         for way in self.ways.values():
             way.wake.set()
         self._save()
 
     def note(self, alert: Alert) -> None:
         """One that was delivered already, or not: a test."""
-        self.alerts = [*self.alerts, alert]
+        self._add(alert)
         self._shorten()
-        self._unsaved[alert.id] = alert
+        for way in self.ways.values():
+            way.learn(alert)
         self._save()
+
+    def _add(self, alert: Alert) -> None:
+        self.alerts = [*self.alerts, alert]
+        self._unsaved[alert.id] = alert
 
     def _shorten(self) -> None:
         self.alerts = self.alerts[-self._config.kept_max :]
@@ -140,8 +161,20 @@ class Outbox:
                 self._save()
                 if not is_sent:
                     await asyncio.sleep(self._backoff_s(way.tries))
+            elif way.owes:
+                self._tell_again(way)
             else:
                 await way.wake.wait()
+
+    def _tell_again(self, way: Way) -> None:
+        """What still holds, to who may have missed it."""
+        way.owes = False
+        if self._holds:
+            alert = of_change(self._holds, [], self._now_ms())
+            alert.deliveries[way.channel.name] = Delivery()
+            self._add(alert)
+            self._shorten()
+            self._save()
 
     async def _try(self, alert: Alert, way: Way) -> bool:
         """Whether the next one may be tried at once."""
@@ -153,7 +186,7 @@ class Outbox:
         delivery.at_ms = self._now_ms()
         if found.is_sent:
             delivery.state, way.tries = "sent", 0
-            way.sent += 1
+            way.sent, way.refused = way.sent + 1, error
             log.info("alert sent", by=way.channel.name, alert=alert.id, subject=alert.subject)
             return True
         way.tries += 1
@@ -166,7 +199,7 @@ class Outbox:
     def _give_up(self, alert: Alert, way: Way, error: str) -> None:
         delivery = alert.deliveries[way.channel.name]
         delivery.state, delivery.error = "failed", error
-        way.failed += 1
+        way.failed, way.owes = way.failed + 1, True
         self._unsaved[alert.id] = alert
         log.error("alert given up", by=way.channel.name, alert=alert.id, error=error)
 

@@ -141,6 +141,8 @@ class Subject(Protocol):
     @property
     def alert_faults(self) -> Mapping[str, str]: ...  # why nothing can be sent, by channel
     @property
+    def alert_refusals(self) -> Mapping[str, str]: ...  # who did not get the last, by channel
+    @property
     def data_plane(self) -> DataPlane | None: ...
     @property
     def kafka_tls(self) -> Mapping[str, ListenerTls]: ...  # by the name of a listener
@@ -255,6 +257,9 @@ def _all(subject: Subject, broker: Broker, watch: Watch) -> Iterator[Finding]:
         yield Finding("failing", "upkeep", f"{name}: {text}", name)
     for name, text in sorted(subject.alert_faults.items()):
         yield Finding("degraded", "alerts", f"no alert can be sent by {name}: {text}", name)
+    for name, text in sorted(subject.alert_refusals.items()):
+        told = f"not all got the last alert by {name}: {text}"
+        yield Finding("degraded", "alerts", told, f"refused by {name}")
     if registered := subject.registration or subject.cluster:
         yield from of_registration(registered)
     if subject.cluster is not None:

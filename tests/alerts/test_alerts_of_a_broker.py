@@ -169,6 +169,28 @@ def test_a_channel_that_fails_is_in_health_and_goes_out_by_the_other(tmp_path: P
             assert text in [each["text"] for each in reasons if each["area"] == "alerts"]
 
 
+def test_who_is_refused_while_others_get_the_mail_is_in_health(tmp_path: Path) -> None:
+    def told_in_health(rest: Rest) -> list[str]:
+        findings = rest.get("/health")["findings"]
+        return [each["text"] for each in findings if each["area"] == "alerts"]
+
+    with MailServer(Mailbox()) as server:
+        server.mailbox.refused = "on-call@example.org"
+        to = {"alerts.mail.to": "ann@example.org,on-call@example.org"}
+        with running_broker(tmp_path / "data", {**FAST, **by_mail(server), **to}) as broker:
+            rest = Rest(broker.admin)
+            rest.post("/alerts/test")
+            [text] = told_in_health(rest)
+            refused = f"127.0.0.1:{server.port} refused on-call@example.org"
+            assert text == f"not all got the last alert by mail: {refused}"
+            assert rest.get("/health")["status"] == "degraded"
+            [channel] = rest.get("/alerts")["channels"]
+            assert channel["fault"] == refused
+            server.mailbox.refused = ""
+            rest.post("/alerts/test")
+            assert told_in_health(rest) == []
+
+
 def test_without_a_channel_nothing_is_sent_and_the_answer_says_what_to_set(
     tmp_path: Path,
 ) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from appliance.alerts.alert import Alert, Box, Condition, of_change, of_test
+from appliance.alerts.alert import Alert, Box, Condition, Delivery, of_change, of_test
 from appliance.alerts.alert_rows import AlertRows
 from appliance.alerts.channel import Channel, NotSent
 from appliance.alerts.mail import Mail
@@ -144,6 +144,27 @@ def test_one_refused_recipient_does_not_repeat_the_mail_for_others(tmp_path: Pat
                 await until(lambda: states(outbox, "mail") == ["sent"])
                 assert "refused bob@example.org" in outbox.alerts[0].deliveries["mail"].error
             assert len(server.mailbox.mails) == 1
+
+    asyncio.run(sent())
+
+
+def test_who_was_refused_is_known_until_all_take_a_mail_also_over_a_restart(
+    tmp_path: Path,
+) -> None:
+    async def sent() -> None:
+        with MailServer(Mailbox()) as server:
+            config = by_mail(server.port, **FAST)
+            server.mailbox.refused = "bob@example.org"
+            async with Sending(tmp_path, config, Mail(config)) as outbox:
+                outbox.put(*changes(1), [HOT])
+                await until(lambda: states(outbox, "mail") == ["sent"])
+                assert outbox.ways["mail"].refused.endswith("refused bob@example.org")
+            async with Sending(tmp_path, config, Mail(config)) as outbox:
+                assert outbox.ways["mail"].refused.endswith("refused bob@example.org")
+                server.mailbox.refused = ""
+                outbox.put(*changes(1), [HOT])
+                await until(lambda: states(outbox, "mail") == ["sent"] * 2)
+                assert outbox.ways["mail"].refused == ""
 
     asyncio.run(sent())
 
@@ -376,6 +397,75 @@ def test_the_queue_is_bounded_by_number_and_by_age(tmp_path: Path) -> None:
             assert outbox.ways["webhook"].failed == 9
         async with Sending(tmp_path, config, Webhook(config)) as outbox:
             assert states(outbox, "webhook") == ["failed"] * 5
+
+    asyncio.run(sent())
+
+
+def bodies(hook: Hook) -> list[dict[str, Any]]:
+    return [json.loads(body) for _, _, body in hook.got]
+
+
+def test_what_still_holds_is_told_when_what_told_of_it_was_given_up(tmp_path: Path) -> None:
+    """Also without a change that would be told, and of the channel that missed it only."""
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/hook"
+
+    async def sent() -> None:
+        with MailServer(Mailbox()) as server:
+            config = by_mail(server.port, webhook_url=url, give_up_ms=1000, **FAST)
+            async with Sending(tmp_path, config, Mail(config), Webhook(config)) as outbox:
+                [alert] = changes(1)
+                outbox.put(alert, [HOT])
+                await until(lambda: alert.deliveries["webhook"].state == "failed")
+                with Hook(port) as hook:
+                    await until(lambda: outbox.alerts[-1].deliveries["webhook"].state == "sent")
+                    await asyncio.sleep(0.1)
+                    [told] = bodies(hook)
+                assert (told["began"][0]["text"], told["ended"]) == (HOT.text, [])
+                assert alert.deliveries["webhook"].state == "failed"
+                assert (alert.deliveries["mail"].state, len(server.mailbox.mails)) == ("sent", 1)
+
+    asyncio.run(sent())
+
+
+def test_a_full_queue_is_followed_by_what_still_holds(tmp_path: Path) -> None:
+    port = free_port()
+    config = by_hook(f"http://127.0.0.1:{port}/hook", queue_max=2, **FAST)
+
+    async def sent() -> None:
+        over = of_change([], [HOT], time.time_ns() // 10**6 + 10)
+        cold = Condition("cold", "degraded", "disk", "sdb is cold", 5)
+        async with Sending(tmp_path, config, Webhook(config)) as outbox:
+            for each in changes(3):
+                outbox.put(each, [HOT, cold])
+            outbox.put(over, [cold])
+            with Hook(port) as hook:
+                await until(lambda: len(hook.got) == 3)
+                first, second, last = bodies(hook)
+        assert (first["id"], second["id"]) == (outbox.alerts[2].id, over.id)
+        assert [each["text"] for each in last["began"]] == ["sdb is cold"]
+
+    asyncio.run(sent())
+
+
+def test_what_was_given_up_before_a_restart_is_told_after_it(tmp_path: Path) -> None:
+    port = free_port()
+    config = by_hook(f"http://127.0.0.1:{port}/hook", **FAST)
+
+    async def sent() -> None:
+        [alert] = changes(1)
+        alert.deliveries["webhook"] = Delivery("failed", 9, 1, "it was away")
+        before = Sending(tmp_path, config)
+        before.rows.put([alert], [HOT], 10)
+        async with before:
+            pass
+        with Hook(port) as hook:
+            async with Sending(tmp_path, config, Webhook(config)) as outbox:
+                await until(lambda: states(outbox, "webhook") == ["failed", "sent"])
+            async with Sending(tmp_path, config, Webhook(config)) as outbox:
+                await asyncio.sleep(0.1)
+            [told] = bodies(hook)
+        assert told["began"][0]["text"] == HOT.text
 
     asyncio.run(sent())
 

@@ -79,11 +79,12 @@ cdef int scan_segment(PartitionLog* log, size_t slot, int64_t position, int64_t 
                       Recovered* recovered) noexcept nogil:
     cdef Segment* segment = log.segments[slot].get()
     cdef ClaimedTimes claimed = zeroed[ClaimedTimes]()
+    cdef int dropped = OK
     cdef int code = _scan(log, segment, position, offset, may_have_gaps, end_limit, &claimed,
                           recovered)
     if code >= 0 and (claimed.are_false or claimed.seen < claimed.entries.size()):
-        return min(segment_drop_times(segment), code)
-    return code
+        dropped = segment_drop_times(segment)
+    return code if dropped == OK else dropped
 
 
 cdef int _scan(PartitionLog* log, Segment* segment, int64_t position, int64_t offset,

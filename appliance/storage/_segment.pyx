@@ -18,13 +18,16 @@ from appliance.native._files cimport (
     NAME_SIZE, failure_note, file_name, sync_code, write_whole,
 )
 from appliance.native._native cimport (
-    ENOENT, EROFS, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, ScopeLock, errno, ftruncate, unlinkat,
-    zeroed,
+    ENOENT, EROFS, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, ScopeLock, c_stat, errno, fstatat,
+    ftruncate, unlinkat, zeroed,
 )
 from appliance.record._batch cimport BatchHeader
 from appliance.storage._index cimport (
     OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, Index, index_add_offset, index_add_time, index_store,
 )
+
+cdef extern from "fcntl.h" nogil:
+    int AT_SYMLINK_NOFOLLOW
 
 
 # ---- without the GIL ----
@@ -43,20 +46,20 @@ cdef SegmentRef segment_new(const DirectoryRef& directory, int64_t base_offset) 
 cdef int segment_create(Segment* segment) noexcept nogil:
     cdef char[NAME_SIZE] name
     cdef FileRef directory
+    cdef c_stat status
     cdef int code, fd = directory_hold(segment.directory.get(), &directory)
     if fd != OK:
         return fd
     file_name(name, segment.base_offset, b".log")
+    if fstatat(directory.get().fd, name, &status, AT_SYMLINK_NOFOLLOW) < 0 and errno == ENOENT:
+        # There is no segment here: what a crash left of an earlier one of this offset is not of it.
+        code = _unlink_beside(segment, directory.get().fd)
+        if code != OK:
+            return code
     fd = open_counted(directory.get().fd, name, O_RDWR | O_CREAT | O_EXCL)
     if fd < 0:
         return fd
     segment.file = file_own(fd)
-    # There was no segment here: what a crash left of an earlier one of this offset is not of this.
-    code = _unlink_beside(segment, directory.get().fd)
-    if code != OK:
-        segment.file.reset()
-        _unlink(directory.get().fd, segment.base_offset, b".log")
-        return code
     segment.index_is_loaded = True
     segment.largest_is_known.store(True)
     return OK

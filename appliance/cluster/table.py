@@ -47,13 +47,15 @@ class Table:
 
     def replace(self, everything: Iterable[TopicNews], begun: int) -> None:
         """By what was read since `begun`. What was applied meanwhile stays: it is newer. And what
-        was told meanwhile to be deleted stays away, though it was still there to be read."""
+        was told meanwhile to be deleted stays away, though it was still there to be read. What was
+        told before, and is there, is there again: its files are kept at later news of it."""
         found = {news.name: news for news in everything}
         for name in [*self.topics]:
             if name not in found and self._put_at[name] <= begun:
                 self._remove(name)
         for news in found.values():
             if self.deleted.get(news.topic_id, 0) <= begun:
+                self.deleted.pop(news.topic_id, None)
                 self.apply(news)
 
     def apply(self, news: TopicNews) -> None:

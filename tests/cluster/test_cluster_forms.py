@@ -283,6 +283,16 @@ def test_what_is_there_again_is_believed() -> None:
     table.apply(TopicNews("t", ID, is_deleted=True))
     table.replace([NEWS], table.begin_reading())
     assert [*table.topics] == ["t"]
+    assert table.deleted == {}, "at later news its files would go"
+
+
+def test_what_is_deleted_again_while_it_is_read_stays_away() -> None:
+    table = Table()
+    table.apply(TopicNews("t", ID, is_deleted=True))
+    begun = table.begin_reading()
+    table.apply(TopicNews("t", ID, is_deleted=True))
+    table.replace([NEWS], begun)
+    assert (table.topics, [*table.deleted]) == ({}, [ID])
 
 
 def test_states_of_partitions_that_are_not_there_are_left() -> None:

@@ -26,6 +26,7 @@ def of_replicas(here: InCluster) -> Iterator[Finding]:
             "the session with ZooKeeper may be over, so that another broker may lead what this one "
             "led: until ZooKeeper answers it leads only what no other broker has",
         )  # fmt: skip
+    yield from first_of("failing", "replicas", refused(here), "elections cannot be followed")
     lost = sorted(without_leader(here))
     yield from first_of("failing", "replicas", lost, "partitions have no leader")
     few, under, alone = [], [], []
@@ -71,12 +72,22 @@ def reasons_of(here: InCluster) -> list[str]:
     dirs = here.broker.log_dir.directories
     offline = [f"{each.path} is offline: {each.why}" for each in dirs if each.logs is None]
     facts = [text] if (text := facts_unlike(here)) else []
-    return [*unfollowed(here), *offline, *unlike_the_cluster(here), *facts]
+    return [*unfollowed(here), *offline, *refused(here),
+            *unlike_the_cluster(here), *facts]  # fmt: skip
 
 
 def unfollowed(here: InCluster) -> list[str]:
     troubles = here.fetchers.troubles.items()
     return sorted(f"{why} ({some(count, 'partition')})" for why, count in troubles)
+
+
+def refused(here: InCluster) -> list[str]:
+    """Of a log that has failed, or is not open, others tell."""
+    found = [
+        (log.name, why) for key, why in here.roles.refused.items()
+        if (log := here.broker.topics.served_log(*key)) is not None and not log.failed
+    ]  # fmt: skip
+    return sorted(f"{name}: its election cannot be followed: {why}" for name, why in found)
 
 
 def unlike_the_cluster(here: InCluster) -> list[str]:

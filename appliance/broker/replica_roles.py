@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from appliance._log import Log
 from appliance.broker.followers_traffic import AS_FOLLOWER, AS_LEADER, is_slow
@@ -74,6 +74,7 @@ class ReplicaRoles:
         self.elections = 0  # that this broker won
         self.unclean_wins: list[UncleanWin] = []  # that nobody has taken yet
         self.hollow: set[Key] = set()  # to begin anew before they follow
+        self.refused: dict[Key, str] = {}  # whose logs refused what was elected last, and why
         self._topics = topics
         self._fetchers = fetchers
         self._coordinators = coordinators
@@ -161,7 +162,8 @@ class ReplicaRoles:
             del self._led[key]
             if name in self._coordinators:
                 self._tell_coordinators(key)
-        for of_keys in (self._unclean, self._proposed):
+        of_each: tuple[dict[Key, Any], ...] = (self._unclean, self._proposed, self.refused)
+        for of_keys in of_each:
             for key in [each for each in of_keys if each[0] == name]:
                 del of_keys[key]
         self.hollow -= {key for key in self.hollow if key[0] == name}
@@ -173,6 +175,7 @@ class ReplicaRoles:
         for key in keys:
             topic = self._topics.get(key[0])
             if topic is None or not topic.is_replicated:
+                self.refused.pop(key, None)
                 continue
             log = self._topics.served_log(*key)
             if log is None:
@@ -180,8 +183,10 @@ class ReplicaRoles:
                 continue
             try:
                 self._apply(key, topic, log)
+                self.refused.pop(key, None)
             except ApplianceError as error:
                 events.error("an election cannot be followed", partition=log.name, error=error)
+                self.refused[key] = str(error)
                 self._fetchers.stop(key)
             if key[0] in self._coordinators:
                 self._tell_coordinators(key)
@@ -190,6 +195,7 @@ class ReplicaRoles:
         """It is not here, or not any more, or not open."""
         was_led = self._led.pop(key, None) is not None
         self._proposed.pop(key, None)
+        self.refused.pop(key, None)
         self._fetchers.stop(key)
         if was_led and key[0] in self._coordinators:
             self._tell_coordinators(key)

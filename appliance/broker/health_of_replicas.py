@@ -11,6 +11,11 @@ from appliance.process.spoken import some
 
 if TYPE_CHECKING:
     from appliance.broker.in_cluster import InCluster
+    from appliance.cluster.forms import PartitionState
+
+# A leader whose life is over for so long has no successor: elections take less, also where the
+# controller is gone with it.
+ELECTED_S = 10.0
 
 
 def of_replicas(here: InCluster) -> Iterator[Finding]:
@@ -26,6 +31,8 @@ def of_replicas(here: InCluster) -> Iterator[Finding]:
             "the session with ZooKeeper may be over, so that another broker may lead what this one "
             "led: until ZooKeeper answers it leads only what no other broker has",
         )  # fmt: skip
+    for text in undecided(here):
+        yield Finding("failing", "replicas", text, "the controller's work")
     yield from first_of("failing", "replicas", refused(here), "elections cannot be followed")
     lost = sorted(without_leader(here))
     yield from first_of("failing", "replicas", lost, "partitions have no leader")
@@ -72,13 +79,21 @@ def reasons_of(here: InCluster) -> list[str]:
     dirs = here.broker.log_dir.directories
     offline = [f"{each.path} is offline: {each.why}" for each in dirs if each.logs is None]
     facts = [text] if (text := facts_unlike(here)) else []
-    return [*unfollowed(here), *offline, *refused(here),
+    return [*unfollowed(here), *offline, *undecided(here), *refused(here),
             *unlike_the_cluster(here), *facts]  # fmt: skip
 
 
 def unfollowed(here: InCluster) -> list[str]:
     troubles = here.fetchers.troubles.items()
     return sorted(f"{why} ({some(count, 'partition')})" for why, count in troubles)
+
+
+def undecided(here: InCluster) -> list[str]:
+    words = (
+        "the controller's work fails here again and again, so that nobody is elected, and no topic "
+        "is made or deleted"
+    )
+    return [f"{words}: {fault}"] if (fault := here.cluster.controller_fault) else []
 
 
 def refused(here: InCluster) -> list[str]:
@@ -104,11 +119,18 @@ def without_leader(here: InCluster) -> Iterator[str]:
     cluster, us = here.cluster, here.broker.node_id
     for (topic, partition), state in cluster.states.items():
         known = cluster.topics.get(topic)
-        if state.leader >= 0 or known is None or partition >= len(known.partitions):
+        if is_led(here, state) or known is None or partition >= len(known.partitions):
             continue
         replicas = known.partitions[partition]
         if us in replicas or cluster.is_controller:
             away = [each for each in replicas if each not in cluster.brokers]
             why = f"; not there: {away}" if away else ""
+            if state.leader >= 0:
+                why += f"; the life in which {state.leader} led it is over, and none was elected"
             yield (f"{topic}-{partition} has no leader: nobody can write to it or read it "
                    f"(replicas on {[*replicas]}{why})")  # fmt: skip
+
+
+def is_led(here: InCluster, state: PartitionState) -> bool:
+    """Also by who is gone since a moment: others are being elected."""
+    return state.leader >= 0 and here.cluster.gone_s(state.leader, state.leader_life) < ELECTED_S

@@ -264,6 +264,19 @@ class Cluster:
         return self._controller.term is not None
 
     @property
+    def controller_fault(self) -> str:
+        """Why this broker's rounds as the controller, or to become it, fail again and again; empty:
+        they do not."""
+        return self._controller.fault
+
+    def gone_s(self, node: int, life: int) -> float:
+        """How long this broker has known that a leader's life is over; 0: it is not."""
+        living, now = self._view.brokers.get(node), time.monotonic()
+        if living is not None and living.life == life:
+            return 0.0
+        return now - self._view.ended.get((node, life), now)
+
+    @property
     def brokers(self) -> Mapping[int, LivingBroker]:
         return self._view.brokers
 

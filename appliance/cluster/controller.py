@@ -49,6 +49,9 @@ NOTICES_MAX = 100
 DELETED_TOGETHER = 100
 MINUTE_S = 60.0  # a notice is kept for one to two
 AGAIN_S, AWAY_S = 1.0, 0.05
+# Between two rounds that failed, and none was good: then it is told. One that failed is no news,
+# the next comes a second later; and a ZooKeeper that elects its own leader is back by then.
+FAILS_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,8 @@ class Controller:
         self._is_everything = False  # more changed than is in `untold`
         self._told_leaving: dict[int, int] = {}
         self._told_ids: set[bytes] = set()  # of topics that the others have heard of in this term
+        self._fault = ""  # of the last round; empty: it was a good one
+        self._failed_first = self._failed_last = 0.0  # since then; of `time.monotonic`
         self._wake = asyncio.Event()
         self._kept_from = -1  # notices below were there a minute ago
         self._next_minute = time.monotonic() + MINUTE_S
@@ -92,6 +97,17 @@ class Controller:
     def wake(self) -> None:
         self._wake.set()
 
+    @property
+    def fault(self) -> str:
+        """Why rounds fail again and again; empty: they do not."""
+        return self._fault if self._failed_last - self._failed_first >= FAILS_S else ""
+
+    def _failed(self, error: Exception) -> None:
+        self._failed_last = time.monotonic()
+        if not self._fault:
+            self._failed_first = self._failed_last
+        self._fault = str(error) if isinstance(error, ApplianceError) else repr(error)
+
     async def keep(self) -> None:
         while True:
             await woken(self._wake, min(MINUTE_S, self._rebalance.interval_s))
@@ -99,15 +115,19 @@ class Controller:
             try:
                 await self._session.connected()
                 await self._work()
+                self._fault = ""
             except Deposed as error:
                 self._resign(str(error))
-            except AWAY:
+            except AWAY as error:
+                self._failed(error)  # also when each round is what ends the connection
                 await self._again(AWAY_S)
             except (KazooException, ApplianceError) as error:
                 log.error("a round has failed", error=error)
+                self._failed(error)
                 await self._again(AGAIN_S)
-            except Exception:
+            except Exception as error:
                 log.exception("a round failed unexpectedly")
+                self._failed(error)
                 await self._again(AGAIN_S)
 
     async def _again(self, after_s: float) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
 from kazoo.exceptions import KazooException, NoNodeError
@@ -56,6 +56,8 @@ class View:
         self.reading = Reading(session)
         self.table = Table()
         self.brokers: dict[int, LivingBroker] = {}
+        # Brokers with a life that is over; when that was seen, or a leader of that life was.
+        self.ended: dict[tuple[int, int], float] = {}
         self.leaving: Mapping[int, int] = {}  # who is being stopped, with its life
         self.stopping: dict[int, int] = {}  # who said so itself, before it leaves; with its life
         self.controller_id = NOBODY
@@ -154,8 +156,13 @@ class View:
         self._is_due.discard(BROKERS)
         brokers = await self.reading.brokers(self._brokers_changed)
         if brokers != self.brokers:
-            self.brokers = brokers
+            before, self.brokers = self.lives, brokers
+            self._note_ended(before.items())
             self._tell_of_brokers()
+
+    def _note_ended(self, lives: Iterable[tuple[int, int]]) -> None:
+        now, living = time.monotonic(), self.lives
+        self.ended.update(((node, life), now) for node, life in lives if living.get(node) != life)
 
     def set_controller(self, node_id: int, epoch: int) -> None:
         if (node_id, epoch) != (self.controller_id, self.controller_epoch):
@@ -289,6 +296,7 @@ class View:
 
     def tell(self) -> None:
         changes = self.table.take_changes()
+        self._note_ended(self._leaders(changes.keys))
         if changes.names:
             self._listener.on_topics(changes.names)
         if changes.keys:
@@ -318,6 +326,11 @@ class View:
             return True
         finally:
             self._waiting.discard(changed)
+
+    def _leaders(self, keys: Collection[Key]) -> Iterable[tuple[int, int]]:
+        """With their lives."""
+        states = [state for key in keys if (state := self.table.states.get(key))]
+        return [(each.leader, each.leader_life) for each in states if each.leader != NOBODY]
 
     def _wants_controller(self, key: Key) -> bool:
         """It is being moved, or its leader has lost it."""

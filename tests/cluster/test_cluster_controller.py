@@ -5,13 +5,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
+from appliance.broker import health_of_replicas
+from appliance.cluster import paths
 from appliance.cluster.cluster import Cluster, TopicDefaults
-from appliance.cluster.controller import Rebalance
+from appliance.cluster.controller import FAILS_S, Rebalance
 from appliance.cluster.forms import NOBODY, PartitionState, state_node
 from appliance.cluster.term import Deposed
 from appliance.errors import Refused
@@ -634,3 +641,55 @@ def test_a_state_that_others_made_is_taken_as_it_is(clusters: Clusters, look: Lo
             await two.close()
 
     run(work())
+
+
+@pytest.mark.parametrize("how", [die, Cluster.renew], ids=["killed", "began anew"])
+def test_a_controller_whose_rounds_fail_is_told_of(
+    how: Callable[[Cluster], Awaitable[None]],
+    clusters: Clusters, look: Looker, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """And so are partitions for which it elects nobody."""
+    monkeypatch.setattr("appliance.cluster.controller.FAILS_S", 0.5)
+
+    async def work() -> None:
+        async with clusters.started(1, 2) as (one, two):
+            await one.create_topic("t", [[2, 1]])
+            assert await one.settled("t", 20)
+            state = f"{look.root}{paths.state(*KEY)}"
+            may_read = make_acl("world", "anyone", read=True, admin=True)
+            look.client.set_acls(state, [may_read])
+            assert (one.controller_fault, unled(one)) == ("", [])
+            life = two.life
+            await how(two)
+            await until(lambda: "NoAuthError" in one.controller_fault)
+            assert one.states[KEY].leader == 2
+            await until(lambda: one.gone_s(2, life) > 0)
+            assert unled(one) == [], "an election takes its time"
+            monkeypatch.setattr(health_of_replicas, "ELECTED_S", 0.5)
+            await until(lambda: unled(one) != [])
+            assert re.match("t-0 has no leader: .* the life in which 2 led it is over", *unled(one))
+            look.client.set_acls(state, OPEN_ACL_UNSAFE)
+            await until(lambda: one.states[KEY].leader_epoch == 1)
+            await until(lambda: one.controller_fault == "")
+            assert unled(one) == []
+
+    run(work())
+
+
+def test_a_single_round_that_failed_is_no_news(clusters: Clusters) -> None:
+    async def work() -> None:
+        async with clusters.started(1) as (one,):
+            controller = one._controller
+            for passed_s, fault in ((0.0, ""), (FAILS_S, "RuntimeError('no')")):
+                controller._failed_first -= passed_s
+                controller._failed(RuntimeError("no"))
+                assert one.controller_fault == fault
+            controller.wake()
+            await until(lambda: one.controller_fault == "")
+
+    run(work())
+
+
+def unled(cluster: Cluster) -> list[str]:
+    here: Any = SimpleNamespace(cluster=cluster, broker=cluster.member)
+    return [*health_of_replicas.without_leader(here)]

@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from confluent_kafka.admin import NewTopic
 from kazoo.client import KazooClient
+from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
 from appliance.broker.broker import Broker
 from appliance.cluster import paths
@@ -69,6 +71,21 @@ def test_health_tells_of_a_zookeeper_that_came_back_from_an_older_snapshot(
         cluster.start(1)
         assert cluster.produce(1, "t", ["c"]) == []
         assert not any("election" in each for each in reasons(cluster))
+
+
+def test_health_tells_of_a_controller_whose_rounds_fail(
+    cluster: EmbeddedCluster,
+) -> None:
+    with looking(cluster) as client:
+        may_read = make_acl("world", "anyone", read=True, admin=True)
+        client.set_acls(paths.CHANGES, [may_read])
+        admin = cluster.admin(1)  # held: it answers while it lives
+        asked = admin.create_topics([NewTopic("t", 1, 1)])["t"]
+        told = "the controller's work fails here again and again"
+        eventually(lambda: any(each.startswith(told) for each in reasons(cluster)))
+        client.set_acls(paths.CHANGES, OPEN_ACL_UNSAFE)
+        asked.result(DEADLINE_S)
+        eventually(lambda: not any(each.startswith(told) for each in reasons(cluster)))
 
 
 @contextmanager

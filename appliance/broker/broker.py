@@ -82,7 +82,7 @@ from appliance.share.partitions import SharePartitions
 from appliance.topics.partition_moves import PartitionMoves
 from appliance.topics.reconciliation import Reconciliation
 from appliance.topics.reopening import Reopening
-from appliance.topics.topic import OFFSETS
+from appliance.topics.topic import OFFSETS, TopicUnavailable
 from appliance.topics.topic_announcements import PlaneTable
 from appliance.topics.topic_rows import TopicRows
 from appliance.topics.topics import Topics
@@ -376,9 +376,16 @@ class Broker:
 
     async def _forget_own(self, topics: Mapping[str, UUID]) -> dict[str, ApplianceError]:
         """On one box: once it is known what groups have. Why something of some stays."""
+        unread = ""
         if self.groups.table.topic.is_used:
             await self.groups.loading.known()
-        return await self._forget(topics)
+            # As it is before: what is read meanwhile begins its deletions, and may not end them.
+            unread = self.groups.availability.unread_names()
+        failures = await self._forget(topics)
+        if not unread:
+            return failures
+        error = TopicUnavailable(f"what groups committed is not known yet: {unread} is not read")
+        return dict.fromkeys(topics, error)
 
     async def _forget(self, topics: Mapping[str, UUID]) -> dict[str, ApplianceError]:
         """Holds, offsets of groups, states of share groups."""

@@ -92,6 +92,10 @@ class Availability:
         if partition in self.unread:
             raise TopicUnavailable(f"{OFFSETS}-{partition} is not served, or is not read yet")
 
+    def unread_names(self) -> str:
+        """Partitions of which nobody knows what groups have there. Empty: all are known."""
+        return ", ".join(f"{OFFSETS}-{each}" for each in sorted(self.unread))
+
     # In a cluster
 
     def term(self, group_id: str) -> Term | None:

@@ -149,7 +149,7 @@ class Loading:
         """What is there is not known: nobody is answered as if nothing was."""
         if self._is_stopped:
             return
-        names = ", ".join(f"{OFFSETS}-{each}" for each in sorted(self._availability.unread))
+        names = self._availability.unread_names()
         self._availability.fault = (
             f"groups whose offsets are in {names} are not served: it cannot be opened"
         )

@@ -151,8 +151,9 @@ class OffsetCommits:
         }
         for each in self._availability.unread:
             self._deleted_topics[each].update(topics)  # once they are known
-        if not self._availability.is_loaded or not self._topic.is_used:
+        if not self._topic.is_used:
             return {}
+        self._availability.check_loaded()
         await self._topic.all_settled()  # commits that are on their way
         return await self._delete_of_topics(self._offsets.places_of_topics(topics))
 

@@ -241,6 +241,30 @@ def test_a_kill_in_the_midst_of_a_deletion_leaves_no_offsets(
     control.close()
 
 
+def test_a_stop_in_the_midst_of_a_deletion_leaves_no_offsets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Groups are not served any more when it is their turn: the next start goes on."""
+    control = Control(tmp_path)
+    control.create("t")
+    GroupClient(control).commit(1)
+    groups = control.broker.groups
+    known = groups.loading.known
+
+    async def known_last() -> None:
+        await known()
+        groups.stop()
+
+    monkeypatch.setattr(groups.loading, "known", known_last)
+    control.run(control.broker.topics.delete("t"))
+    assert "the broker stops" in control.broker.topics.undeleted["t"]
+    control = restarted(control, tmp_path)
+    assert control.run(control.broker.reopening.retry()) == 1
+    control.create("t")
+    assert committed(control) == {}
+    control.close()
+
+
 def test_offsets_that_cannot_be_deleted_with_their_topic_are_tried_again(
     control: Control, monkeypatch: pytest.MonkeyPatch
 ) -> None:

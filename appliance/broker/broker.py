@@ -365,7 +365,7 @@ class Broker:
             self.logins.limit_failures(failed, listener)
 
     async def forget_topic(self, name: str) -> None:
-        """In a cluster, which has deleted it. What stays was told of."""
+        """In a cluster, which has deleted it. What stays was told of; offsets are tried again."""
         topic = self.topics.get(name)
         topic_id = None if topic is None else topic.id  # its logs are not to stay in memory
         del topic
@@ -388,14 +388,16 @@ class Broker:
         return dict.fromkeys(topics, error)
 
     async def _forget(self, topics: Mapping[str, UUID]) -> dict[str, ApplianceError]:
-        """Holds, offsets of groups, states of share groups."""
-        await asyncio.to_thread(self.holds.forget_topics, topics)
+        """Offsets of groups, holds, states of share groups: each whatever becomes of the others."""
         try:
             return await self.groups.commits.forget_topics(topics, self._unled(OFFSETS))
         finally:
             ids = {*topics.values()}
             self.share_groups.forget_topics(ids)
-            await self.share_partitions.states.forget_topics(ids)
+            try:
+                await asyncio.to_thread(self.holds.forget_topics, topics)
+            finally:
+                await self.share_partitions.states.forget_topics(ids)
 
     def _unled(self, name: str) -> dict[int, int]:
         """In a cluster: partitions that nobody leads now, and the leader epoch of each."""

@@ -410,6 +410,8 @@ def of_owners(broker: Broker) -> Iterator[Finding]:
     ):  # fmt: skip
         if owner.fault:
             yield Finding("failing", "groups and transactions", owner.fault)
+    if fault := broker.groups.commits.fault:
+        yield Finding("degraded", "groups and transactions", fault)
     hanging = [
         f"{log.name}: a transaction of producer {each.producer_id} is open from offset "
         f"{each.txn_first_offset} on, and how it was decided cannot be read: readers of committed "

@@ -86,6 +86,7 @@ class Coordinator:
         """Answers everybody who waits for other members; nobody is let in any more."""
         self.availability.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker stops")
         self.loading.stop()
+        self.commits.stop()
         self.expiry.stop()
         self.table.stop()
 

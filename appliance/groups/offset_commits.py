@@ -1,5 +1,9 @@
 """Offsets that groups commit: checked, written, and then seen, in the order of the log.
 
+Those of a deleted topic go with it. In a cluster its name is free at once: what could not be
+deleted in the log is left out here, and tried again. A commit to the next topic of that name stands
+behind it in the log, and stays.
+
 `commit` calls back, since it is the most frequent request of all (docs/decisions/
 control-plane-cost.md). All else is awaited.
 """
@@ -7,6 +11,7 @@ control-plane-cost.md). All else is awaited.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
@@ -28,8 +33,11 @@ logger = event_log.named("groups")
 
 Values = Mapping[Partition, OffsetCommitValue]
 Places = Mapping[tuple[str, str], list[Partition]]  # by topic and group
+Last = Mapping[Partition, int]  # where the last record of each stands
 NO_EPOCHS: Mapping[int, int] = {}
 MemberKey = tuple[str, str | None, int]  # id, instance id and generation; -1 is nobody's
+
+AGAIN_S = 5.0  # after offsets of a deleted topic that could not be deleted
 
 
 class OffsetCommits:
@@ -43,6 +51,26 @@ class OffsetCommits:
         self._deleted_topics: defaultdict[int, set[str]] = defaultdict(set)
         # in a cluster, by partition: while nobody led it, and the epoch of that
         self._deleted_unled: dict[int, dict[str, int]] = {}
+        # in a cluster, by group: offsets of deleted topics that the log has still
+        self._undeleted: dict[str, dict[Partition, int]] = {}
+        self._again: asyncio.TimerHandle | None = None
+
+    def stop(self) -> None:
+        """After groups are refused."""
+        if self._again is not None:
+            self._again.cancel()
+
+    @property
+    def fault(self) -> str:
+        """What is tried again; for people."""
+        topics = sorted({each.topic for last in self._undeleted.values() for each in last})
+        if not topics:
+            return ""
+        return (
+            f"offsets of {len(self._undeleted)} groups in deleted topics ({topics[0]} is the first "
+            f"of {len(topics)}) cannot be deleted: another coordinator would take them for those "
+            "of the next topic of that name"
+        )
 
     def commit(
         self,
@@ -166,6 +194,8 @@ class OffsetCommits:
 
     def forget_deleted_topics(self, groups: Collection[str], partitions: Iterable[int]) -> None:
         """Of groups that were read just now; the others may know a new topic of that name."""
+        for each in self._undeleted.keys() & {*groups}:
+            self._leave_out(each, self._undeleted[each])
         if topics := self.deleted_before(partitions):
             places = self._offsets.places_of_topics(topics)
             self._begin_deletions({each: places[each] for each in places if each[1] in groups})
@@ -186,15 +216,70 @@ class OffsetCommits:
         return failures
 
     def _begin_deletions(self, places: Places) -> list[asyncio.Future[None]]:
-        begun = []
-        for (topic, group_id), partitions in places.items():
-            deletion = self.delete(group_id, partitions)
-            deletion.add_done_callback(partial(_warn_if_kept, topic))
-            begun.append(deletion)
-        return begun
+        newest = self._offsets.newest
+        return [
+            self._begin_deletion(group_id, {each: newest(group_id, each) for each in partitions})
+            for (_, group_id), partitions in places.items()
+        ]
 
+    def _begin_deletion(self, group_id: str, last: Last) -> asyncio.Future[None]:
+        deletion = self.delete(group_id, [*last])
+        deletion.add_done_callback(partial(self._tried, group_id, last))
+        return deletion
 
-def _warn_if_kept(topic: str, deletion: asyncio.Future[None]) -> None:
-    error = None if deletion.cancelled() else deletion.exception()
-    if error is not None:
-        logger.warning("offsets of a deleted topic stay", topic=topic, error=error)
+    def _tried(self, group_id: str, last: Last, deletion: asyncio.Future[None]) -> None:
+        error = None if deletion.cancelled() else deletion.exception()
+        if error is None:
+            self._are_gone(group_id, last)
+            return
+        if group_id not in self._undeleted:
+            topics = sorted({each.topic for each in last})
+            logger.warning("offsets of deleted topics stay", group=group_id, topics=topics,
+                           error=error)  # fmt: skip
+        if self._availability.terms is not None:  # on one box the names are not free
+            self._leave_out(group_id, last)
+            self._try_again()
+
+    def _are_gone(self, group_id: str, last: Last) -> None:
+        """In the log, too. Later ones may be there by now."""
+        left = dict(self._undeleted.pop(group_id, {}).items() - last.items())
+        if left:
+            self._undeleted[group_id] = left
+
+    def _leave_out(self, group_id: str, last: Last) -> None:
+        """They count no more, whatever the log has. What was committed since does."""
+        old = self._old(group_id, last)
+        self._offsets.put(group_id, dict.fromkeys(old), sys.maxsize)
+        self._weights.weigh(group_id)
+        if old:
+            self._undeleted[group_id] = self._undeleted.get(group_id, {}) | old
+
+    def _old(self, group_id: str, last: Last) -> dict[Partition, int]:
+        newest = self._offsets.newest
+        return {each: offset for each, offset in last.items() if newest(group_id, each) <= offset}
+
+    def _try_again(self) -> None:
+        if self._again is None and self._availability.is_loaded:
+            self._again = asyncio.get_running_loop().call_later(AGAIN_S, self.delete_again)
+
+    def delete_again(self) -> None:
+        """What could not be deleted in the log."""
+        self._again = None
+        writing = self._topic.writing()  # a commit would be deleted behind its answer
+        for group_id, last in list(self._undeleted.items()):
+            if group_id not in writing:
+                self._delete_again(group_id, last)
+        if self._undeleted:
+            self._try_again()
+
+    def _delete_again(self, group_id: str, last: Last) -> None:
+        try:
+            self._availability.check(group_id)
+        except GroupRefused as error:
+            if error.kafka_code == ErrorCode.NOT_COORDINATOR:
+                del self._undeleted[group_id]  # another one has what the log has
+            return
+        old = self._old(group_id, last)
+        self._are_gone(group_id, dict(last.items() - old.items()))  # others are behind them
+        if old:
+            self._begin_deletion(group_id, old)

@@ -170,6 +170,15 @@ class Offsets:
         """Whose partitions of the topic need the transaction's marker."""
         return {group for group, _ in self._held.get(producer_id, ())}
 
+    def newest(self, group: str, partition: Partition) -> int:
+        """Where the last record stands that it has of it, or that a transaction holds; -1: none."""
+        place, own = (group, partition), self.of_group(group).get(partition)
+        offset = -1 if own is None else own.log_offset
+        if place not in self._unstable:
+            return offset
+        held = (each[place].log_offset for each in self._held.values() if place in each)
+        return max((offset, *held))
+
     def places_of_topics(self, topics: Collection[str]) -> dict[tuple[str, str], list[Partition]]:
         """By topic and group, where it has an offset, or a transaction holds one for it."""
         found: defaultdict[tuple[str, str], list[Partition]] = defaultdict(list)

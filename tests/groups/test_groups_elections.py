@@ -6,21 +6,22 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any, ClassVar
 
 import pytest
 
 from appliance.data_dir._control_plane_writes import LogWriter
-from appliance.errors import LeaderEpochOld
-from appliance.groups import offsets_topic_loading
+from appliance.errors import LeaderEpochOld, StorageFull
+from appliance.groups import offset_commits, offsets_topic_loading
 from appliance.groups.offsets import Offsets
 from appliance.groups.offsets_topic_replay import replay
 from appliance.groups.records import OffsetCommitValue, Partition
 from appliance.groups.states import State
 from appliance.topics import internal_topic
+from appliance.topics.internal_topic import InternalTopic
 from appliance.topics.topic import OFFSETS
 from tests.support.control import DEADLINE_S
 from tests.support.group_client import GroupClient, committed, fetch_offsets
@@ -332,6 +333,96 @@ def test_offsets_of_a_topic_deleted_while_nobody_led_them_go(pair: TwoBrokers) -
     while pair.one.broker.groups.table.topic.is_busy:
         pair.one.run(asyncio.sleep(0.001))
     assert committed(pair.one) == {("t", 0): 4}
+
+
+@contextmanager
+def unwritten(pair: TwoBrokers) -> Iterator[GroupClient]:
+    """A group commits 1 at the first broker; the topic is deleted while nothing can be written.
+    Offsets are deleted again when the test says so."""
+    client = GroupClient(pair.one)
+    assert client.commit(1) == [0]
+
+    def fail(self: InternalTopic) -> None:
+        raise StorageFull("no room")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(offset_commits, "AGAIN_S", 1000)
+        with pytest.MonkeyPatch.context() as held:
+            held.setattr(InternalTopic, "_hand_over", fail)
+            for each in pair.both:
+                each.run(each.broker.forget_topic("t"))
+        assert "in deleted topics (t is the first of 1)" in pair.one.broker.groups.commits.fault
+        assert pair.two.broker.groups.commits.fault == ""
+        yield client
+
+
+def delete_again(member: Member) -> None:
+    async def begin() -> None:
+        member.broker.groups.commits.delete_again()
+
+    member.run(begin())
+    settle(member)
+
+
+def settle(member: Member) -> None:
+    while member.broker.groups.table.topic.is_busy:
+        member.run(asyncio.sleep(0.001))
+
+
+def test_offsets_of_a_deleted_topic_that_cannot_be_deleted_are_none_and_tried_again(
+    pair: TwoBrokers,
+) -> None:
+    pair.move(pair.one)
+    with unwritten(pair):
+        pair.create("t")
+        assert committed(pair.one) == {}
+        pair.elect(pair.one)
+        pair.loaded(pair.one)
+        assert committed(pair.one) == {}  # though it was read again
+        delete_again(pair.one)
+        assert pair.one.broker.groups.commits.fault == ""
+        pair.move(pair.two)
+        assert committed(pair.two) == {}
+
+
+@pytest.mark.parametrize("is_moved", [False, True], ids=["here", "at another coordinator"])
+def test_offsets_in_the_next_topic_of_that_name_stay(pair: TwoBrokers, is_moved: bool) -> None:
+    pair.move(pair.one)
+    with unwritten(pair) as client:
+        pair.create("t")
+        if is_moved:
+            pair.move(pair.two)
+            client.control = pair.two
+        assert client.commit(4) == [0]
+        pair.move(pair.one)
+        assert committed(pair.one) == {("t", 0): 4}
+        delete_again(pair.one)
+        assert committed(pair.one) == {("t", 0): 4}
+        assert pair.one.broker.groups.commits.fault == ""
+        pair.move(pair.two)
+        assert committed(pair.two) == {("t", 0): 4}
+
+
+def test_another_coordinator_has_what_was_not_deleted_before(pair: TwoBrokers) -> None:
+    """Who was it has nothing to try again."""
+    pair.move(pair.one)
+    with unwritten(pair):
+        pair.move(pair.two)
+        end_offset = pair.one.log(1).log_end_offset
+        delete_again(pair.one)
+        assert pair.one.broker.groups.commits.fault == ""
+        assert pair.one.log(1).log_end_offset == end_offset
+
+
+def test_what_a_transaction_holds_in_a_deleted_topic_is_left_out_with_the_rest(
+    pair: TwoBrokers,
+) -> None:
+    pair.move(pair.one)
+    groups, place = pair.one.broker.groups, Partition("t", 1)
+    groups.offsets.hold(7, "g", {place: OffsetCommitValue(5, 0, "", 0)}, 0)
+    with unwritten(pair):
+        groups.commits.end_transaction(7, is_commit=True)
+        assert committed(pair.one) == {}
 
 
 def test_a_stop_in_the_middle_of_a_load_ends(pair: TwoBrokers) -> None:

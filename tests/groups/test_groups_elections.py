@@ -336,9 +336,9 @@ def test_offsets_of_a_topic_deleted_while_nobody_led_them_go(pair: TwoBrokers) -
 
 
 @contextmanager
-def unwritten(pair: TwoBrokers) -> Iterator[GroupClient]:
+def unwritten(pair: TwoBrokers, again_s: float = 1000) -> Iterator[GroupClient]:
     """A group commits 1 at the first broker; the topic is deleted while nothing can be written.
-    Offsets are deleted again when the test says so."""
+    Offsets are deleted again when the test says so, or after `again_s`."""
     client = GroupClient(pair.one)
     assert client.commit(1) == [0]
 
@@ -346,7 +346,7 @@ def unwritten(pair: TwoBrokers) -> Iterator[GroupClient]:
         raise StorageFull("no room")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(offset_commits, "AGAIN_S", 1000)
+        patch.setattr(offset_commits, "AGAIN_S", again_s)
         with pytest.MonkeyPatch.context() as held:
             held.setattr(InternalTopic, "_hand_over", fail)
             for each in pair.both:
@@ -383,6 +383,30 @@ def test_offsets_of_a_deleted_topic_that_cannot_be_deleted_are_none_and_tried_ag
         assert pair.one.broker.groups.commits.fault == ""
         pair.move(pair.two)
         assert committed(pair.two) == {}
+
+
+def test_offsets_of_a_deleted_topic_are_deleted_again_until_they_are_gone(pair: TwoBrokers) -> None:
+    pair.move(pair.one)
+    with unwritten(pair, 0.01):
+        commits, end_s = pair.one.broker.groups.commits, time.monotonic() + DEADLINE_S
+        while commits.fault and time.monotonic() < end_s:
+            pair.one.run(asyncio.sleep(0.001))
+        assert commits.fault == ""
+        pair.move(pair.two)
+        assert committed(pair.two) == {}
+
+
+def test_offsets_of_a_deleted_topic_go_though_its_export_hold_stays(
+    pair: TwoBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(topics: object) -> None:
+        raise StorageFull("no room")
+
+    pair.move(pair.one)
+    assert GroupClient(pair.one).commit(1) == [0]
+    monkeypatch.setattr(pair.one.broker.holds, "forget_topics", fail)
+    pair.one.run(pair.one.broker.forget_topic("t"))
+    assert committed(pair.one) == {}
 
 
 @pytest.mark.parametrize("is_moved", [False, True], ids=["here", "at another coordinator"])

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from appliance.broker import health
 from appliance.data_dir._control_plane_writes import LogWriter
 from appliance.errors import LeaderEpochOld, StorageFull
 from appliance.groups import offset_commits, offsets_topic_loading
@@ -351,7 +352,9 @@ def unwritten(pair: TwoBrokers, again_s: float = 1000) -> Iterator[GroupClient]:
             held.setattr(InternalTopic, "_hand_over", fail)
             for each in pair.both:
                 each.run(each.broker.forget_topic("t"))
-        assert "in deleted topics (t is the first of 1)" in pair.one.broker.groups.commits.fault
+        (found,) = health.of_owners(pair.one.broker)
+        assert (found.level, found.text) == ("degraded", pair.one.broker.groups.commits.fault)
+        assert "in deleted topics (t is the first of 1)" in found.text
         assert pair.two.broker.groups.commits.fault == ""
         yield client
 

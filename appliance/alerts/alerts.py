@@ -127,6 +127,7 @@ class Alerts:
             found = {key: each for key, each in found.items() if each.level == "failing"}
         now_s = time.monotonic()
         self._conditions.look(found, now_s)
+        self.outbox.look(found)
         await self._speak(now_s, now_ms)
 
     async def _speak(self, now_s: float, now_ms: int) -> None:

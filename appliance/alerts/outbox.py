@@ -13,7 +13,7 @@ change: a restart meanwhile forgets it, or sends it twice.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -82,6 +82,7 @@ class Outbox:
                 way.learn(each)
         self._holds: list[Condition] = rows.conditions()  # what was told, and is not over
         self._told: list[Condition] | None = None  # the same, if it is not in the catalog yet
+        self._found: Container[str] | None = None  # what is wrong now; None: nobody has looked
         self._storing: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, "alerts' store")  # one that hangs is no other's
 
@@ -161,16 +162,23 @@ class Outbox:
                 self._save()
                 if not is_sent:
                     await asyncio.sleep(self._backoff_s(way.tries))
-            elif way.owes:
-                self._tell_again(way)
+            elif way.owes and self._found is not None:
+                self._tell_again(way, self._found)
             else:
                 await way.wake.wait()
 
-    def _tell_again(self, way: Way) -> None:
+    def look(self, found: Container[str]) -> None:
+        """At what holds now: of what was told before a restart some may be over."""
+        self._found = found
+        for way in self.ways.values():
+            if way.owes:
+                way.wake.set()
+
+    def _tell_again(self, way: Way, found: Container[str]) -> None:
         """What still holds, to who may have missed it."""
         way.owes = False
-        if self._holds:
-            alert = of_change(self._holds, [], self._now_ms())
+        if holds := [each for each in self._holds if each.key in found]:
+            alert = of_change(holds, [], self._now_ms())
             alert.deliveries[way.channel.name] = Delivery()
             self._add(alert)
             self._shorten()

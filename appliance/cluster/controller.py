@@ -106,14 +106,14 @@ class Controller:
         self._failed_last = time.monotonic()
         if not self._fault:
             self._failed_first = self._failed_last
-        self._fault = str(error) if isinstance(error, ApplianceError) else repr(error)
+        self._fault = (str(error) if isinstance(error, ApplianceError) else "") or repr(error)
 
     async def keep(self) -> None:
         while True:
             await woken(self._wake, min(MINUTE_S, self._rebalance.interval_s))
             self._wake.clear()
             try:
-                await self._session.connected()
+                await self._connected()
                 await self._work()
                 self._fault = ""
             except Deposed as error:
@@ -129,6 +129,12 @@ class Controller:
                 log.exception("a round failed unexpectedly")
                 self._failed(error)
                 await self._again(AGAIN_S)
+
+    async def _connected(self) -> None:
+        """The time without a connection is not that of rounds that fail."""
+        before = time.monotonic()
+        await self._session.connected()
+        self._failed_first += time.monotonic() - before
 
     async def _again(self, after_s: float) -> None:
         """What was done of the round is not known."""

@@ -157,12 +157,12 @@ class View:
         brokers = await self.reading.brokers(self._brokers_changed)
         if brokers != self.brokers:
             before, self.brokers = self.lives, brokers
-            self._note_ended(before.items())
+            self.ended.update(self._ended(before.items()))
             self._tell_of_brokers()
 
-    def _note_ended(self, lives: Iterable[tuple[int, int]]) -> None:
+    def _ended(self, lives: Iterable[tuple[int, int]]) -> dict[tuple[int, int], float]:
         now, living = time.monotonic(), self.lives
-        self.ended.update(((node, life), now) for node, life in lives if living.get(node) != life)
+        return {(node, life): now for node, life in lives if living.get(node) != life}
 
     def set_controller(self, node_id: int, epoch: int) -> None:
         if (node_id, epoch) != (self.controller_id, self.controller_epoch):
@@ -296,7 +296,8 @@ class View:
 
     def tell(self) -> None:
         changes = self.table.take_changes()
-        self._note_ended(self._leaders(changes.keys))
+        # It was seen before, unless the broker was gone when the first list was read.
+        self.ended = self._ended(self._leaders(changes.keys)) | self.ended
         if changes.names:
             self._listener.on_topics(changes.names)
         if changes.keys:

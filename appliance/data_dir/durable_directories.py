@@ -76,10 +76,9 @@ def bury(grave: Path) -> None:
     """Removes the files of a deleted log of which the journal knows no more. What stays gets a name
     that no log has: the loss of the next log of this name must not pass for that deletion."""
     remove(grave)
-    if grave.name.endswith(FORGOTTEN) or not grave.exists():
-        return
     names = (grave.with_name(f"{grave.name}.{each}{FORGOTTEN}") for each in itertools.count())
     try:
-        grave.rename(next(each for each in names if not each.exists()))
+        if grave.exists() and not grave.name.endswith(FORGOTTEN):
+            grave.rename(next(each for each in names if not each.exists()))
     except OSError as error:
         events.warning("a deleted log has kept its name", path=grave, error=error)

@@ -121,6 +121,8 @@ class Loading:
             if not served.is_loaded:  # not those that were read before
                 served.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE, served.fault)
             logger.exception("offsets and groups cannot be read, no group is served")
+            if served.is_loaded and not self._is_stopped:
+                self._held_up = asyncio.get_running_loop().call_later(HELD_UP_S, self._look_again)
             return
         groups = self._restore(replayed)
         served.unread -= logs.keys()

@@ -198,8 +198,9 @@ cdef void index_truncate(Index* index, int64_t position) noexcept nogil:
     # A time entry is trusted only up to the last offset entry that is still here.
     while not index.times.empty() and index.times.back().relative_offset > last_relative:
         index.times.pop_back()
-    # The files may hold more than that: the next store writes them anew.
-    index.offsets_stored = index.times_stored = 0
+    # The files may hold more than that: the next store cuts them there.
+    index.offsets_stored = min(index.offsets_stored, index.offsets.size())
+    index.times_stored = min(index.times_stored, index.times.size())
 
 
 cdef int txn_index_store(int directory_fd, int64_t base_offset, const AbortedTxn* aborted,

@@ -159,7 +159,7 @@ cdef int _load_segments(PartitionLog* log, Checkpoint* checkpoint,
     if not recovered.was_known:
         _begin_at_first(log, checkpoint)
     for i in range(txn_bases.size()):
-        if recovered.was_known and _is_orphan(bases, txn_bases[i], checkpoint.recovery_offset):
+        if _is_orphan(bases, txn_bases[i], checkpoint.recovery_offset):
             # Of a segment that was cut off: its aborts would hide what comes at those offsets.
             code = unlink_base(directory_fd, txn_bases[i])
         else:

@@ -84,6 +84,7 @@ cdef int scan_segment(PartitionLog* log, size_t slot, int64_t position, int64_t 
                           recovered)
     if code >= 0 and (claimed.are_false or claimed.seen < claimed.entries.size()):
         dropped = segment_drop_times(segment)
+        segment.index.times_stored = 0
     return code if dropped == OK else dropped
 
 

@@ -157,7 +157,8 @@ cdef int log_advance_start(PartitionLog* log, int64_t offset) noexcept nogil:
     cdef ScopeLock maintenance
     maintenance.hold(log.maintenance)
     if offset <= log.log_start_offset.load():
-        return <int>min(_drop(log), <int64_t>OK)
+        _drop(log)  # of what could not be unlinked retention tells, which tries it again
+        return OK
     result = _move_start(log, offset)
     if result == OK:
         result = _drop_below_start(log)

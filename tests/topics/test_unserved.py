@@ -390,6 +390,28 @@ def test_the_name_of_a_deleted_topic_is_not_free_before_all_that_groups_committe
     assert committed(control, group[1]) == {}
 
 
+def test_a_partition_that_could_not_be_read_once_is_read_again(
+    lives: Lives, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its groups would wait for a restart, and so would the name of each deleted topic."""
+    assert GroupClient(lives.now, "first").commit(0) == [0]
+    group = names(lives.now)[1]
+    assert GroupClient(lives.now, group).commit(7) == [0]
+    control = lives.again(1, spoiled=OFFSETS)
+    right, refused = groups_loading.replay, threading.Event()
+
+    def replay(logs: list[Log]) -> Any:
+        if not refused.is_set():
+            refused.set()
+            raise LogFailed("EIO")
+        return right(logs)
+
+    monkeypatch.setattr(groups_loading, "replay", replay)
+    control.run(serving(control, OFFSETS))
+    assert refused.is_set()
+    assert committed(control, group) == {("t", 0): 7}
+
+
 def test_a_stop_does_not_wait_for_what_is_not_served(lives: Lives) -> None:
     assert GroupClient(lives.now).commit(7) == [0]
     lives.again(spoiled=OFFSETS)  # the fixture closes it, within a deadline

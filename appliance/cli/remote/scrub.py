@@ -38,7 +38,7 @@ def scrub(api: Api, as_json: bool, topics: tuple[str, ...]) -> None:
         put_json({**own, "known": known})
     else:
         put_round(own, known)
-    if not own["is_whole"] and not own["skipped"]:
+    if not own["is_whole"] and not skipped(own):
         raise Failed("the scrub ended early; the broker's log has the reason", FAILED)
     if own["damages"] or known or has_failed(own):
         click.get_current_context().exit(UNHEALTHY)
@@ -54,14 +54,19 @@ def put_round(own: dict[str, Any], known: list[dict[str, Any]]) -> None:
     if has_failed(own):
         result = f"{ranges}, and not every segment could be verified"
     notes = f"; {some(own['notes'], 'other finding')}" if own["notes"] else ""
-    if own["skipped"]:
-        notes += f"; {some(own['skipped'], 'segment')} skipped: the disk or the log fails"
+    if skipped(own):
+        notes += f"; {some(skipped(own), 'segment')} skipped: the disk or the log fails"
     click.echo(f"{some(own['segments'], 'segment')}, {size(own['bytes'])}: {result}{notes}")
 
 
 def has_failed(own: dict[str, Any]) -> bool:
     """Not every segment was verified."""
-    return own["skipped"] > 0 or any(each["what"] == "failed" for each in own["findings"])
+    return skipped(own) > 0 or any(each["what"] == "failed" for each in own["findings"])
+
+
+def skipped(own: dict[str, Any]) -> int:
+    """A broker of an earlier version says nothing of it."""
+    return int(own.get("skipped", 0))
 
 
 def place(row: dict[str, Any]) -> str:

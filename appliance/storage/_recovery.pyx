@@ -17,7 +17,7 @@ no checkpoint at all (foreign or new directory)   every byte is checked; damage 
 truncation interrupted                            cut at the journaled limit
 index missing, short, wrong                       kept as far as it rises; rebuilt when first needed
 time index with a time that the batches deny      dropped
-transaction index without a log                   removed, unless the recovery point is behind it
+transaction index without a log                   removed, unless the recovery point has passed it
 transaction index that cannot be true             its segment is read, and it is put right
 """
 

@@ -17,13 +17,16 @@ import argparse
 import json
 import random
 import signal
+import sys
 import tempfile
 import threading
 import time
+import traceback
 import urllib.request
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotDone
 from contextlib import closing
 from functools import partial
 from itertools import pairwise
@@ -249,6 +252,29 @@ class StableOffsets:
         return is_clear
 
 
+class Running:
+    """A job on a thread of its own, for which the process does not wait: one that hangs in a
+    client's library fails the test, and says where."""
+
+    def __init__(self, job: Callable[[threading.Event], None], is_over: threading.Event) -> None:
+        self._done: Future[None] = Future()
+        self._thread = threading.Thread(target=self._run, args=(job, is_over), daemon=True)
+        self._thread.start()
+
+    def _run(self, job: Callable[[threading.Event], None], is_over: threading.Event) -> None:
+        try:
+            self._done.set_result(job(is_over))
+        except BaseException as error:  # noqa: BLE001 - who waits gets it
+            self._done.set_exception(error)
+
+    def wait(self, timeout_s: float) -> None:
+        try:
+            self._done.result(timeout_s)
+        except NotDone:
+            frame = sys._current_frames().get(self._thread.ident or 0)
+            raise AssertionError("".join(traceback.format_stack(frame))) from None
+
+
 class Torture:
     def __init__(
         self, folder: Path, blow: Blow, times: int, seed: int, say: Callable[..., None]
@@ -272,16 +298,14 @@ class Torture:
     def run(self) -> Books:
         self._deposit()
         is_over = threading.Event()
-        jobs = [each.run for each in (*self.tellers, self.auditor)]
-        with ThreadPoolExecutor(len(jobs)) as threads:
-            running = [threads.submit(each, is_over) for each in jobs]
-            try:
-                for turn in range(self.times):
-                    self._round(turn)
-            finally:
-                is_over.set()
-            for each in running:
-                each.result(2 * DEADLINE_S)
+        running = [Running(each.run, is_over) for each in (*self.tellers, self.auditor)]
+        try:
+            for turn in range(self.times):
+                self._round(turn)
+        finally:
+            is_over.set()
+        for job in running:
+            job.wait(2 * DEADLINE_S)
         for each in self.tellers:  # the next producer of the name ends open transactions
             producer_of(self.address, each.name)
         until(lambda: self.stable.look(self.serving.admin), "a transaction of nobody is open")

@@ -297,7 +297,8 @@ class View:
     def tell(self) -> None:
         changes = self.table.take_changes()
         # It was seen before, unless the broker was gone when the first list was read.
-        self.ended = self._ended(self._leaders(changes.keys)) | self.ended
+        for life, seen_s in self._ended(self._leaders(changes.keys)).items():
+            self.ended.setdefault(life, seen_s)
         if changes.names:
             self._listener.on_topics(changes.names)
         if changes.keys:

@@ -121,8 +121,8 @@ class Loading:
             if not served.is_loaded:  # not those that were read before
                 served.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE, served.fault)
             logger.exception("offsets and groups cannot be read, no group is served")
-            if served.is_loaded and not self._is_stopped:
-                self._held_up = asyncio.get_running_loop().call_later(HELD_UP_S, self._look_again)
+            if served.is_loaded:
+                self._look_later()
             return
         groups = self._restore(replayed)
         served.unread -= logs.keys()
@@ -155,7 +155,11 @@ class Loading:
         self._availability.fault = (
             f"groups whose offsets are in {names} are not served: it cannot be opened"
         )
-        self._held_up = asyncio.get_running_loop().call_later(HELD_UP_S, self._look_again)
+        self._look_later()
+
+    def _look_later(self) -> None:
+        if not self._is_stopped:
+            self._held_up = asyncio.get_running_loop().call_later(HELD_UP_S, self._look_again)
 
     def _look_again(self) -> None:
         """Whether what could not be opened is open now."""

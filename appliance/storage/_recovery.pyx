@@ -22,6 +22,7 @@ transaction index that cannot be true             its segment is read, and it is
 """
 
 from libc.stdint cimport INT64_MAX, int64_t
+from libcpp.algorithm cimport binary_search
 from libcpp.memory cimport make_shared
 from libcpp.string cimport string
 from libcpp.vector cimport vector
@@ -161,7 +162,9 @@ cdef int _load_segments(PartitionLog* log, Checkpoint* checkpoint,
     if not recovered.was_known:
         _begin_at_first(log, checkpoint)
     for i in range(txn_bases.size()):
-        if _is_orphan(bases, txn_bases[i], checkpoint.recovery_offset):
+        # Below the recovery point compaction may have left an index without a log.
+        if (txn_bases[i] >= checkpoint.recovery_offset
+                and not binary_search(bases.begin(), bases.end(), txn_bases[i])):
             # Of a segment that was cut off: its aborts would hide what comes at those offsets.
             code = unlink_base(directory_fd, txn_bases[i])
         else:
@@ -169,16 +172,6 @@ cdef int _load_segments(PartitionLog* log, Checkpoint* checkpoint,
         if code < 0:
             return code
     return OK
-
-
-cdef bint _is_orphan(const vector[int64_t]& bases, int64_t base,
-                     int64_t from_offset) noexcept nogil:
-    """Below the recovery point compaction may have left an index without a log."""
-    cdef size_t i
-    for i in range(bases.size()):
-        if bases[i] == base:
-            return False
-    return base >= from_offset
 
 
 cdef int _take_segment(PartitionLog* log, int64_t base) noexcept nogil:

@@ -668,6 +668,9 @@ def test_a_controller_whose_rounds_fail_is_told_of(
             monkeypatch.setattr(health_of_replicas, "ELECTED_S", 0.5)
             await until(lambda: unled(one) != [])
             assert re.match("t-0 has no leader: .* the life in which 2 led it is over", *unled(one))
+            three = clusters.make(3)
+            await three.start()
+            await until(lambda: three.gone_s(2, life) > 0)  # it never saw that life
             look.client.set_acls(state, OPEN_ACL_UNSAFE)
             await until(lambda: one.states[KEY].leader_epoch == 1)
             await until(lambda: one.controller_fault == "")
@@ -686,6 +689,33 @@ def test_a_single_round_that_failed_is_no_news(clusters: Clusters) -> None:
                 assert one.controller_fault == fault
             controller.wake()
             await until(lambda: one.controller_fault == "")
+
+    run(work())
+
+
+def test_the_time_without_a_connection_is_not_that_of_rounds_that_fail(
+    clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else two rounds that a ZooKeeper ended that was away in between would be news."""
+    monkeypatch.setattr("appliance.cluster.controller.FAILS_S", 0.5)
+
+    async def work() -> None:
+        async with clusters.started(1) as (one,):
+            await without_controller(one)  # its rounds are made by hand
+
+            async def connected() -> None:
+                await asyncio.sleep(0.6)
+
+            controller = one._controller
+            monkeypatch.setattr(controller, "_session", SimpleNamespace(connected=connected))
+            controller._fault = ""
+            controller._failed(RuntimeError("no"))
+            await controller._connected()
+            controller._failed(RuntimeError("no"))
+            assert one.controller_fault == ""
+            await asyncio.sleep(0.6)
+            controller._failed(RuntimeError("no"))
+            assert one.controller_fault == "RuntimeError('no')"
 
     run(work())
 

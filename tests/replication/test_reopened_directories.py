@@ -63,9 +63,15 @@ def directory(two: EmbeddedCluster, tmp_path: Path) -> Path:
 
 
 def led_in(cluster: EmbeddedCluster, root: Path) -> Path:
-    eventually(lambda: partition(cluster, 1)[0] in NODES)
-    (found,) = root.glob(f"{partition(cluster, 1)[0]}-?/t-0")
-    return found.parent
+    """It is known who leads before the leader has made its log."""
+    found: list[Path] = []
+
+    def has_log() -> bool:
+        found[:] = root.glob(f"{partition(cluster, 1)[0]}-?/t-0")
+        return bool(found)
+
+    eventually(has_log)
+    return found[0].parent
 
 
 def taken(path: Path) -> Path:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
@@ -299,16 +298,18 @@ class Topics(dict[str, Topic]):
         if name not in self:
             own = {"compression.type": "producer", "segment.bytes": str(segment_bytes)}
             await self._make(name, partitions, {**kept, **own})
-            self.named(name)  # another broker may have made it, and this one not heard of it yet
-        return self[name].logs
+        return (await self.sought(name)).logs
 
     async def _make(self, name: str, partitions: int, configs: Configs) -> None:
         if self.cluster is None:
             await self._change(self._make_internal(name, partitions, configs))
             return
-        count, (checked, _) = self._validate(name, partitions, configs)
-        with suppress(TopicExists):  # another broker was faster, and this one hears of it soon
+        try:
+            count, (checked, _) = self._validate(name, partitions, configs)
             await self.cluster.create(NewTopic(name, count, checked))
+        except ApplianceError as error:
+            if error.kafka_code != TopicExists.kafka_code:  # else another broker was faster
+                raise
 
     async def _make_internal(self, name: str, partitions: int, configs: Configs) -> None:
         if name not in self:

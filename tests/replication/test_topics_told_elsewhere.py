@@ -28,6 +28,10 @@ from appliance.protocol.messages.create_partitions import (
 )
 from appliance.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from appliance.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from appliance.protocol.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from appliance.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -147,6 +151,13 @@ def configure(two: EmbeddedCluster, node: int, topic: str) -> int:
     return int(found.error_code)
 
 
+def coordinator(two: EmbeddedCluster, node: int, name: str) -> int:
+    """Of a transaction; the code of who does not know it."""
+    request = FindCoordinatorRequest(key_type=1, coordinator_keys=[name])
+    (found,) = two.ask(node, request, FindCoordinatorResponse, 10, 4).coordinators
+    return int(found.error_code)
+
+
 def partitions(two: EmbeddedCluster, node: int, topic: str) -> int:
     """0: there is no such topic."""
     found = two.admin(node).list_topics(timeout=DEADLINE_S).topics.get(topic)
@@ -198,6 +209,16 @@ def test_one_that_is_unknown_everywhere_is_refused(two: EmbeddedCluster, notices
     for act in (delete, configure, lambda *where: extend(*where, 3)):
         assert act(two, LATE, "nowhere") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert delete(two, LATE, "no/where") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_an_internal_topic_that_was_made_elsewhere_is_as_good(
+    two: EmbeddedCluster, notices: Notices
+) -> None:
+    notices.hold()
+    eventually(lambda: coordinator(two, TOLD, "mover") == 0)
+    assert notices.asked == 0
+    eventually(lambda: coordinator(two, LATE, "mover") == 0)
+    assert notices.asked == 1, "nothing else lets the notices in"
 
 
 def test_partitions_that_were_added_elsewhere_are_counted(

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 events = event_log.named("replication")
 
 NOBODY = -1
+AGAIN_S = 5.0  # between two tries of what a log refused, as for want of a descriptor
 
 
 class Fetchers(Protocol):
@@ -81,6 +82,7 @@ class ReplicaRoles:
         self._led: dict[Key, Log] = {}
         self._proposed: dict[Key, tuple[int, set[int]]] = {}  # for which epoch, and whom
         self._unclean: dict[Key, int] = {}  # the epoch of the last such election
+        self._again_at = 0.0  # of time.monotonic()
 
     def may_lead_now(self) -> None:
         if not self.may_lead:
@@ -185,11 +187,21 @@ class ReplicaRoles:
                 self._apply(key, topic, log)
                 self.refused.pop(key, None)
             except ApplianceError as error:
-                events.error("an election cannot be followed", partition=log.name, error=error)
-                self.refused[key] = str(error)
+                self._refuse(key, log, str(error))
                 self._fetchers.stop(key)
             if key[0] in self._coordinators:
                 self._tell_coordinators(key)
+
+    def _refuse(self, key: Key, log: Log, why: str) -> None:
+        if self.refused.get(key) != why:
+            events.error("an election cannot be followed", partition=log.name, error=why)
+        self.refused[key] = why
+
+    def _try_again(self) -> None:
+        now_s = time.monotonic()
+        if self.refused and now_s >= self._again_at:
+            self._again_at = now_s + AGAIN_S
+            self.apply([*self.refused])
 
     def _forget(self, key: Key) -> None:
         """It is not here, or not any more, or not open."""
@@ -306,7 +318,8 @@ class ReplicaRoles:
     # The session
 
     async def watch_session(self) -> None:
-        """Stops leading at the moment at which the session may be over."""
+        """Stops leading at the moment at which the session may be over. It also tries again what a
+        log refused."""
         while True:
             cluster = self.cluster
             left_s = 0.1
@@ -319,6 +332,7 @@ class ReplicaRoles:
                     events.warning("the session with ZooKeeper may be over: nothing is led here "
                                    "that another broker has, too")  # fmt: skip
                 self.apply_all()
+            self._try_again()
             await asyncio.sleep(min(max(left_s, 0.02), 0.1))
 
     def lost(self, node: int) -> Collection[Key]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from confluent_kafka.admin import NewTopic
 from kazoo.client import KazooClient
 from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 
+from appliance.broker import replica_roles
 from appliance.broker.broker import Broker
 from appliance.cluster import paths
+from tests.support.clusters import until
 from tests.support.embedded_cluster import DEADLINE_S, EmbeddedCluster, eventually
 from tests.support.led_partition import EPOCH, KEY, leading
 from tests.support.led_partition import cluster as said_of
@@ -44,6 +48,29 @@ def test_an_election_that_a_log_refuses_is_remembered_until_one_that_it_follows(
         assert [*roles.refused] == [KEY]
         roles.remove_topic(KEY[0])
         assert roles.refused == {}
+
+    live(tmp_path, use)
+
+
+def test_an_election_that_a_log_refused_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody tells of it once more."""
+    monkeypatch.setattr(replica_roles, "AGAIN_S", 0.01)
+
+    async def use(broker: Broker) -> None:
+        known = said_of()
+        roles, log = await leading(broker, known)
+        right = known.states[KEY]
+        known.states[KEY] = replace(right, leader_epoch=EPOCH - 1)
+        roles.apply_all()
+        assert [*roles.refused] == [KEY]
+        known.states[KEY] = replace(right, leader_epoch=EPOCH + 1)
+        known.session_ends_ns = 0  # never
+        watching = asyncio.create_task(roles.watch_session())
+        await until(lambda: not roles.refused)
+        watching.cancel()
+        assert (log.role, log.election) == ("leader", EPOCH + 1)
 
     live(tmp_path, use)
 

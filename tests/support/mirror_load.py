@@ -18,7 +18,7 @@ import confluent_kafka as ck
 
 from appliance.client.config import ClientConfig
 from appliance.mirror.offset_map import READ_BYTES
-from appliance.mirror.site import COMMITTED, EARLIEST, LATEST, Site, TopicPartition
+from appliance.mirror.site import COMMITTED, EARLIEST, LATEST, UNCOMMITTED, Site, TopicPartition
 from appliance.protocol.messages.fetch import API as FETCH
 from appliance.protocol.messages.fetch import FetchRequest
 from appliance.record import _batch
@@ -124,7 +124,7 @@ def held(cluster: str | ClientConfig, topic: str, with_offsets: bool) -> dict[in
 def committed(site: Site, place: TopicPartition) -> Iterator[Any]:
     """Records of committed transactions, or of none, in their order."""
     offset = site.offsets([place], EARLIEST)[place]
-    end_offset = site.offsets([place], LATEST, COMMITTED)[place]
+    end_offset = decided_end(site, place)
     with site.connect(site.leader(place)) as connection:
         while offset < end_offset:
             part = FetchRequest.FetchPartition(partition=place.partition, fetch_offset=offset)
@@ -140,6 +140,18 @@ def committed(site: Site, place: TopicPartition) -> Iterator[Any]:
             for batch in committed_batches(row):
                 yield from (each for each in _batch.records(batch) if each.offset >= offset)
             offset = _batch.headers(row.records, partial_tail=True)[-1].last_offset + 1
+
+
+def decided_end(site: Site, place: TopicPartition) -> int:
+    """Once no transaction is open in it. Apache Kafka answers the end of one before it has written
+    its markers."""
+    give_up_s = time.monotonic() + DEADLINE_S
+    while True:
+        ends = [site.offsets([place], LATEST, each)[place] for each in (UNCOMMITTED, COMMITTED)]
+        if ends[1] >= ends[0]:
+            return ends[1]
+        assert time.monotonic() < give_up_s, f"{place}: ends at {ends[0]}, decided to {ends[1]}"
+        time.sleep(0.02)
 
 
 def committed_batches(row: Any) -> Iterator[bytes]:

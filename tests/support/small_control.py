@@ -42,7 +42,8 @@ class SmallControl:
         self.log_config = LogConfig(visibility="appended")
         self.logs = [self.log_dir.create("t", each, self.log_config) for each in range(PARTITIONS)]
         self.plane = DataPlane(replace(NETWORK, **limits))
-        listeners = [socket.create_server((HOST, 0), backlog=1024) for _ in range(2)]
+        # Nobody looks here for a broker that is gone: see `support/data_plane.py`.
+        listeners = [socket.create_server(("127.0.0.2", 0), backlog=1024) for _ in range(2)]
         self.open, self.gated = (each.getsockname() for each in listeners)
         for each, asks_login in zip(listeners, (False, True), strict=True):
             self.plane.listen(each, asks_login)

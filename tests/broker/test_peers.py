@@ -88,11 +88,10 @@ async def serve(
 
 
 def test_one_that_does_not_answer_is_given_up_with_all_that_wait_there() -> None:
-    begun = 0
+    begun = asyncio.Semaphore(0)
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal begun
-        begun += 1
+        begun.release()
         await reader.read()
         writer.close()
 
@@ -104,7 +103,9 @@ def test_one_that_does_not_answer_is_given_up_with_all_that_wait_there() -> None
             await late
         with pytest.raises(PeerUnreachable):
             await peers.ask(2, MetadataRequest(), 12, 0.1)
-        assert begun == 2
+        for _ in range(2):  # who was given up may not have been let in yet
+            await asyncio.wait_for(begun.acquire(), TIMEOUT_S)
+        assert begun.locked(), "there was no third"
 
     asyncio.run(serve(handle, job))
 

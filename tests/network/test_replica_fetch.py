@@ -197,8 +197,8 @@ def test_acks_all_with_too_few_in_sync(leader: ReplicaNode, client: WireClient) 
 
 
 def test_acks_all_when_they_become_too_few(leader: ReplicaNode, client: WireClient) -> None:
-    client.send_produce(batch("a"), acks=-1, timeout_ms=300)
-    until(lambda: leader.log.log_end_offset == 1)
+    client.send_produce(batch("a"), acks=-1, timeout_ms=3000)
+    until(lambda: leader.log.log_end_offset == 1)  # and it waits: they become too few meanwhile
     leader.log.set_in_sync(2, [], [], 2)
     (part,) = client.produced()
     assert (part.error_code, part.base_offset) == (TOO_FEW_AFTER, -1)

@@ -167,12 +167,13 @@ def encrypted_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runni
 
 
 def test_connections_and_logins_are_counted_by_listener(encrypted_broker: RunningBroker) -> None:
-    before = samples(encrypted_broker)
     until(lambda: value(samples(encrypted_broker), "connections") == 0)  # of other tests
+    before = samples(encrypted_broker)
     clients = [socket.create_connection(place(encrypted_broker, each), DEADLINE_S)
                for each in ("PLAINTEXT", "SASL_SSL", "SASL_SSL")]  # fmt: skip
     clients[1].sendall(b"GET / HTTP/1.1\r\n\r\n")
     until(lambda: value(samples(encrypted_broker), "tls_handshakes_failed_total") == 1)
+    until(lambda: value(samples(encrypted_broker), "connections") == 2)  # it ends behind that
     found = samples(encrypted_broker)
     for listener, there, created in (("PLAINTEXT", 1, 1), ("SASL_SSL", 1, 2)):
         own = {"listener": listener}

@@ -15,7 +15,9 @@ import pytest
 from appliance.protocol.messages.fetch import FetchRequest
 from appliance.record import _batch_builder
 from appliance.record._records import Record
+from tests.support import own_threads
 from tests.support.data_plane import Plane, batch, client, make, plane
+from tests.support.logs import until
 from tests.support.wire_client import WireClient, frame_of, produce_frame, with_length
 
 __all__ = ["client", "make", "plane"]
@@ -71,14 +73,24 @@ def test_other_requests_are_passed_on(client: WireClient, plane: Plane) -> None:
 
 def test_an_answer_alone_is_sent_by_who_gives_it(client: WireClient, plane: Plane) -> None:
     """In the place of a network thread that sleeps, which would have to be woken."""
+    threads = own_threads.named("processor")
     for number in range(1, 21):
         client.send(struct.pack(">hhih", 18, 0, 42, -1))
         plane.wait_for("punted_requests", number)
-        time.sleep(0.02)
+        until(lambda: all(map(is_asleep, threads)))
         (punt,), _ = plane.data_plane.punts()
         plane.data_plane.reply_all([(punt.connection, punt.slot, b"%d" % number)])
         assert client.receive() == b"%d" % number
     assert plane.data_plane.counters()["processor_visits"] >= 10
+
+
+def is_asleep(thread: Path) -> bool:
+    """Or has ended, as one of a plane before."""
+    try:
+        text = (thread / "stat").read_text()
+    except OSError:
+        return True
+    return text.rpartition(")")[2].split()[0] == "S"
 
 
 @pytest.mark.alone
@@ -175,40 +187,49 @@ def test_a_stop_answers_what_waits(make: Any) -> None:
 
 
 CHILD = """
-import sys, time
+import os, sys
 from tests.support.wire_client import WireClient
 from tests.support.data_plane import batch
 with WireClient((sys.argv[1], int(sys.argv[2]))) as client:
-    sent, end = batch(), time.monotonic() + 2
-    slowest, count = 0.0, 0
-    while time.monotonic() < end:
-        begin = time.monotonic()
+    sent, count = batch(), 0
+    while not os.path.exists(sys.argv[3]):
         offset = client.produce(sent, acks=-1)[0].base_offset
         assert client.fetch_one(offset).records
-        slowest, count = max(slowest, time.monotonic() - begin), count + 1
-    print(count, slowest)
+        count += 1
+    print(count)
 """
+HELD_S = 1.5
+HELD_TIMES_MAX = 10  # the machine may be busy with other tests, and the disk slow
 
 
-def test_no_thread_of_the_data_plane_takes_the_gil(plane: Plane) -> None:
+def test_no_thread_of_the_data_plane_takes_the_gil(plane: Plane, tmp_path: Path) -> None:
     """This process's GIL is never let go while another process produces, waits for the disk, and
     fetches: a single acquisition would stop all of it."""
-    old = sys.getswitchinterval()
     folders = ":".join(each for each in sys.path if each)
+    is_over, during = tmp_path / "is_over", list[int]()
     child = subprocess.Popen(
-        [sys.executable, "-c", CHILD, *map(str, plane.address)], stdout=subprocess.PIPE,
-        cwd=Path(__file__).parents[2], env={**os.environ, "PYTHONPATH": folders})
-    plane.wait_for("produce_requests", 1)
-    before = plane.data_plane.counters()["produce_requests"]
+        [sys.executable, "-c", CHILD, *map(str, plane.address), str(is_over)],
+        stdout=subprocess.PIPE, cwd=Path(__file__).parents[2],
+        env={**os.environ, "PYTHONPATH": folders})
+    try:
+        plane.wait_for("produce_requests", 1)
+        while len(during) < HELD_TIMES_MAX and max(during, default=0) <= 20:
+            during.append(produced_while_the_gil_is_held(plane))
+    finally:
+        is_over.touch()
+        output, _ = child.communicate(timeout=30)
+    assert child.returncode == 0
+    told = f"{during} produce requests while the GIL was held, {output!r} in all"
+    assert max(during) > 20, told
+
+
+def produced_while_the_gil_is_held(plane: Plane) -> int:
+    old, before = sys.getswitchinterval(), plane.data_plane.counters()["produce_requests"]
     sys.setswitchinterval(1000)  # whoever asks for the GIL waits for the end of the loop
     try:
-        end = time.monotonic() + 1.5
+        end = time.monotonic() + HELD_S
         while time.monotonic() < end:
             pass
-        during = plane.data_plane.counters()["produce_requests"] - before
+        return plane.data_plane.counters()["produce_requests"] - before
     finally:
         sys.setswitchinterval(old)
-    output, _ = child.communicate(timeout=30)
-    assert child.returncode == 0
-    count, _ = output.split()
-    assert during > 20, f"{during} produce requests while the GIL was held, {count!r} in all"

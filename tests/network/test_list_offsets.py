@@ -179,7 +179,7 @@ def test_noise_is_answered_or_passed_on(plane: Plane) -> None:
     chance = random.Random(20261122)
     frames = [question([(0, EARLIEST), (1, LATEST)], version=each) for each in (1, 2, 4, 6, 10, 11)]
     for _ in range(300):
-        with plane.client(0.01) as client:
+        with plane.client() as client:
             for _ in range(10):
                 try:
                     client.send(noise(chance, chance.choice(frames)))

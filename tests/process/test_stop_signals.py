@@ -25,16 +25,18 @@ MOMENTS = int(os.environ.get("STOP_MOMENTS", "5"))  # of the start, at equal dis
 # A start that signals itself: at the n-th time that Python imports or opens something, counted from
 # the command's import, which takes the first third of it. It ends with how many of them there were.
 START = """
-import os, runpy, signal, sys
+import itertools, os, runpy, signal, sys
 at, number = int(sys.argv.pop(1)), int(sys.argv.pop(1))
-seen = 0
+seen, moments = 0, itertools.count(1)  # of which each thread takes another
 
 def watch(event, arguments):
     global seen
     if event not in ("import", "open", "sqlite3.connect", "os.scandir", "os.listdir"):
         return
-    seen += seen > 0 or event == "import" and arguments[0] == "appliance.cli.main"
-    if seen == at:
+    if not seen and not (event == "import" and arguments[0] == "appliance.cli.main"):
+        return
+    seen = moment = next(moments)
+    if moment == at:
         os.kill(os.getpid(), number)
 
 sys.addaudithook(watch)

@@ -150,6 +150,16 @@ class Console:
         if response.status >= 400:
             self.wrong.append(f"{response.status}: {response.url}")
 
+    def gone(self, path: str) -> None:
+        """It was deleted. A page asks for what it shows again and again, and may have done so once
+        more before it heard of that."""
+        late = f"404: {self.base}/api/v1/{path}"
+        self.wrong[:] = [each for each in self.wrong if not each.startswith(late)]
+
+    def leave(self) -> None:
+        """Before what the page shows is deleted behind its back: it would ask for it again."""
+        self.page.goto("about:blank")
+
     def open(self, place: str = "") -> Page:
         self.page.goto(f"{self.base}/#/{place}")
         try:

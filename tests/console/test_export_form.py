@@ -146,6 +146,7 @@ def test_an_export_with_all_options_is_made_shown_and_changed(console: Console, 
     assert changed["options"] == {
         "layout": "day", "zone": "Europe/Berlin", "file_bytes": 128 << 20, "delta": True,
         "dead_letter_share": 0.1, "accept_loss": True, "isolation": "read_uncommitted"}
+    console.leave()
     rest.ask("DELETE", "/exports/full")
 
 

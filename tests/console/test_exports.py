@@ -77,6 +77,7 @@ def test_a_command_runs_nothing_that_a_target_has_in_it(
     page = console.open("exports/odd")
     page.get_by_role("button", name="Dead letters of r").click()
     expect(page.get_by_role("dialog")).to_contain_text(r"--target '/lake; it'\''s'")
+    console.leave()
     rest.ask("DELETE", "/exports/odd")
 
 
@@ -104,6 +105,7 @@ def test_a_schedule_in_words_is_previewed(console: Console, broker: RunningBroke
     assert made["schema"] == "json"
     schedule = made["schedule"]
     assert (schedule["when"], schedule["cron"]) == ("daily 04:30 Europe/Berlin", "30 4 * * *")
+    console.leave()
     rest.ask("DELETE", "/exports/nightly")
 
 
@@ -150,6 +152,7 @@ def test_an_export_is_made_changed_and_deleted(console: Console, broker: Running
     page.get_by_label("Type").fill("hourly")
     page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Exports")
+    console.gone("exports/hourly")
     names = [each["name"] for each in Rest(broker.admin).get("/exports")["exports"]]
     assert names == ["daily"]
 

@@ -152,7 +152,7 @@ def test_the_chosen_partition_is_followed(console: Console, broker: RunningBroke
         assert producer.flush(WAIT_S) == 0
     expect(page.locator("#messages")).to_contain_text("of 1")
     assert came(page) == 1
-    page.goto("about:blank")
+    console.leave()
     rest.ask("DELETE", "/topics/two")
 
 

@@ -230,6 +230,7 @@ def test_a_topic_is_made_changed_emptied_and_deleted(console: Console) -> None:
         expect(page.get_by_role("dialog")).to_have_count(0)
     expect(page.get_by_role("heading", level=1)).to_have_text("Topics")
     expect(page.get_by_text("made-here")).to_have_count(0)
+    console.gone("topics/made-here")
 
 
 def test_a_group_is_put_elsewhere_after_a_look(console: Console) -> None:

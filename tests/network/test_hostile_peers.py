@@ -87,8 +87,8 @@ def test_a_reader_that_does_not_read_ends_and_delays_nobody(make: Any) -> None:
         slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         for _ in range(8):
             busy.produce(batch(b"v" * 1_000_000), acks=-1)
-        for _ in range(20):
-            slow.send_fetch(0, partition_max_bytes=50 << 20)
+        # at once: a moment later it may have been closed
+        slow.socket.sendall(fetch_frame(0, partition_max_bytes=50 << 20) * 20)
         for _ in range(100):
             assert busy.produce(batch(), acks=1)[0].error_code == 0
         plane.wait_for("connections_closed_slow", 1)

@@ -156,6 +156,10 @@ class Console:
         late = f"404: {self.base}/api/v1/{path}"
         self.wrong[:] = [each for each in self.wrong if not each.startswith(late)]
 
+    def session_ended(self) -> None:
+        """The same of a session that was ended."""
+        self.wrong[:] = [each for each in self.wrong if not each.startswith("401:")]
+
     def leave(self) -> None:
         """Before what the page shows is deleted behind its back: it would ask for it again."""
         self.page.goto("about:blank")

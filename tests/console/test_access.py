@@ -59,6 +59,13 @@ def log_in(console: Console, name: str, password: str = PASSWORD) -> Page:
     return page
 
 
+def log_out(console: Console) -> None:
+    """To its end: a page that is loaded before that is still one of a session."""
+    console.page.get_by_role("button", name="log out").click()
+    expect(console.page.get_by_role("button", name="Log in")).to_be_visible()
+    console.session_ended()
+
+
 def make_user(page: Page, name: str, role: str, may_read: bool = True) -> None:
     page.get_by_role("button", name="New user").click()
     dialog = page.get_by_role("dialog")
@@ -75,7 +82,7 @@ def test_a_wrong_password_is_reported_and_a_viewer_may_only_look(
 ) -> None:
     page = set_up(own_console, own_broker)
     make_user(page, "otto", "viewer")
-    page.get_by_role("button", name="log out").click()
+    log_out(own_console)
     page.get_by_label("User").fill("otto")
     page.get_by_label("Password").fill("wrong")
     page.get_by_role("button", name="Log in").click()
@@ -192,8 +199,7 @@ def test_a_user_without_the_right_to_read_messages_sees_a_notice(
     assert producer.flush(WAIT_S) == 0
     page = set_up(own_console, own_broker)
     make_user(page, "vera", "viewer", may_read=False)
-    page.get_by_role("button", name="log out").click()
-    expect(page.get_by_role("button", name="Log in")).to_be_visible()
+    log_out(own_console)
     page = log_in(own_console, "vera")
     expect(page.get_by_text("You are logged in as vera, viewer.")).to_be_visible()
     expect(page.get_by_role("button", name="New user")).to_have_count(0)
@@ -212,7 +218,7 @@ def test_a_password_is_changed_and_the_old_one_is_wrong(
     dialog.get_by_label(re.compile("New password")).fill("another password")
     dialog.get_by_role("button", name="Change").click()
     expect(dialog).to_have_count(0)
-    page.get_by_role("button", name="log out").click()
+    log_out(own_console)
     log_in(own_console, "ada", "another password")
 
 
@@ -260,6 +266,7 @@ def test_who_logs_in_at_a_service_is_somebody_until_the_logout(
             assert names == {"appliance_session"}
             page.get_by_role("button", name="log out").click()
             expect(page.get_by_role("link", name="Single sign-on")).to_be_visible()
+            console.session_ended()
             assert context.cookies() == []
             there = f"left the host: {provider.issuer}/authorize?"
             assert [each for each in console.wrong if not each.startswith(there)] == []

@@ -41,7 +41,7 @@ class Followed:
         told = "another process takes over"
         before = self.serving.log.count(told)
         os.kill(self.pid, signal.SIGUSR2)
-        until(lambda: self.serving.log.count(told) > before)
+        until(lambda: self.serving.log.count(told) > before, DEADLINE_S)
         output = self.serving.process.stdout
         assert output is not None
         assert output.readline().startswith("ready"), self.serving.log

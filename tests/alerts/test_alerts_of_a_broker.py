@@ -187,8 +187,8 @@ def test_who_is_refused_while_others_get_the_mail_is_in_health(tmp_path: Path) -
             [channel] = rest.get("/alerts")["channels"]
             assert channel["fault"] == refused
             # the mail that tells of it is refused there, too: it comes before, or it would be last
-            until(lambda: [each["deliveries"][0]["state"] for each in rest.get("/alerts")["alerts"]
-                           if each["kind"] == "change"] == ["sent"])  # fmt: skip
+            until(lambda: {each["deliveries"][0]["state"] for each in rest.get("/alerts")["alerts"]
+                           if each["kind"] == "change"} == {"sent"})  # fmt: skip
             server.mailbox.refused = ""
             rest.post("/alerts/test")
             assert told_in_health(rest) == []

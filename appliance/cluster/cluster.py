@@ -115,12 +115,16 @@ class Cluster:
         parts = (self._membership, self._view, self._controller, self._telling)
         self._tasks += [asyncio.create_task(each.keep()) for each in parts]
         began = time.monotonic()
-        while not (self.life and self._view.was_read.is_set()):
+        while not (self._is_seen() and self._view.was_read.is_set()):
             waited_s = time.monotonic() - began
             if waited_s >= self._start_s:
                 await self._not_started(waited_s)
                 return
             await asyncio.sleep(LOOK_S)
+
+    def _is_seen(self) -> bool:
+        """By itself, too: who is asked for a topic counts the brokers that it sees."""
+        return self.life > 0 and self._view.lives.get(self.member.node_id) == self.life
 
     @property
     def _start_s(self) -> float:

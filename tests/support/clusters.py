@@ -20,7 +20,8 @@ from appliance.config.listeners import Listeners, Protocols
 from appliance.config.zookeeper import ZooKeeperConfig
 from tests.support.zookeeper import DEADLINE_S
 
-SESSION_MS = 2000  # with ticks of half a second ZooKeeper allows one to ten
+# With ticks of half a second ZooKeeper allows one to ten. A busy machine ends none by itself.
+SESSION_MS = 4000
 LONG_MS = 10_000  # who waits for the end of such a session is seen, however busy the machine
 
 

@@ -51,4 +51,4 @@ def test_an_empty_box_with_the_same_id_gets_everything(three: Brokers, who: str)
     everything = three.everything("t")
     assert {*acked} - {*everything} == set()
     assert everything.count(acked[0]) == 1
-    assert three.files(1, "t") == three.files(2, "t") == three.files(3, "t") != b""
+    three.until_equal("t", 1, 2, 3)

@@ -49,13 +49,14 @@ def test_a_broker_that_is_killed_is_missed_by_nobody(three: Brokers) -> None:
     three.produce("t", ["c"])
     assert three.consume("t", 3) == ["a", "b", "c"]
     assert first not in three.until("t", lambda each: len(each.isrs) == 2).isrs
-    assert any("alone-" in each and "has no leader" in each for each in healths(three))
+    until(lambda: any("alone-" in each and "has no leader" in each for each in healths(three)),
+          "a partition has no leader")  # fmt: skip
 
     three.start(first)
     three.until("t", lambda each: len(each.isrs) == 3)
     three.produce("t", ["d"])
     assert three.consume("t", 4) == ["a", "b", "c", "d"]
-    assert three.files(1, "t") == three.files(2, "t") == three.files(3, "t") != b""
+    three.until_equal("t", 1, 2, 3)
 
     assert found.replicas[0] == first
     three.elect_preferred("t", 0)
@@ -134,7 +135,7 @@ def test_a_topic_that_was_made_again_has_nothing_of_the_former(three: Brokers) -
     three.create("t")
     three.until("t", lambda each: len(each.isrs) == 3)
     three.produce("t", ["third"])
-    assert three.files(1, "t") == three.files(2, "t") == three.files(3, "t") != b""
+    three.until_equal("t", 1, 2, 3)
 
 
 @pytest.mark.release("tests/cluster has it, without brokers")

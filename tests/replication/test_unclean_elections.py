@@ -45,10 +45,10 @@ def test_who_returns_cuts_what_was_acknowledged_and_says_so(two: Brokers) -> Non
     two.start(first)
     two.until("t", lambda each: len(each.isrs) == 2)
     assert two.consume("t", 4) == ["both", "both", "both", "new"]
-    assert two.files(1, "t") == two.files(2, "t")
-    log = two.running[first].log
-    assert "damage topic=t partition=0 first_offset=3 last_offset=7" in log
-    assert f"5 records cut: broker {second} was elected without them" in log
+    two.until_equal("t", 1, 2)
+    told = two.running[first].wait_for_log
+    told("damage topic=t partition=0 first_offset=3 last_offset=7")
+    told(f"5 records cut: broker {second} was elected without them")
     # what it could not know of, by where its log ended
     two.running[second].wait_for_log("damage topic=t partition=0 first_offset=3 last_offset=null")
     assert two.running[second].log.count("damage topic") == 1

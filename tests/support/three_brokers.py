@@ -9,7 +9,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, ElectionType, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ElectionType,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -38,7 +45,7 @@ from appliance.zookeeper.server import ZooKeeperServer
 from tests.support.serving import Serving
 
 DEADLINE_S = 30.0
-SESSION_MS = 2000
+SESSION_MS = 4000  # a busy machine ends none by itself
 BROKER = 4  # the kind of a resource with configs
 ASK_S = 5  # one lost answer must not take the whole time
 
@@ -97,9 +104,17 @@ class Brokers:
     def create(self, topic: str, partitions: int = 1, factor: int = 3, **configs: str) -> None:
         wanted = NewTopic(topic, partitions, factor, config={
             name.replace("_", "."): value for name, value in configs.items()})  # fmt: skip
-        admin = self.admin()  # held: it answers while it lives
-        for done in admin.create_topics([wanted]).values():
-            done.result(DEADLINE_S)
+        admin, end = self.admin(), time.monotonic() + DEADLINE_S  # held: it answers while it lives
+        while True:
+            (done,) = admin.create_topics([wanted]).values()
+            try:
+                done.result(DEADLINE_S)
+                return
+            except KafkaException as error:  # a broker begins another life just now
+                is_factor = error.args[0].code() == KafkaError.INVALID_REPLICATION_FACTOR
+                if not is_factor or factor > len(self.running) or time.monotonic() > end:
+                    raise
+            time.sleep(0.1)
 
     def partition(self, topic: str, partition: int = 0) -> Any:
         """As Metadata tells it: leader, replicas, isrs."""
@@ -176,10 +191,17 @@ class Brokers:
             return client.ask(api, request)
 
     def elect_preferred(self, topic: str, partition: int) -> None:
-        wanted = TopicPartition(topic, partition)
+        """The controller may not have heard yet that it is in sync."""
+        wanted, end = TopicPartition(topic, partition), time.monotonic() + DEADLINE_S
         admin = self.admin()
-        found = admin.elect_leaders(ElectionType.PREFERRED, [wanted]).result(DEADLINE_S)
-        assert found == {wanted: None}, found
+        while True:
+            found = admin.elect_leaders(ElectionType.PREFERRED, [wanted]).result(DEADLINE_S)
+            error = found[wanted]
+            if error is None:
+                return
+            assert "PREFERRED_LEADER_NOT_AVAILABLE" in str(error), error
+            assert time.monotonic() < end, error
+            time.sleep(0.1)
 
     def address(self, node: int) -> str:
         return f"127.0.0.1:{self._ports[node]}"
@@ -259,6 +281,16 @@ class Brokers:
 
     def folder(self, node: int) -> Path:
         return self._folder / str(node)
+
+    def until_equal(self, topic: str, *nodes: int, partition: int = 0) -> None:
+        """The files of these replicas. Who was away for a moment gets the rest later."""
+        end = time.monotonic() + DEADLINE_S
+        while True:
+            found = {self.files(node, topic, partition) for node in nodes}
+            if len(found) == 1 and found != {b""}:
+                return
+            assert time.monotonic() < end, [len(each) for each in found]
+            time.sleep(0.05)
 
     def files(self, node: int, topic: str, partition: int = 0) -> bytes:
         """Nothing while they are replaced, or go."""

@@ -6,13 +6,15 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from appliance.api.handlers.list_offsets import LATEST, READ_COMMITTED
 from appliance.protocol import ErrorCode
 from appliance.protocol.messages.describe_producers import DescribeProducersRequest
+from appliance.protocol.messages.list_offsets import ListOffsetsRequest
 from appliance.zookeeper.server import ZooKeeperServer
 from tests.support.cluster_control import ClusterControl
 from tests.support.three_brokers import DEADLINE_S, Brokers, brokers
@@ -22,6 +24,7 @@ SETTINGS = {
     "transaction.state.log.num.partitions": PARTITIONS, "offsets.topic.num.partitions": PARTITIONS,
 }  # fmt: skip
 ALL = (1, 2, 3)
+READ_UNCOMMITTED = 0
 
 
 @contextmanager
@@ -82,7 +85,21 @@ def read(cluster: Brokers, partition: int, topic: str = "t") -> list[str]:
 
 
 def is_stable(cluster: Brokers, partition: int, topic: str) -> bool:
-    return not any(each[2] >= 0 for each in producers_of(cluster, partition, topic))
+    """Nothing is open, and followers have the markers: before, nobody reads what ended."""
+    if any(each[2] >= 0 for each in producers_of(cluster, partition, topic)):
+        return False
+    stable = end_of(cluster, partition, topic, READ_COMMITTED)
+    return 0 <= stable == end_of(cluster, partition, topic, READ_UNCOMMITTED)
+
+
+def end_of(cluster: Brokers, partition: int, topic: str, isolation: int) -> int:
+    """-1: who was asked does not lead it any more."""
+    rows = [ListOffsetsRequest.ListOffsetsPartition(partition, timestamp=LATEST)]
+    asked = ListOffsetsRequest(-1, isolation, [ListOffsetsRequest.ListOffsetsTopic(topic, rows)])
+    with closing(ClusterControl(cluster)) as control:
+        at = control.at(control.leader(topic, partition))
+        (found,) = at.ask(asked, 6).topics
+        return int(found.partitions[0].offset)
 
 
 def producers_of(

@@ -34,7 +34,7 @@ def joins(leader: ReplicaNode, state: PartitionState) -> bool:
         brokers={FOLLOWER: SimpleNamespace(life=LIFE)},
     )  # fmt: skip
     roles = SimpleNamespace(is_ending=False)
-    replicas = InSyncReplicas(cast(Any, seen), cast(Any, None), cast(Any, roles), 1000)
+    replicas = InSyncReplicas(cast(Any, seen), cast(Any, None), cast(Any, roles), 60_000)
     isr, joining = replicas.wanted(leader.log, state)
     assert (FOLLOWER in isr) == (joining == {FOLLOWER: LIFE})
     return FOLLOWER in isr

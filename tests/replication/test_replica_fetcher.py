@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from loadtest.ports import lasting_port
 from tests.support.compaction import cleaned, put, settings
 from tests.support.logs import batch, everything, until
 from tests.support.replica_site import ReplicaNode, files_of, on_disk, wait_until_equal
@@ -174,8 +175,7 @@ def test_what_is_older_than_an_unclean_election_is_told_whatever_the_watermark(
     assert one.log.high_watermark == 0
     two.lead(3, [1], [])
     on_disk(two.log, batch("x", "y"))
-    one.follow(3, two)
-    one.fetchers[two.node].add(TOPIC_ID.bytes, "t", 0, one.log, 3)
+    one.follow(3, two, unclean=3)
     (cut,) = until(one.fetchers[two.node].untold_cuts)
     assert (cut.offset, cut.log_end_offset, cut.watermark) == (0, 1, 0)
 
@@ -455,7 +455,7 @@ def test_it_stops_within_a_tenth_of_a_second(pair: tuple[ReplicaNode, ReplicaNod
 
 
 def test_a_leader_that_is_away_is_found_again(make: Make) -> None:
-    leader, follower = make(1), make(2)
+    leader, follower = make(1, port=lasting_port()), make(2)
     leader.lead(1, [2])
     follower.follow(1, leader)
     with leader.client() as client:

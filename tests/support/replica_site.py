@@ -31,6 +31,7 @@ class ReplicaNode:
         node: int,
         partitions: int = 1,
         *,
+        port: int = 0,
         network: dict[str, Any] | None = None,
         replication: dict[str, Any] | None = None,
         listens_with: TlsContext | None = None,
@@ -49,7 +50,7 @@ class ReplicaNode:
             found.get(("t", each)) or self.log_dir.create("t", each, self.log_config)
             for each in range(partitions)
         ]
-        self.serve()
+        self.serve(port)
 
     def serve(self, port: int = 0) -> None:
         self.data_plane = DataPlane(self.network)

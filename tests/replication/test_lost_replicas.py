@@ -50,8 +50,8 @@ def partition(cluster: EmbeddedCluster, node: int) -> tuple[int, set[int]]:
 
 def files(cluster: EmbeddedCluster, node: int) -> bytes:
     """Nothing while they are replaced."""
-    found = sorted((cluster.folder / str(node)).glob(f"{TOPIC}-0/*.log"))
     with contextlib.suppress(FileNotFoundError):
+        found = sorted((cluster.folder / str(node)).glob(f"{TOPIC}-0/*.log"))
         return b"".join(each.read_bytes().rstrip(b"\0") for each in found)
     return b""
 

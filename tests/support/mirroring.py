@@ -83,11 +83,13 @@ def running(settings: MirrorConfig) -> Iterator[Mirror]:
         assert not thread.is_alive()
 
 
-def until(condition: Callable[[], Any], what: str) -> None:
+def until(condition: Callable[[], Any], what: str) -> Any:
+    """Its first true value."""
     end = time.monotonic() + 20
-    while not condition():
+    while not (value := condition()):
         assert time.monotonic() < end, what
         time.sleep(0.01)
+    return value
 
 
 @contextmanager

@@ -103,7 +103,8 @@ def test_with_a_login_by_certificate_secrets_are_the_brokers(
                 node, **settings(secure, authority, **more, **{"ssl.keystore.location": store})
             )
         cluster.make_user(1, "ann", "ann's password")
-        eventually(lambda: cluster.may_log_in(2, "ann", "ann's password"))
+        eventually(lambda: cluster.iterations(2, "ann") == [4096])
+        assert cluster.may_log_in(2, "ann", "ann's password")
         with Looker(secure, root) as looker:
             readable, refused = all_below(looker.client, root)
             assert {path.rpartition("/")[2] for path in refused} >= {"users", "secrets"}

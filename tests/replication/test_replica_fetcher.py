@@ -16,6 +16,7 @@ from tests.support.replica_site import ReplicaNode, files_of, on_disk, wait_unti
 from tests.support.wire_client import TOPIC_ID
 
 Make = Callable[..., ReplicaNode]
+PATIENT_MS = 15_000  # of what many syncs, or another thread, are waited for
 
 
 @pytest.fixture
@@ -64,7 +65,7 @@ def test_acks_all_waits_for_the_follower(make: Make) -> None:
         assert (part.error_code, part.base_offset) == (7, -1)
         until(lambda: leader.log.durable_offset == 2)
         assert leader.log.high_watermark == 0
-        client.send_produce(batch("c"), acks=-1)
+        client.send_produce(batch("c"), acks=-1, timeout_ms=PATIENT_MS)
         until(lambda: leader.log.durable_offset == 3)
         follower.follow(1, leader)
         (part,) = client.produced()
@@ -90,7 +91,7 @@ def test_a_consumer_waits_for_the_watermark(make: Make) -> None:
     with leader.client() as client:
         part = client.fetch_one(0, wait_ms=100)
         assert (part.error_code, part.high_watermark, part.records) == (0, 0, b"")
-        client.send_fetch(0, wait_ms=10_000)
+        client.send_fetch(0, wait_ms=PATIENT_MS)
         follower.follow(1, leader)
         part = client.fetched_one()
         assert (part.error_code, part.high_watermark) == (0, 1)
@@ -380,7 +381,8 @@ def test_two_hundred_partitions(make: Make) -> None:
     follower.follow(1, leader)
     with leader.client() as client:
         for first in (0, 100):
-            parts = client.produce(*[batch(f"{i}") for i in range(100)], partition=first, acks=-1)
+            batches = [batch(f"{i}") for i in range(100)]
+            parts = client.produce(*batches, partition=first, acks=-1, timeout_ms=PATIENT_MS)
             assert {part.error_code for part in parts} == {0}
         wait_until_equal(leader, follower)
         sent = follower.fetchers[1].counters()["bytes_in"]

@@ -29,6 +29,7 @@ import pytest
 from appliance.backup.store import open_store
 from appliance.data_dir.unfinished_restore import RestoreUnfinished
 from appliance.testing import running_broker
+from loadtest.ports import lasting_ports
 from tests.support import backup_load
 from tests.support.backup_load import PARTITIONS, READERS, Ack, Load, Processor
 from tests.support.backups import Backups
@@ -56,8 +57,8 @@ class Site:
 
     def __init__(self, folder: Path, bulk_bytes: int = 0) -> None:
         self.folder, self.data = folder, folder / "data"
-        self.serving = Serving(folder)
-        self.ports = self.serving.kafka[1], int(self.serving.admin.rpartition(":")[2])
+        self.ports = port, admin_port = lasting_ports(2)
+        self.serving = Serving(folder, port=port, admin_port=admin_port)
         self.bootstrap = f"127.0.0.1:{self.ports[0]}"
         self.bulk_ends = self._filled(bulk_bytes)
         self.kept: list[list[int]] = [[] for _ in range(PARTITIONS)]  # of "in", at the last restore

@@ -42,6 +42,7 @@ from appliance.protocol.messages.list_partition_reassignments import (
 from appliance.topics.internal_topic import partition_of
 from appliance.topics.topic import OFFSETS
 from appliance.zookeeper.server import ZooKeeperServer
+from loadtest.ports import lasting_port
 from tests.support.serving import Serving
 
 DEADLINE_S = 30.0
@@ -68,7 +69,7 @@ class Brokers:
         for node in nodes:
             self.running[node] = found = Serving(
                 self._folder / str(node),
-                port=self._ports.get(node, 0),
+                port=self._ports.get(node) or lasting_port(),  # it comes back there
                 **{
                     "node.id": node,
                     "zookeeper.connect": self.zookeeper,

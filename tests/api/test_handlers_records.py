@@ -3,7 +3,6 @@ in all versions, so that the two sides can be held against each other."""
 
 from __future__ import annotations
 
-import threading
 import time
 import uuid
 from typing import Any
@@ -29,7 +28,7 @@ def produce(
     topic: str = "t",
     topic_id: uuid.UUID | None = None,
     partition: int = 0,
-    timeout_ms: int = 5000,
+    timeout_ms: int = 20_000,
 ) -> Any:
     known = control.broker.topics.get(topic)
     row = ProduceRequest.PartitionProduceData(partition, data)
@@ -213,17 +212,24 @@ def test_internal_topics_are_not_for_clients_to_write(control: Control, version:
 # Replicas
 
 
-def test_acks_all_asks_for_enough_replicas_before_and_after(control: Control) -> None:
+def test_acks_all_asks_for_enough_replicas_before_and_after(
+    control: Control, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (log,) = control.create("t").logs
     log.lead(1, 1, [2, 3], [2], 3)
     part = produce(control, batch("a"))
     assert (part.error_code, log.log_end_offset) == (19, 0)
     log.set_in_sync(1, [2, 3], [], 3)
     assert produce(control, batch("a"), timeout_ms=50).error_code == 7
-    later = threading.Timer(0.1, log.set_in_sync, (1, [2], [], 3))
-    later.start()
-    part = produce(control, batch("b"), timeout_ms=400)
-    later.join()
+    durable = control.broker.log_writes.durable
+
+    async def one_leaves(log: Any, *given: Any) -> None:
+        log.set_in_sync(1, [2], [], 3)
+        await durable(log, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(control.broker.log_writes, "durable", one_leaves)  # when it is appended
+        part = produce(control, batch("b"), timeout_ms=50)
     assert (part.error_code, part.base_offset) == (20, -1)
     assert produce(control, batch("c"), acks=1).error_code == 0
 

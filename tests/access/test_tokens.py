@@ -161,10 +161,10 @@ def test_a_message_of_many_parts_is_refused_in_no_time() -> None:
     text = "n,,\x01" + "auth=Bearer x\x01" * 1100 + "!"  # nearly as long as one may be
     took = []
     for _ in range(3):
-        begin = time.perf_counter()
+        begin = time.thread_time()  # others have the processors, too
         with pytest.raises(LoginFailed):
             OauthbearerExchange(verifier().verify).step(text.encode())
-        took.append(time.perf_counter() - begin)
+        took.append(time.thread_time() - begin)
     assert min(took) < 0.02
 
 

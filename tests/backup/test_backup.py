@@ -7,6 +7,8 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 from appliance.backup import manifest
 from appliance.backup.manifest import Manifest
+from appliance.backup.source import Frame, RangeOf, Readable
 from appliance.data_dir import data_marker
 from appliance.data_dir.log_dir import LogDir
 from appliance.errors import DataNewer
@@ -34,7 +37,7 @@ from tests.support.backups import (
     transactional,
     values,
 )
-from tests.support.logs import STORAGE, opened, until
+from tests.support.logs import STORAGE, opened
 from tests.support.people import PASSWORD, logged_in, make_people
 from tests.support.rest import Rest
 from tests.support.shell import Shell
@@ -368,18 +371,24 @@ def test_damaged_objects_are_read_from_the_broker_again(
 
 
 def test_a_topic_that_is_deleted_while_it_is_read_is_left_out(
-    appliance_broker: RunningBroker, backups: Backups
+    appliance_broker: RunningBroker, backups: Backups, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("deleted", "kept"):
         make_topic(appliance_broker, name, 1, SMALL_SEGMENTS)
         produce(appliance_broker, name, numbered(0, 300))
-    command = [sys.executable, "-m", "appliance", "backup", "create", "--json", "--rate", "20k",
-               "--target", backups.target, "--admin", appliance_broker.admin]  # fmt: skip
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
-        until(lambda: "backup/points" in str(Rest(appliance_broker.admin).get("/audit")))
-        admin = AdminClient({"bootstrap.servers": appliance_broker.bootstrap, **QUIET})
-        admin.delete_topics(["deleted"])["deleted"].result(DEADLINE_S)
-        made = json.loads(running.communicate(timeout=DEADLINE_S)[0])
+    read, guard, admin = RangeOf._frames, threading.Lock(), AdminClient({
+        "bootstrap.servers": appliance_broker.bootstrap, **QUIET})  # fmt: skip
+
+    def read_and_delete(of: RangeOf, stream: Readable) -> Iterator[Frame]:
+        for frame in read(of, stream):
+            yield frame
+            with guard:  # of all that read it the first
+                if of.log.topic == "deleted" and "deleted" in admin.list_topics().topics:
+                    admin.delete_topics(["deleted"])["deleted"].result(DEADLINE_S)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RangeOf, "_frames", read_and_delete)
+        made = backups.create(appliance_broker)
     assert (made["gone"], made["is_whole"]) == (["deleted"], True)
     with backups.restored() as broker:
         assert [each["name"] for each in Rest(broker.admin).get("/topics")["topics"]] == ["kept"]

@@ -30,6 +30,7 @@ from tests.support.logs import (
     end_txn,
     everything,
     produced,
+    until,
     values,
 )
 from tests.support.moves import facts, fill_with_all, finish, move, nothing_is_left, place
@@ -95,17 +96,29 @@ class Writing:
         return self.acknowledged
 
 
-def test_it_is_written_to_meanwhile(tmp_path: Path) -> None:
+def test_it_is_written_to_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = PartitionMove.copy
+
     async def use(broker: Broker) -> list[str]:
         await broker.topics.create("t", 1)
         writing = Writing(broker)
+
+        def goes_on() -> None:
+            """However busy the disk and the machine are."""
+            written = len(writing.acknowledged)
+            until(lambda: len(writing.acknowledged) > written)
+
+        def copy_slowly(moved: PartitionMove) -> None:
+            goes_on()
+            copy(moved)
+            goes_on()
+
+        monkeypatch.setattr(PartitionMove, "copy", copy_slowly)
         try:
             for _ in range(4):
                 await asyncio.sleep(0.1)
-                written = len(writing.acknowledged)
                 await move(broker)
                 await finish(broker)
-                assert len(writing.acknowledged) > written
         finally:
             acknowledged = await asyncio.to_thread(writing.end)
         got = values(everything(broker.topics["t"].log(0)))

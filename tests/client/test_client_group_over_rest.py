@@ -34,7 +34,7 @@ def test_a_group_in_zookeeper_is_shown_measured_reset_and_deleted(site: Site) ->
     site.produce("t", 0, *range(10))
     assert rest.get("/groups")["groups"] == []
     connector, stream = site.reader()
-    assert until_quiet(stream) == [*range(10)]
+    assert until_quiet(stream, 10) == [*range(10)]
     connector.commit_offsets()
     eventually(lambda: group_of(rest).get("lag_records") == 0)
     found = group_of(rest)
@@ -60,7 +60,7 @@ def test_a_group_in_zookeeper_is_shown_measured_reset_and_deleted(site: Site) ->
         == {10}
     assert site.node("offsets/t/1-0") == "3"
     connector, stream = site.reader()
-    assert until_quiet(stream) == [*range(3, 12)]
+    assert until_quiet(stream, 9) == [*range(3, 12)]
     connector.shutdown()
     page = rest.raw("GET", "/metrics").body.decode()
     assert 'appliance_groups{protocol="zookeeper",state="' in page

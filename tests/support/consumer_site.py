@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from appliance.testing import RunningBroker
 from appliance.zookeeper.server import ZooKeeperServer
 from tests.support.zookeeper import DEADLINE_S, eventually
 
-SESSION_MS = 4000
+SESSION_MS = 10_000  # nobody waits for the end of one
 QUIET_MS = 1500  # nothing more comes after so long, on a machine with much to do, too
 
 
@@ -72,9 +73,9 @@ class Site:
         return {each: self.node(f"owners/{topic}/{each}") for each in self.names(f"owners/{topic}")}
 
 
-def until_quiet(stream: Stream) -> list[int]:
-    """The values that come until nothing more does."""
-    found: list[int] = []
+def until_quiet(stream: Stream, count: int = 0) -> list[int]:
+    """The values that come until nothing more does. So many have to, however late."""
+    found = take(stream, count)
     values = (int(message.value or b"") for message in stream)
     with pytest.raises(ConsumerTimeout, match=f"nothing to read in {QUIET_MS} ms"):
         found.extend(values)
@@ -82,7 +83,21 @@ def until_quiet(stream: Stream) -> list[int]:
 
 
 def take(stream: Stream, count: int) -> list[int]:
-    return [int(next(stream).value or b"") for _ in range(count)]
+    end = time.monotonic() + DEADLINE_S
+    found: list[int] = []
+    while len(found) < count:
+        try:
+            found.append(int(next(stream).value or b""))
+        except ConsumerTimeout:
+            if time.monotonic() > end:
+                raise
+    return found
+
+
+def has_begun(connector: ConsumerConnector, partitions: int) -> bool:
+    """It knows from where it reads each of them."""
+    claims = [*connector._claims.values()]
+    return len(claims) == partitions and all(each.offset is not None for each in claims)
 
 
 def owned(connector: ConsumerConnector) -> list[str]:

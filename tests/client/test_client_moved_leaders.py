@@ -19,6 +19,7 @@ from appliance.client.metadata import Known
 from appliance.client.offset_storage import BrokerOffsets
 from appliance.client.range_assignor import TopicPartition
 from appliance.client.simple_consumer import LATEST, FetchRequest, MessageSet, SimpleConsumer
+from appliance.topics.topic import OFFSETS
 from appliance.zookeeper.server import ZooKeeperServer
 from loadtest.ports import lasting_port
 from tests.support.embedded_cluster import EmbeddedCluster, embedded_cluster
@@ -41,11 +42,18 @@ def cluster(
         eventually(lambda: len(admin.list_topics(timeout=DEADLINE_S).brokers) == 2)
         wanted = NewTopic("t", 2, replica_assignment=[[1], [2]])
         admin.create_topics([wanted])["t"].result(DEADLINE_S)
+        for node in (1, 2):
+            eventually(lambda node=node: leaders_told(cluster, node) == {0: 1, 1: 2})
         producer = Producer({"bootstrap.servers": cluster.running[1].bootstrap})
         for partition in (0, 1) * COUNT:
             producer.produce("t", b"x", partition=partition)
         assert producer.flush(DEADLINE_S) == 0
         yield cluster
+
+
+def leaders_told(cluster: EmbeddedCluster, node: int) -> dict[int, int]:
+    found = cluster.admin(node).list_topics("t", DEADLINE_S).topics["t"].partitions
+    return {number: each.leader for number, each in found.items()}
 
 
 @pytest.fixture
@@ -164,6 +172,9 @@ def test_offsets_are_asked_for_at_the_next_coordinator(cluster: EmbeddedCluster)
 
     with Cluster(config) as brokers, closing(BrokerOffsets(brokers, config)) as offsets:
         eventually(is_committed)
+        for node in (1, 2):  # who has not heard of the topic of all offsets refuses otherwise
+            admin = cluster.admin(node)
+            eventually(lambda admin=admin: OFFSETS in admin.list_topics(timeout=DEADLINE_S).topics)
         former = offsets._coordinators[NO_BROKER]
         former.close()
         (wrong,) = (each for each in addresses if each != str(former.address))

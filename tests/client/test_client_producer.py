@@ -172,7 +172,7 @@ class Overtaken:
 def test_who_waits_to_send_is_told_that_the_producer_was_closed(
     appliance_broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    producer = Producer(config(appliance_broker, delivery_timeout_ms=500))
+    producer = Producer(config(appliance_broker))
     producer.send("t", b"one")
     monkeypatch.setattr(producer, "_lock", Overtaken(producer))
     with pytest.raises(ProducerClosed):

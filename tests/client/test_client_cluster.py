@@ -35,7 +35,7 @@ from loadtest.ports import lasting_port
 from tests.support.warm_serving import WarmServing
 from tests.support.zookeeper import DEADLINE_S, eventually, serving_zookeeper_in
 
-SESSION_MS = 2000
+SESSION_MS, SHORT_MS = 10_000, 2000  # a short one is of a broker whose end is waited for
 
 
 def names(partitions: tuple[BrokerPartition, ...]) -> list[str]:
@@ -294,7 +294,7 @@ def test_a_topic_is_made_at_every_registered_broker(root: str, tmp_path: Path) -
 def test_a_killed_broker_goes_with_its_session_and_is_found_at_its_new_address(
     root: str, tmp_path: Path
 ) -> None:
-    settings = registered(root, 1)
+    settings = registered(root, 1, **{"zookeeper.session.timeout.ms": str(SHORT_MS)})
     broker = WarmServing(tmp_path, **settings)
     try:
         with watching(root) as cluster:

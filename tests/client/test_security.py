@@ -32,6 +32,7 @@ from appliance.client import (
     Producer,
     ProducerConfig,
     SimpleConsumer,
+    login,
 )
 from appliance.client.config import ClientConfig
 from appliance.client.connection import Address, Connection
@@ -52,7 +53,7 @@ BOB = Login("bob", "horse battery correct", "none")
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER")
 ISSUER, AUDIENCE = "https://id.example", "appliance"
 KEY = ec.generate_private_key(ec.SECP256R1())
-SESSION_MS = 2000  # who is kept from a processor for long has a part of it left to renew it
+SESSION_MS = 10_000
 TOPIC, ROOT = "t", "/secured"
 
 
@@ -188,8 +189,11 @@ def test_a_group_finds_its_broker_in_zookeeper_and_reads_over_tls(
 
 
 def test_a_session_is_renewed_on_its_connection_among_other_requests(
-    broker: RunningBroker, config: ClientConfig
+    broker: RunningBroker, config: ClientConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # early, so that it outlives a client that is kept from the processors for seconds
+    for name, part in (("RENEWED_FROM", 0.03), ("RENEWED_TO", 0.05)):
+        monkeypatch.setattr(login, name, part)
     with connected(replace(config, broker_list=broker.addresses["SESSIONS"])) as connection:
         port, due = connection._socket.getsockname()[1], {connection._login_due}
         asked: list[int] = []

@@ -101,7 +101,7 @@ def test_a_member_that_is_silent_is_out_by_the_clock(tmp_path: Path) -> None:
 
 
 def test_consumers_wait_for_each_other_by_the_clock(tmp_path: Path) -> None:
-    control = Control(tmp_path, groups=GroupsConfig(initial_rebalance_delay_ms=1000))
+    control = Control(tmp_path, groups=GroupsConfig(initial_rebalance_delay_ms=3000))
     clients = [GroupClient(control) for _ in range(5)]
     sent = [each.send_join(3) for each in clients]
     assert not any(control.is_answered(each) for each in sent)

@@ -58,9 +58,9 @@ def test_a_long_chain_is_counted_in_no_time() -> None:
     ]  # fmt: skip
     chain = of(*links, subtopology("last", "t", repartition_sinks=("r1000",)),
                subtopology("first", repartition_sources=(internal("r0"),)))  # fmt: skip
-    begin = time.process_time()
+    begin = time.thread_time()
     assert set(found(chain, 10_000, t=3).task_counts.values()) == {3}
-    assert time.process_time() - begin < 2
+    assert time.thread_time() - begin < 2
 
 
 def test_a_loop_that_something_enters_is_as_large_as_that() -> None:

@@ -123,7 +123,7 @@ def test_sessions_are_limited(tmp_path: Path) -> None:
     control.create("t")
     member, second = ShareClient(control), other(control)
     member.fetch(0)
-    sent = second.send(0, wait_ms=200)
+    sent = second.send(0, wait_ms=2000)
     assert not control.is_answered(sent)
     assert control.answer(sent).error_code == SESSION_LIMIT_REACHED
     assert second.send(0, wait_ms=2**31 - 1)

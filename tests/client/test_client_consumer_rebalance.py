@@ -21,7 +21,7 @@ from appliance.client.errors import TopicUnknown
 from appliance.client.range_assignor import assign
 from appliance.zookeeper.server import ZooKeeperServer
 from tests.support.consumer_site import Site, owned, session_of, take, until_quiet
-from tests.support.embedded_cluster import EmbeddedCluster, embedded_cluster
+from tests.support.embedded_cluster import LONG_SESSION_MS, EmbeddedCluster, embedded_cluster
 from tests.support.zookeeper import DEADLINE_S, eventually
 
 
@@ -152,7 +152,7 @@ def cluster(server: ZooKeeperServer, tmp_path: Path) -> Iterator[EmbeddedCluster
     with embedded_cluster(server, f"/{tmp_path.name}", tmp_path / "cluster") as cluster:
         cluster.logs_in = False  # the consumers have no login, and write to its path
         for node in (1, 2):
-            cluster.start(node)
+            cluster.start(node, zookeeper_session_timeout_ms=LONG_SESSION_MS)
         admins = [cluster.admin(node) for node in (1, 2)]
         # of a cluster of one the names would be others
         eventually(

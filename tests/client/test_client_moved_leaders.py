@@ -22,7 +22,7 @@ from appliance.client.simple_consumer import LATEST, FetchRequest, MessageSet, S
 from appliance.topics.topic import OFFSETS
 from appliance.zookeeper.server import ZooKeeperServer
 from loadtest.ports import lasting_port
-from tests.support.embedded_cluster import EmbeddedCluster, embedded_cluster
+from tests.support.embedded_cluster import LONG_SESSION_MS, EmbeddedCluster, embedded_cluster
 from tests.support.zookeeper import DEADLINE_S, eventually
 
 ZERO, ONE = (BrokerPartition(NO_BROKER, number) for number in (0, 1))
@@ -37,7 +37,7 @@ def cluster(
     """Partition 0 of `t` is at broker 1, and partition 1 at broker 2."""
     with embedded_cluster(server, "/moved", tmp_path_factory.mktemp("moved")) as cluster:
         for node in (1, 2):
-            cluster.start(node)
+            cluster.start(node, zookeeper_session_timeout_ms=LONG_SESSION_MS)
         admin = cluster.admin(1)
         eventually(lambda: len(admin.list_topics(timeout=DEADLINE_S).brokers) == 2)
         wanted = NewTopic("t", 2, replica_assignment=[[1], [2]])

@@ -28,6 +28,7 @@ from tests.support.wire_client import WireClient, frame_of
 
 DEADLINE_S = 20.0
 SESSION_MS = 6000  # a busy machine ends none by itself
+LONG_SESSION_MS = "10000"  # of brokers whose end nobody waits for
 SETTINGS = {
     "sasl.enabled.mechanisms": "SCRAM-SHA-256",
     "sasl.secrets.without.encryption": "true",

@@ -9,6 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from appliance.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest as Alter,
+)
+from appliance.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsResponse,
+)
 from appliance.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
 from appliance.protocol.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
 from tests.hostile.conftest import SETTINGS
@@ -19,6 +25,7 @@ from tests.support.wire_client import WireClient, frame_of
 
 INVALID_REQUEST, INVALID_RECORD_STATE, LIMIT_REACHED = 42, 121, 133
 LONG_MAX, INT_MAX = 2**63 - 1, 2**31 - 1
+INCREMENTAL_ALTER_CONFIGS, GROUP = 44, 32
 
 
 @pytest.fixture
@@ -31,6 +38,15 @@ def member(broker: Serving) -> Iterator[ShareMember]:
         made.join()
         assert made.acquire() == []
         yield made
+
+
+def lock_for(client: WireClient, group: str, duration_ms: int) -> None:
+    """How long a record of this group is locked for who has it."""
+    change = Alter.AlterableConfig("share.record.lock.duration.ms", 0, str(duration_ms))
+    asked = Alter([Alter.AlterConfigsResource(GROUP, group, [change])])
+    client.send(frame_of(asked, INCREMENTAL_ALTER_CONFIGS, 1))
+    answer = client.answer(IncrementalAlterConfigsResponse, INCREMENTAL_ALTER_CONFIGS, 1)
+    assert [each.error_code for each in answer.responses] == [0]
 
 
 def write(broker: Serving, topic: str, count: int) -> None:
@@ -148,8 +164,11 @@ def test_a_large_batch_in_pieces(broker: Serving, member: ShareMember) -> None:
     assert count == 4500
 
 
-def test_a_member_that_takes_and_never_gives_back(broker: Serving, member: ShareMember) -> None:
+def test_a_member_that_takes_and_never_gives_back(
+    broker: Serving, client: WireClient, member: ShareMember
+) -> None:
     """It acquires as many records as there are locks; other members continue after the timeout."""
+    lock_for(client, member.group, 4000)
     for _ in range(5):
         write(broker, member.topic, 100)
     most = int(SETTINGS["group.share.partition.max.record.locks"])
@@ -159,7 +178,7 @@ def test_a_member_that_takes_and_never_gives_back(broker: Serving, member: Share
     assert held == most
     with ShareMember(broker.kafka, member.group, member.topic) as second:
         second.join()
-        count, deadline = 0, time.monotonic() + 20
+        count, deadline = 0, time.monotonic() + 30
         while count < 500:
             assert time.monotonic() < deadline, f"only {count} came"
             for place, first, last, _ in second.acquire(500, 1000):

@@ -20,6 +20,7 @@ from tests.support.wire_client import WireClient
 NO_TOPIC, NO_TRANSACTIONAL_ID = 29, 53
 COMMITTED = 1  # the isolation that waits for transactions to end
 NUMBERS = count()
+SHORT_MS, LONG_MS = 3000, 60_000  # of transactions: the short ones are to end by their time
 
 
 @pytest.fixture(scope="module")
@@ -45,14 +46,19 @@ def name() -> str:
 
 
 @pytest.fixture
-def ann(broker: Serving, ada: WireClient, name: str) -> Iterator[TxnClient]:
+def timeout_ms() -> int:
+    return LONG_MS
+
+
+@pytest.fixture
+def ann(broker: Serving, ada: WireClient, name: str, timeout_ms: int) -> Iterator[TxnClient]:
     """In a transaction in which she has written, by exactly the rights that she needs."""
     ada.create_topic(name)
     doors.allow(ada, "ann", WRITE, TOPIC, name)
     doors.allow(ada, "ann", WRITE, TRANSACTIONAL_ID, name)
     control = RemoteControl(Door(broker.kafka, user="ann", password=PASSWORD))
     client = TxnClient(control, name)
-    assert client.init(timeout_ms=3000) == 0
+    assert client.init(timeout_ms=timeout_ms) == 0
     assert client.write("first", topic=name) == 0
     yield client
     control.close()
@@ -82,6 +88,7 @@ def test_without_the_right_to_the_topic_nothing_is_written_and_the_end_is_allowe
     until_readable(ada, name)
 
 
+@pytest.mark.parametrize("timeout_ms", [SHORT_MS])
 def test_without_the_right_to_its_id_a_transaction_ends_by_its_time(
     ada: WireClient, ann: TxnClient, name: str
 ) -> None:

@@ -25,7 +25,7 @@ from tests.support.tls_client import TlsClient, trusting
 LIMITS = {
     "ssl.max.handshakes.total": "40",
     "ssl.max.handshakes.per.ip": "20",
-    "ssl.handshake.timeout.ms": "1500",
+    "ssl.handshake.timeout.ms": "4000",  # of all that are begun at once, and of whole ones
 }
 # The beginning of a ClientHello: a record of 512 bytes, of which nothing follows.
 HALF_HELLO = bytes.fromhex("160301020001 0001fc0303")
@@ -85,11 +85,12 @@ def test_plain_bytes_are_told_of(broker: Serving, authority: Authority) -> None:
 
 def test_half_handshakes_have_a_deadline(broker: Serving, authority: Authority) -> None:
     begin = time.monotonic()
-    for data in (b"", HALF_HELLO[:3], HALF_HELLO):
-        with plain(broker, "127.0.3.4", data) as made:
-            assert ends(made)
-    assert time.monotonic() - begin > 1.5
-    broker.wait_for_log("connection closed peer=127.0.3.4 why=.*not agreed upon within 1500 ms")
+    held = [plain(broker, "127.0.3.4", data) for data in (b"", HALF_HELLO[:3], HALF_HELLO)]
+    for each in held:
+        assert ends(each)
+        each.close()
+    assert time.monotonic() - begin > 4
+    broker.wait_for_log("connection closed peer=127.0.3.4 why=.*not agreed upon within 4000 ms")
     serves(broker, authority)
 
 

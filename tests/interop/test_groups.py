@@ -173,7 +173,7 @@ def test_a_member_that_dies_is_replaced(bootstrap: str) -> None:
         killed = time.monotonic()
         until(lambda: shared(one), "one has all again")
     # only after the end of its session: a closed connection does not end it
-    assert time.monotonic() - killed > SESSION_MS / 1000 - 1
+    assert time.monotonic() - killed > SESSION_MS / 1000 / 2  # its last heartbeat was before
     one.close()
 
 
@@ -301,7 +301,7 @@ def test_consumers_carry_on_when_the_broker_is_killed(tmp_path: Path, strategy: 
         topic = filled(address, "t")
         members = [
             Member(address, "g", topic, partition_assignment_strategy=strategy,
-                   reconnect_backoff_max_ms=200)
+                   reconnect_backoff_max_ms=200, session_timeout_ms=45_000)  # longer than a start
             for _ in range(2)
         ]
         until(lambda: shared(*members), "each has its part")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import product
@@ -138,22 +137,18 @@ def test_a_paused_partition_gives_nothing(bootstrap: str, client: Client) -> Non
 
 @pytest.mark.parametrize("acks", BOTH_ACKS)
 def test_a_record_arrives_while_the_fetch_waits(bootstrap: str, client: Client, acks: str) -> None:
-    """The fetch may wait five seconds; the record must arrive long before."""
+    """The fetch may wait twenty seconds; the record must arrive before."""
     topic, sent = f"{client.name}-waits-{acks}", numbered(2)
     client.produce(bootstrap, topic, sent[:1])
-    sent_at: list[float] = []
 
     def send() -> None:
         client.produce(bootstrap, topic, sent[1:], acks=acks)
-        sent_at.append(time.monotonic())
 
-    with closing(client.reader(bootstrap, topic, 0, wait_ms=5000)) as reader:
+    with closing(client.reader(bootstrap, topic, 0, wait_ms=20_000)) as reader:
         assert reader.take(1) == placed(sent[:1])
         assert reader.take(1, deadline_s=0.3) == []
         sender = threading.Thread(target=send)
         sender.start()
-        found = reader.take(1)
-        arrived_at = time.monotonic()
+        found = reader.take(1, deadline_s=15)
         sender.join(DEADLINE_S)
     assert found == placed(sent, 1)
-    assert arrived_at - sent_at[0] < 1.5

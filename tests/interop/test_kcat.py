@@ -14,6 +14,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 
+from tests.support.logs import until
 from tests.support.release import gate_has
 from tests.support.warm_broker import WarmBroker as Broker
 
@@ -62,7 +63,7 @@ def kcat(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kcat]:
 @pytest.fixture(scope="module")
 def timed(kcat: Kcat) -> str:
     """Record i is i seconds younger than THEN; kcat cannot set a timestamp."""
-    producer = confluent_kafka.Producer({"bootstrap.servers": kcat.address, "acks": 1})
+    producer = confluent_kafka.Producer({"bootstrap.servers": kcat.address, "acks": "all"})
     for i in range(COUNT):
         producer.produce("timed", b"v%d" % i, partition=0, timestamp=THEN_MS + i * SECOND_MS)
     assert producer.flush(DEADLINE_S) == 0
@@ -81,6 +82,8 @@ def test_keys_values_headers_and_nulls(kcat: Kcat, codec: str, acks: str) -> Non
     lines = "".join(f"{key or ''}:{value or ''}\n" for key, value in sent)
     kcat.must("-P", "-t", topic, "-p", "0", "-z", codec, "-K", ":", "-Z", "-X", f"acks={acks}",
               "-H", "name=value", "-H", "null", "-H", "empty=", stdin=lines)
+    # without acks=all readers see them later, and acks=0 is not even answered
+    until(lambda: len(kcat.read(topic, "beginning")) >= len(sent), DEADLINE_S)
     found = kcat.read(topic, "beginning")
     assert [(each["key"], each["payload"]) for each in found] == sent
     assert [each["offset"] for each in found] == list(range(len(sent)))

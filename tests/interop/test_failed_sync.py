@@ -249,8 +249,8 @@ def test_what_a_full_disk_has_failed_is_opened_again_when_there_is_room(broker: 
     told.send("b", "c")
     until(lambda: told.has([], 0) and broker.end_offset == 3, DEADLINE_S)
     broker.fail(errno.ENOSPC)
-    until(lambda: broker.findings() != [], DEADLINE_S)
-    assert "ENOSPC" in broker.findings()[0]
+    found: list[str] = until(broker.findings, DEADLINE_S)
+    assert "ENOSPC" in found[0]
     broker.mend()
     told.send("d")
     assert told.producer.flush(DEADLINE_S) == 0

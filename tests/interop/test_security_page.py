@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from loadtest.ports import lasting_ports
 from tests.interop.kafka_tools import KafkaTools
 
 ROOT = Path(__file__).parents[2]
@@ -41,17 +42,17 @@ def commands() -> list[str]:
 
 
 def free_ports() -> tuple[int, int]:
-    """Kafka's, and the admin port's, behind which that of bulk data is free, too."""
+    """Kafka's, and the admin port's, behind which that of bulk data is free, too. The kernel gives
+    none of them to a connection before the broker has it."""
     while True:
-        with socket.socket() as kafka, socket.socket() as admin, socket.socket() as bulk:
-            kafka.bind((ADDRESS, 0))
-            admin.bind((ADDRESS, 0))
-            port = admin.getsockname()[1]
+        kafka, admin = lasting_ports(2)
+        with socket.socket() as bulk:
             try:
-                bulk.bind((ADDRESS, port + 1))
+                bulk.bind((ADDRESS, admin + 1))
             except OSError:
                 continue
-            return kafka.getsockname()[1], port
+        if kafka != admin + 1:
+            return kafka, admin
 
 
 @dataclass

@@ -87,7 +87,7 @@ def printed(
 ) -> list[dict[str, Any]]:
     """All records of an internal topic that the formatter knows."""
     said = tools.must("kafka-console-consumer", "--topic", topic,
-                      "--from-beginning", "--timeout-ms", "4000", "--formatter",
+                      "--from-beginning", "--timeout-ms", "8000", "--formatter",
                       f"{FORMATTERS}{formatter}")
     found, decoder = [], json.JSONDecoder()
     while said.startswith("{"):  # JSON objects without separators

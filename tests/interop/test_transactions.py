@@ -343,7 +343,7 @@ def test_kafkas_formatter_reads_our_records(tools: KafkaTools, address: str, top
         producer.commit()
     said = tools.must(
         "kafka-console-consumer", "--topic", "__transaction_state", "--from-beginning",
-        "--timeout-ms", "4000", "--formatter",
+        "--timeout-ms", "8000", "--formatter",
         "org.apache.kafka.tools.consumer.TransactionLogMessageFormatter",
     )  # fmt: skip
     own = [each for each in said.split('{"key"') if f'"{topic}"' in each]
@@ -387,7 +387,7 @@ def test_kafkas_formatter_reads_offsets_of_transactions(
     for isolation, wanted in (("read_uncommitted", [3, 8, 6]), ("read_committed", [3, 6])):
         said = tools.must(
             "kafka-console-consumer", "--topic", "__consumer_offsets", "--from-beginning",
-            "--timeout-ms", "4000", "--isolation-level", isolation, "--formatter",
+            "--timeout-ms", "8000", "--isolation-level", isolation, "--formatter",
             "org.apache.kafka.tools.consumer.OffsetsMessageFormatter",
         )  # fmt: skip
         own = [each for each in said.split('{"key"') if f'"group":"{topic}"' in each]

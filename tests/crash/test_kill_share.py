@@ -8,9 +8,11 @@ import signal
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 from appliance.record import _batch_builder
+from tests.support.logs import until
 from tests.support.serving import Serving
 from tests.support.share_member import ACCEPT, REJECT, RELEASE, Ack, Place, ShareMember
 from tests.support.warm_serving import WarmServing
@@ -24,6 +26,8 @@ MEMBERS = 3
 TOPIC = "work"
 DELIVERIES = 10
 LOCK_MS = 1000
+FINISHED = 50  # of about 330 records of a life, before its end
+LONG_S = 20.0
 SETTINGS = {
     "group.share.record.lock.duration.ms": LOCK_MS,
     "group.share.delivery.count.limit": DELIVERIES,
@@ -137,11 +141,20 @@ def produce(broker: Serving, ends: dict[int, int], dice: random.Random) -> None:
             ends[i % 2] = row.base_offset + len(rows)
 
 
-def drain(broker: Serving, books: Books) -> None:
-    """Accepts all remaining records, until none arrives for twice the lock duration."""
+def missing(ends: dict[int, int], places: dict[int, Place], books: Books) -> set[Offset]:
+    everything = {(places[i], offset) for i, end in ends.items() for offset in range(end)}
+    spent = {each for each, count in books.deliveries.items() if count >= DELIVERIES}
+    return everything - books.finished.keys() - books.unsure - spent
+
+
+def drain(broker: Serving, books: Books, left: Callable[[], set[Offset]]) -> None:
+    """Accepts all remaining records, until none arrives for twice the lock duration, or for long
+    where some are left."""
     with alone(broker) as member:
         quiet_since = time.monotonic()
-        while time.monotonic() - quiet_since < 2 * LOCK_MS / 1000:
+        while (quiet_s := time.monotonic() - quiet_since) < 2 * LOCK_MS / 1000 or (
+            quiet_s < LONG_S and left()
+        ):
             asked = books.now()
             for place, first, last, _ in member.acquire(500, 100):
                 quiet_since = time.monotonic()
@@ -154,24 +167,24 @@ def test_acknowledged_records_stay_so_when_the_broker_is_killed(tmp_path: Path) 
     dice, books = random.Random(SEED), Books()
     ends: dict[int, int] = {}
     places: dict[int, Place] = {}
+    lives: list[Serving] = []
     for _ in range(ROUNDS):
         broker = WarmServing(tmp_path, **SETTINGS)
+        lives.append(broker)
         places = places or first_look(broker)
         workers = [Working(broker.kafka, books, dice.randrange(10**9)) for _ in range(MEMBERS)]
         produce(broker, ends, dice)
         time.sleep(dice.uniform(0.1, 1.0))
+        until(lambda: books.faults or len(books.finished) > FINISHED * len(lives), 60)
         broker.stop(signal.SIGKILL)
         for each in workers:
             each.join()
     assert not books.faults, books.faults[:10]
-    assert len(books.finished) > 100
     broker = WarmServing(tmp_path, **SETTINGS)
     try:
-        drain(broker, books)
+        drain(broker, books, lambda: missing(ends, places, books))
     finally:
         broker.stop()
     assert not books.faults, books.faults[:10]
-    everything = {(places[i], offset) for i, end in ends.items() for offset in range(end)}
-    spent = {each for each, count in books.deliveries.items() if count >= DELIVERIES}
-    lost = everything - books.finished.keys() - books.unsure - spent
+    lost = missing(ends, places, books)
     assert not lost, sorted(each[1] for each in lost)[:10]

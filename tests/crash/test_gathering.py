@@ -5,11 +5,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from .build import engine_environment, recorded, run_module
 
 PRODUCERS, RECORDS = 8, 10
 
 
+@pytest.mark.alone
 def test_who_was_just_answered_joins_the_next_commit(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()

@@ -45,6 +45,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from loadtest.ports import lasting_port
 from tests.crash.blows import BLOWS, Blow, health
 from tests.crash.ledger import Books, Coin, Place
 from tests.crash.tally import TIMEOUT_MS, Refused, Tally
@@ -281,7 +282,7 @@ class Torture:
     ) -> None:
         self.folder, self.blow, self.times, self.say = folder, blow, times, say
         self._settings = {**SETTINGS, **blow.settings}
-        self.serving = WarmServing(folder, data=blow.data, **self._settings)
+        self.serving = WarmServing(folder, lasting_port(), data=blow.data, **self._settings)
         host, port = self.serving.kafka
         self.address, self._port = f"{host}:{port}", port
         self.stable = StableOffsets()

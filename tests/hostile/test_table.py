@@ -8,6 +8,7 @@ from pathlib import Path
 from appliance.config import settings
 from tests.hostile import admin_port
 from tests.hostile.conftest import SETTINGS
+from tests.support.walking import below
 
 FOLDER = Path(__file__).parent
 PAGE = FOLDER.parents[1] / "docs/hostile-inputs.md"
@@ -38,12 +39,13 @@ def test_what_other_folders_test_is_there() -> None:
     _, _, others = PAGE.read_text().partition("## What attacks cost")
     named = set(re.findall(r"`(test_\w+)`", others))
     folder = FOLDER.parent
-    found = "\n".join(each.read_text() for each in folder.rglob("test_*.py"))
+    files = [*below(folder, "test_*.py")]
+    found = "\n".join(each.read_text() for each in files)
     assert named - set(re.findall(r"^(?:async )?def (test_\w+)", found, re.MULTILINE)) - {
-        each.stem for each in folder.rglob("test_*.py")
+        each.stem for each in files
     } == set()
-    files = set(re.findall(r"`tests/([\w/]+\.py)`", others))
-    assert {each for each in files if not (folder / each).exists()} == set()
+    pages = set(re.findall(r"`tests/([\w/]+\.py)`", others))
+    assert {each for each in pages if not (folder / each).exists()} == set()
 
 
 def test_every_limit_is_a_setting() -> None:

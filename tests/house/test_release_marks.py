@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.support.walking import below
+
 ROOT = Path(__file__).parents[2]
 WANTED = re.compile(r"mark\.release|support\.release")
 ELSEWHERE = re.compile(r"\btests/[\w/]+\.py\b")
@@ -80,7 +82,7 @@ def uncovered(tests: list[Test]) -> list[str]:
 @pytest.fixture(scope="module")
 def marked() -> list[Test]:
     """All tests of the files that have such a mark."""
-    texts = {path: path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}
+    texts = {path: path.read_text() for path in below(ROOT / "tests", "test_*.py")}
     files = [path for path, text in texts.items() if WANTED.search(text)]
     names = [str(path.relative_to(ROOT)) for path in files if path != Path(__file__)]
     return collected(sorted(names))

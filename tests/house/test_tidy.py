@@ -14,6 +14,7 @@ from appliance.cli.main import PLACES
 from appliance.protocol import MODULES
 from tests.house.offenders import offenders
 from tests.sanitizers import ENGINE_TESTS, SANITIZERS
+from tests.support.walking import below
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "appliance"
@@ -35,8 +36,7 @@ UNNUMBERED = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX)\b(?!\s*\(?#\d)")  # not
 
 def sources(*ends: str) -> list[Path]:
     folders = [ROOT / name for name in ("appliance", "bench", "loadtest", "spark", "tests")]
-    found = (path for folder in folders for end in ends for path in folder.rglob(f"*.{end}"))
-    return sorted(path for path in found if ".cache" not in path.parts)
+    return sorted(path for folder in folders for end in ends for path in below(folder, f"*.{end}"))
 
 
 def core() -> list[Path]:

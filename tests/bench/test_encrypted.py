@@ -10,14 +10,40 @@ from bench.encrypted_client import end_of
 from tests.support.logs import batch
 
 SPUN_S = 0.3
-SPIN = f"import time\nwhile time.process_time() < {SPUN_S}: pass"
+SLEEP = f"time.sleep({SPUN_S})"
+SPIN = f"""
+begin = time.process_time()
+while time.process_time() < begin + {SPUN_S}:
+    pass
+"""
+# It begins when it is told to, and is there until somebody has looked.
+PROGRAM = """
+import time
+input()
+{}
+print(flush=True)
+input()
+"""
+
+
+def started(job: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM.format(job)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=1, text=True,
+    )  # fmt: skip
 
 
 def test_a_thread_that_ran_is_told_from_one_that_slept() -> None:
-    spinning = subprocess.Popen([sys.executable, "-c", SPIN])
-    sleeping = subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({SPUN_S})"])
-    with BusyThreads([spinning.pid]) as ran, BusyThreads([sleeping.pid]) as slept:
-        assert [spinning.wait(60), sleeping.wait(60)] == [0, 0]
+    with started(SPIN) as spinning, started(SLEEP) as sleeping:
+        with BusyThreads([spinning.pid]) as ran, BusyThreads([sleeping.pid]) as slept:
+            for each in (spinning, sleeping):
+                assert each.stdin is not None
+                each.stdin.write("\n")
+            for each in (spinning, sleeping):
+                assert each.stdout is not None
+                assert each.stdout.readline() == "\n"
+        for each in (spinning, sleeping):
+            each.communicate("\n", 60)
     assert ran.busiest().run_s > SPUN_S / 2 > slept.busiest().run_s
     assert slept.busiest().sleeps > ran.busiest().sleeps
 

@@ -52,8 +52,8 @@ for event in sys.argv[sys.argv.index("-e") + 1].split(","):
 """
 LISTEN = """
 import os, signal, socket
-server = socket.create_server(("127.0.0.1", int({port})))
 open(os.environ["HOME"] + "/{name}", "w").write(str(os.getpid()))
+server = socket.create_server(("127.0.0.1", int({port})))
 signal.pause()
 """
 NODE_PORT = "open(os.environ['RABBITMQ_CONFIG_FILE']).read().split()[-1]"

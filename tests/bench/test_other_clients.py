@@ -60,7 +60,7 @@ def end_of(admin: AdminClient, topic: str) -> int:
 
 
 def first_codec(data: Path, topic: str) -> int:
-    (log,) = data.rglob(f"{topic}-0/*.log")
+    (log,) = (data / f"{topic}-0").glob("*.log")
     return log.read_bytes()[ATTRIBUTES_AT] & CODEC_BITS
 
 

@@ -215,16 +215,17 @@ cdef void _commit(Committer* committer, vector[LogRef]* logs, bint with_checkpoi
 
 
 cdef void _publish(Committer* committer, vector[CommitPlan]* plans) noexcept nogil:
+    """Counted before anybody is told: who was told may look at the counts."""
     cdef vector[InboxRef] kept
     cdef size_t i
+    committer.commits.fetch_add(1)
+    committer.logs_committed.fetch_add(plans.size())
     if _has_time(committer, plans):
         inboxes_keep(&kept)
     for i in range(plans.size()):
         log_commit_end(&plans[0][i])
         if plans[0][i].result == OK and plans[0][i].log.get().is_changed.load():
             _remember_changed(committer, plans[0][i].log)
-    committer.commits.fetch_add(1)
-    committer.logs_committed.fetch_add(plans.size())
     committer_notify(committer)
     inboxes_keep(NULL)
     inboxes_visit(&kept)

@@ -71,11 +71,13 @@ def test_appends_that_wait_together_share_a_sync(tmp_path: Path) -> None:
     with opened(tmp_path) as log_dir:
         log = log_dir.create("t", 0, log_config())
         log.append_durable(batch("first"))
-        before = log_dir.counters()
+        before, barrier = log_dir.counters(), threading.Barrier(8)
 
         def produce(worker: int) -> None:
             for i in range(25):
-                log.append_durable(batch(f"{worker}.{i}"))
+                appended = log.append(batch(f"{worker}.{i}"))
+                barrier.wait(20)  # all wait together, however fast the disk is
+                log.await_durable(appended.last_offset)
 
         in_threads(8, produce)
         syncs = log_dir.counters()["syncs"] - before["syncs"]

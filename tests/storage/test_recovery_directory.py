@@ -66,7 +66,7 @@ class OpenedInTime:
 
     def __enter__(self) -> LogDir:
         self.thread.start()
-        self.thread.join(3)
+        self.thread.join(20)
         hung = self.thread.is_alive()
         while self.thread.is_alive():
             os.close(os.open(self.pipe, os.O_RDWR))

@@ -267,7 +267,7 @@ def security(broker: RunningBroker, file: Path, password: str = LOAD.password) -
 
 
 def test_a_connection_logs_in_over_tls_and_renews_its_login(tmp_path: Path) -> None:
-    settings = {"connections.max.reauth.ms": "400"}
+    settings = {"connections.max.reauth.ms": "6000"}  # it is renewed in the last half second
     with running_broker(tmp_path / "data", settings, logins=[LOAD], tls=True) as running:
         given = of_pairs(security(running, tmp_path / "password"))
         with closing(broker.connect_to(running.bootstrap, security=given)()) as made:
@@ -277,6 +277,7 @@ def test_a_connection_logs_in_over_tls_and_renews_its_login(tmp_path: Path) -> N
             while made._login_due == first:
                 assert broker.partitions_of(made, "t") == 1
                 assert time.monotonic() < deadline
+                time.sleep(0.005)
             assert made._socket.getsockname() == port
             sender = Sender(made)
             sender.acked(sender.send())

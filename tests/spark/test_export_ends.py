@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -80,16 +80,19 @@ def is_whole(place: Place, kafka: str) -> bool:
 
 # The processes of a run
 
+def children_of(process: int) -> Iterator[int]:
+    for task in Path(f"/proc/{process}/task").glob("*/children"):
+        with suppress(OSError):  # the thread has ended meanwhile
+            yield from map(int, task.read_text().split())
+
+
 def below(process: int) -> list[tuple[int, bytes]]:
     """The processes that it has started, with their command lines."""
     found = []
-    for task in Path(f"/proc/{process}/task").glob("*/children"):
-        for child in map(int, task.read_text().split()):
-            try:
-                found.append((child, Path(f"/proc/{child}/cmdline").read_bytes()))
-                found += below(child)
-            except OSError:
-                continue  # the process has ended meanwhile
+    for child in children_of(process):
+        with suppress(OSError):  # the process has ended meanwhile
+            found.append((child, Path(f"/proc/{child}/cmdline").read_bytes()))
+            found += below(child)
     return found
 
 

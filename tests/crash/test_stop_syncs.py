@@ -29,7 +29,7 @@ def test_a_clean_stop_waits_for_a_few_syncs(logs: int, rolls: int, tmp_path: Pat
     root, trace = tmp_path / "root", tmp_path / "trace"
     root.mkdir()
     environment = recorded(
-        trace, root, engine_environment(), CRASH_SKIP_SYNC="1", CRASH_SYNC_MICROSECONDS="20000"
+        trace, root, engine_environment(), CRASH_SKIP_SYNC="1", CRASH_SYNC_MICROSECONDS="150000"
     )
     done = run_module("crash.stop", root, logs, rolls, environment=environment)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -10,7 +10,6 @@ import sys
 import time
 import urllib.request
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import confluent_kafka
@@ -26,6 +25,7 @@ from appliance.protocol.messages.describe_configs import (
 from appliance.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from appliance.testing import Login, RunningBroker, running_broker
 from tests.support.logs import batch, until
+from tests.support.open_files import open_files
 from tests.support.wire_client import WireClient, frame_of
 
 ROOT = Path(__file__).parents[1]
@@ -52,14 +52,6 @@ def test_a_test_gets_a_broker_that_keeps_records(appliance_broker: RunningBroker
         assert connection.fetch_one(0).high_watermark == 2
 
 
-def held() -> list[str]:
-    found = []
-    for each in Path("/proc/self/fd").iterdir():
-        with suppress(FileNotFoundError):  # another thread has closed it
-            found.append(os.readlink(each))
-    return found
-
-
 def test_a_broker_that_has_stopped_keeps_no_descriptor(tmp_path: Path) -> None:
     """A test run that starts hundreds must not gather them: what calls select() ends at 1,024."""
 
@@ -68,7 +60,7 @@ def test_a_broker_that_has_stopped_keeps_no_descriptor(tmp_path: Path) -> None:
             for path in ("livez", "healthz", "metrics"):
                 urllib.request.urlopen(f"http://{broker.admin}/{path}").read()
         gc.collect()
-        return len([each for each in held() if not is_elsewhere(each)])
+        return len([each for each in open_files() if not is_elsewhere(each)])
 
     def is_elsewhere(name: str) -> bool:
         """A file of another broker in this process, as the one that a session has: it may open

@@ -31,3 +31,4 @@ def test_kill_9_under_load_loses_nothing_acknowledged(tmp_path: Path) -> None:
         if turn % 3 == 2:
             assert problems_of(root, acks, tmp_path) == [], f"seed {SEED}, round {turn}"
     assert problems_of(root, acks, tmp_path) == [], f"seed {SEED}"
+    assert sum(map(len, acks.values())) > ROUNDS * ACKED

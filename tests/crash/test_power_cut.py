@@ -44,6 +44,7 @@ def test_a_power_cut_under_load_loses_nothing_acknowledged(tmp_path: Path) -> No
             disk.unmount()
             disk.mount()
             assert problems_of(data, acks, tmp_path, *options) == [], f"seed {SEED}, round {turn}"
+    assert sum(map(len, acks.values())) > ROUNDS * ACKED
 
 
 def full_disk(data: Path, part: str, neighbour: Path) -> subprocess.CompletedProcess[str]:

@@ -36,6 +36,7 @@ from tests.support.logs import (
     until,
     values,
 )
+from tests.support.open_files import open_files
 
 
 def test_a_directory_is_made_with_its_parents(tmp_path: Path) -> None:
@@ -568,7 +569,7 @@ QUIET = StorageConfig(checkpoint_interval_ms=3_600_000, reserve_bytes=0, low_wat
 def test_logs_that_are_made_written_and_deleted_leave_no_descriptor(tmp_path: Path) -> None:
     """Their few acknowledged bytes are worth no checkpoint, so none comes by to let go of them."""
     with contextlib.closing(LogDir.open(tmp_path, QUIET)) as log_dir:
-        before = open_files()
+        before = kept_open()
         for turn in range(5):
             # `flush.ms` of an hour: also who waits for the clock of it is forgotten.
             for log in log_dir.create_all(f"t{turn}", range(8), log_config(flush_ms=3_600_000)):
@@ -580,7 +581,7 @@ def test_logs_that_are_made_written_and_deleted_leave_no_descriptor(tmp_path: Pa
         assert deleted_files(tmp_path) == []
         # An earlier test of this process may still end: what it had goes, and clients' sockets come
         # and go. A log has neither sockets nor pipes.
-        until(lambda: not of_logs(open_files()) - of_logs(before))
+        until(lambda: not of_logs(kept_open()) - of_logs(before))
 
 
 def test_whoever_still_knows_a_deleted_log_keeps_none_of_its_files(tmp_path: Path) -> None:
@@ -604,18 +605,14 @@ def of_logs(names: list[str]) -> Counter[str]:
     return Counter(each for each in names if not each.startswith(("socket:", "pipe:")))
 
 
-def open_files() -> list[str]:
+def kept_open() -> list[str]:
     """But for pipes: those of a thread that keeps brokers ready for other tests come and go."""
     gc.collect()
-    found = []
-    for each in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # of such a thread
-            found.append(os.readlink(each))
-    return sorted(each for each in found if not each.startswith("pipe:"))
+    return sorted(each for each in open_files() if not each.startswith("pipe:"))
 
 
 def below(path: Path) -> list[str]:
-    return [each for each in open_files() if each.startswith(str(path))]
+    return [each for each in kept_open() if each.startswith(str(path))]
 
 
 def deleted_files(path: Path) -> list[str]:

@@ -6,7 +6,6 @@ import asyncio
 import os
 import shutil
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from appliance.data_dir.record_dir import DirectoryBusy, DirectoryOffline, LogDi
 from appliance.errors import ApplianceError, LogFailed, StorageFull, StorageIoFailed
 from tests.support.broker import Recorder
 from tests.support.logs import STORAGE, batch, break_file
+from tests.support.open_files import open_files
 from tests.support.several_dirs import (
     WHOLE,
     away,
@@ -386,13 +386,8 @@ def test_one_that_failed_is_opened_again_on_a_persons_word(tmp_path: Path) -> No
 
 def files_below(path: Path) -> list[str]:
     """What this process has open there."""
-    found = []
-    for each in Path("/proc/self/fd").iterdir():
-        with suppress(FileNotFoundError):
-            target = os.readlink(each)
-            if target == str(path) or target.startswith(f"{path}/"):
-                found.append(target.removeprefix(f"{path}/"))
-    return found
+    return [each.removeprefix(f"{path}/") for each in open_files()
+            if each == str(path) or each.startswith(f"{path}/")]  # fmt: skip
 
 
 def test_one_that_is_closed_can_be_taken_out(tmp_path: Path) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +10,7 @@ from appliance._log import Log
 from appliance.config import LogConfig
 from tests.support.data_plane import Plane, batch, client, make, plane, values
 from tests.support.logs import until
+from tests.support.open_files import open_files
 from tests.support.wire_client import TOPIC_ID, WireClient
 
 __all__ = ["client", "make", "plane"]
@@ -114,14 +112,6 @@ def test_a_session_reads_what_could_not_be_served_when_it_began(
         for epoch in (1, 2)
     ]
     assert seen[-1] == [(1, 0, [b"a"])]
-
-
-def open_files() -> list[str]:
-    found = []
-    for each in Path("/proc/self/fd").iterdir():
-        with suppress(FileNotFoundError):  # another thread has closed it
-            found.append(os.readlink(each))
-    return found
 
 
 def test_wrong_sessions_are_refused(client: WireClient) -> None:

@@ -9,13 +9,14 @@ import re
 import signal
 import socket
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
 import confluent_kafka as ck
 import pytest
 
 from loadtest.ports import lasting_ports
+from tests.support.children import children_of
 from tests.support.consumed import consumed
 from tests.support.logs import until
 from tests.support.release import gate_has
@@ -160,7 +161,7 @@ def test_who_stops_a_broker_that_hands_over_wants_no_other(tmp_path: Path) -> No
     os.mkfifo(format_file)
     for _ in range(2):
         os.kill(broker.pid, signal.SIGUSR2)
-    until(lambda: children(broker.pid))
+    until(lambda: [*children_of(broker.pid)])
     os.kill(broker.pid, signal.SIGTERM)
     assert broker.serving.process.wait(DEADLINE_S) == 0
     output = broker.serving.process.stdout
@@ -168,15 +169,6 @@ def test_who_stops_a_broker_that_hands_over_wants_no_other(tmp_path: Path) -> No
     assert output.readline() == "", "nobody else has it"
     assert "takes over pid=" not in broker.serving.log
     broker.stop()
-
-
-def children(pid: int) -> str:
-    """Of all its threads."""
-    found = ""
-    for each in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):  # the thread has ended
-            found += each.read_text()
-    return found
 
 
 def test_a_broker_that_starts_or_stops_does_not_end_by_the_signal(tmp_path: Path) -> None:

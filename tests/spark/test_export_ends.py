@@ -29,6 +29,7 @@ from appliance_spark.export_layout import ExportFailed
 from appliance_spark.export_outcome import Outcomes
 from appliance_spark.export_scheduler import Scheduler
 from loadtest.ports import lasting_ports
+from tests.support.children import children_of
 from tests.support.export_place import (
     Place,
     hourly,
@@ -79,12 +80,6 @@ def is_whole(place: Place, kafka: str) -> bool:
 
 
 # The processes of a run
-
-def children_of(process: int) -> Iterator[int]:
-    for task in Path(f"/proc/{process}/task").glob("*/children"):
-        with suppress(OSError):  # the thread has ended meanwhile
-            yield from map(int, task.read_text().split())
-
 
 def below(process: int) -> list[tuple[int, bytes]]:
     """The processes that it has started, with their command lines."""
